@@ -133,8 +133,11 @@ class Faults:
         return True
 
     def _is_older(self, snapshot: SimulatedDisk) -> bool:
+        """Its last start was heard of: nobody knows of one that was not."""
         heard = heard_of(self._group.register.decided.heard, snapshot.state.member)
-        return heard is not None and heard.run > snapshot.state.run
+        last = self._group.processes[snapshot.state.replica].disk.state
+        is_last = heard is not None and (last.member != snapshot.state.member or heard.run == last.run)
+        return heard is not None and heard.run > snapshot.state.run and is_last
 
     def _may_lose(self, replica: SimulatedReplica) -> bool:
         """Its data is on other disks; and nobody is about to choose it for what it had."""

@@ -1,0 +1,155 @@
+"""The simulation with controllers finds what it is there for: each fault, planted, breaks an invariant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+import pytest
+
+from broker.controller.commands import ChangeSet, Decide
+from broker.controller.contest import Contest, Phase
+from broker.controller.controller import Controller
+from broker.controller.elections import Elections
+from broker.controller.register import Group, Register
+from broker.controller.watched import Watched
+from broker.raft import effects as raft
+from broker.raft.raft import Raft
+from broker.replication.effects import Effect
+from broker.replication.set_keeping import SetKeeping
+from domain.replication.control import Order, SetChange
+from tests.controller.histories import run_history
+from tests.controller.simulated_controllers import PlantedFaults
+from tests.replication.histories import HistoryError
+from tests.support.seed import SEED
+from tests.tiers.marks import scaled
+
+MOST_HISTORIES: Final = 20_000
+
+
+class ForgetsTheUnion(SetKeeping):
+    """R28: a master lets replicas go as soon as it has asked for that."""
+
+    def proposal(self) -> tuple[list[Effect], SetChange | None]:
+        effects, change = super().proposal()
+        machine = self._machine
+        own = machine.state.appointment
+        if change is not None and len(change.appointment.members) < len(own.members):
+            own = replace(own, version=own.version + 1, members=change.appointment.members)
+            effects = [*effects, *machine.change_set(own)]
+        return effects, change
+
+
+class LetsGoByItself(SetKeeping):
+    """A master lets replicas go, and tells nobody before."""
+
+    def proposal(self) -> tuple[list[Effect], SetChange | None]:
+        own = self._machine.state.appointment
+        wanted = self._wanted(own)
+        effects: list[Effect] = []
+        if self._machine.role.value == "master" and wanted != own:
+            effects = self._machine.change_set(replace(wanted, version=own.version + 1))
+        more, change = super().proposal()
+        return [*effects, *more], change
+
+
+class TakesAnyBase(Register):
+    """A change of the set counts whatever it was made from."""
+
+    def _change_set(self, command: ChangeSet) -> str:
+        group = self.groups.get(command.group)
+        if group is None or group.is_electing or command.appointment.epoch != group.appointment.epoch:
+            return "no"
+        self.groups[command.group] = Group(group.shape, command.appointment, group.electing, group.reason)
+        return ""
+
+
+class ChangesSetsInElections(Register):
+    """R2: a set changes while the next master is being chosen by the earlier one."""
+
+    def _change_set(self, command: ChangeSet) -> str:
+        group = self.groups.get(command.group)
+        if group is None or group.appointment.order != command.base:
+            return "no"
+        self.groups[command.group] = Group(group.shape, command.appointment, group.electing, group.reason)
+        return ""
+
+
+class DecidesTwice(Register):
+    """An appointment counts though another election has begun."""
+
+    def _decide(self, command: Decide) -> str:
+        group = self.groups.get(command.group)
+        if group is None or command.appointment.epoch <= group.appointment.epoch:
+            return "no"
+        self.groups[command.group] = Group(group.shape, command.appointment, reason=command.reason)
+        return ""
+
+
+class TellsAtOnce(Elections):
+    """A new master is told before its appointment is committed."""
+
+    def _decide(self, watched: Watched, contest: Contest) -> None:
+        super()._decide(watched, contest)
+        if contest.made is not None and contest.phase is Phase.DECIDING:
+            for number in sorted(watched.heard):
+                order = Order(self._agreement.number(), self._agreement.cluster, appointment=contest.made)
+                self._agreement.tell(watched.name, number, order)
+
+
+class FencesNobody(Elections):
+    """R2: a master is chosen by what replicas have reported."""
+
+    def _begun(self, watched: Watched, contest: Contest, reason: str | None) -> None:
+        if watched.contest is contest and reason == "":
+            fresh = watched.fresh(self._agreement.now, self._options.lease)
+            contest.answers = {number: heard.report.answer for number, heard in fresh.items()}
+            self._decide(watched, contest)
+        else:
+            super()._begun(watched, contest, reason)
+
+
+class ForgetsVotes(Raft):
+    """A vote is told before it is durable: a controller that comes back gives it again."""
+
+    def step(self, event: raft.Event, now: float) -> list[raft.Effect]:
+        effects = super().step(event, now)
+        return [
+            raft.Write(effect.number, None, effect.snapshot, effect.entries)
+            if isinstance(effect, raft.Write) and effect.state is not None
+            else effect
+            for effect in effects
+        ]
+
+
+def with_elections(kind: type[Elections]) -> type[Controller]:
+    return type(f"With{kind.__name__}", (Controller,), {"elections_type": kind})
+
+
+FAULTS: Final = {
+    "R28: the union is forgotten": (PlantedFaults(keeping=ForgetsTheUnion), "3 in sync"),
+    "let go without the controllers": (PlantedFaults(keeping=LetsGoByItself), "2-2"),
+    "changed in place of any set": (PlantedFaults(register=TakesAnyBase), "3 in sync"),
+    "changed during an election": (PlantedFaults(register=ChangesSetsInElections), "3 in sync"),
+    "decided by an earlier election": (PlantedFaults(register=DecidesTwice), "2-3"),
+    "told before it is committed": (PlantedFaults(controller=with_elections(TellsAtOnce)), "2-3"),
+    "R2: nobody is fenced": (PlantedFaults(controller=with_elections(FencesNobody)), "2-3"),
+    "a vote is forgotten": (PlantedFaults(raft=ForgetsVotes), "2-3"),
+    "R4: a new directory counts at once": (PlantedFaults(is_controlled=False), "2-3"),
+}
+
+
+@pytest.mark.scaled
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found(name: str) -> None:
+    planted, rule = FAULTS[name]
+    chance = Random(f"found {name}{scaled('', SEED)}")
+    for number in range(MOST_HISTORIES):
+        try:
+            run_history(chance.getrandbits(32), rule, planted, name)
+        except HistoryError as found:
+            print(f"{found}\nfound in history {number + 1}")
+            return
+    raise AssertionError(f"{name} is not found in {MOST_HISTORIES} histories")

@@ -1,0 +1,49 @@
+"""Seeded histories of a group with controllers: clients, elections, all faults at once; then none, and progress."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.controller.histories import run_history
+from tests.controller.simulated_faults import KINDS
+from tests.replication.histories import RULES
+from tests.support.seed import SEED
+from tests.support.soak_table import tell
+from tests.tiers.marks import scaled
+
+HISTORIES = scaled(120, 6_000)
+
+
+@pytest.mark.scaled
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("rule", RULES)
+def test_what_is_confirmed_stays_though_nobody_elects_by_hand(rule: str) -> None:
+    print(f"ENTREPOT_TEST_SEED={SEED}")
+    confirmed = elections = grown = shrunk = histories = 0
+    faults: dict[str, int] = {}
+    reasons: set[str] = set()
+    try:
+        for number in range(HISTORIES):
+            group = run_history(SEED * 1_000_003 + number, rule)
+            histories += 1
+            confirmed += len(group.truth)
+            elections += group.register.elections
+            grown += group.register.grown
+            shrunk += group.register.shrunk
+            reasons |= group.register.reasons.keys()
+            for kind, count in group.controller_faults.done.items():
+                faults[kind] = faults.get(kind, 0) + count
+    finally:
+        tell(
+            f"histories of replicas with controllers, {rule}",
+            rounds=histories,
+            messages=confirmed,
+            lost=int(histories < HISTORIES),
+            faults=sum(faults.values()),
+        )
+    assert confirmed > HISTORIES * 5, "something happens in these histories"
+    assert elections > HISTORIES, "masters are elected"
+    assert grown, "sets grow"
+    assert shrunk or rule not in ("2-2", "3 in sync"), "sets shrink"
+    assert len(reasons) > 3, f"elections have several reasons: {reasons}"
+    assert faults.keys() == set(KINDS), "every kind of fault comes"
