@@ -68,6 +68,9 @@ class Replica(FollowingReplica):
     def start(self, token: str = "") -> list[Effect]:
         """A new run of its process, with a random token.  Who was master goes on as such, where no other can have
         confirmed meanwhile."""
+        if self.state.refused:  # a further start would be one more that nobody can tell from those that were heard
+            self.halted = self.state.refused
+            return []
         self.state = self.state.begun(token)
         effects: list[Effect] = [Persist(self.state)]
         appointment = self.state.appointment
@@ -105,7 +108,11 @@ class Replica(FollowingReplica):
     def _is_copy(self, reason: str) -> list[Effect]:
         """It lacks what a later start of its directory had: no master from now on, and no slave that counts."""
         self.halted = reason
-        return self._resign(reason) if self.role is Role.MASTER else []
+        effects = self._resign(reason) if self.role is Role.MASTER else []
+        if self.is_controlled and not self.state.refused:
+            self.state = replace(self.state, refused=reason)
+            effects.append(Persist(self.state))
+        return effects
 
     # -- elections -----------------------------------------------------------------------------------------------
 

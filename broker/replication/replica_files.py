@@ -77,7 +77,7 @@ class ReplicaFiles:
         It is a stranger to the others, copies what it lacks, and counts again once it has all.
         """
         log.critical("this replica has lost what it had acknowledged: it begins anew as another", problem=problem)
-        state = replace(state, incarnation=secrets.token_hex(16))
+        state = replace(state, incarnation=secrets.token_hex(16), refused="")
         self.save(state)
         return state
 

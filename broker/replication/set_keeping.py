@@ -72,29 +72,29 @@ class SetKeeping:
         if self._is_proposing or register.epoch != own.epoch:
             return [], None
         if machine.waits_for_word and not machine.halted:
-            return self._propose(own.with_heard(machine.state.history), [])
+            return self._propose(self._wanted(own).with_heard(machine.state.history), [])
         if machine.role is not Role.MASTER:
             return [], None
         effects = machine.admit_waiting()
         own = machine.state.appointment
         wanted = self._wanted(own)
-        if wanted == own and (wanted.order <= register.order or _same(wanted, register)):
+        if wanted == own and (own.order < register.order or _same(own, register)):
             return effects, None
         return self._propose(wanted, effects)
 
     def _propose(self, wanted: Appointment, effects: list[Effect]) -> tuple[list[Effect], SetChange]:
-        """A proposal that is not the own appointment has a version of its own."""
+        """A proposal that is not the own appointment, or is as late as the register's, has a version of its own."""
         register = self._register
-        if wanted != self._machine.state.appointment:
+        if wanted != self._machine.state.appointment or wanted.order == register.order:
             reserving, version = self._machine.reserve_version()
             effects, wanted = effects + reserving, replace(wanted, version=version)
         self._is_proposing, self._last_base = True, register.order
         return effects, SetChange(wanted, register.order)
 
     def _wanted(self, own: Appointment) -> Appointment:
-        if own.rule.kind is RuleKind.QUORUM:
-            new = self._machine.wanted - set(own.known)
-            return replace(own, known=admitted(own.known, new)) if new else own
+        if own.rule.kind is RuleKind.QUORUM:  # only the register admits: an earlier run may not have read that
+            known = admitted(self._register.known, self._machine.wanted - set(self._register.known))
+            return replace(own, known=known, members=_with(own, known)) if known != own.known else own
         staying = tuple(member for member in own.members if not self._is_leaving(member, own.master))
         return replace(own, members=staying) if staying != own.members else own
 

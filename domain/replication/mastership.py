@@ -155,7 +155,8 @@ class Promise:
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
     """All that a replica keeps beside its log.  `run`: number of starts of this data directory; `tokens`: of the last
-    of them.  `controllers`: id of the group of controllers that it obeys, empty where it has obeyed none."""
+    of them.  `controllers`: id of the group of controllers that it obeys, empty where it has obeyed none.  `refused`:
+    why this directory is an old copy, as its controllers have said; empty where they have not."""
 
     group: str
     replica: int
@@ -165,6 +166,7 @@ class ReplicaState:
     appointment: Appointment = Appointment()
     tokens: tuple[str, ...] = ()
     controllers: str = ""
+    refused: str = ""
 
     @property
     def member(self) -> Member:

@@ -19,6 +19,7 @@ from broker.raft.raft import Raft
 from broker.replication.effects import Effect
 from broker.replication.set_keeping import SetKeeping
 from domain.replication.control import Order, SetChange
+from domain.replication.election import ElectionError
 from tests.controller.histories import run_history
 from tests.controller.simulated_controllers import PlantedFaults
 from tests.replication.histories import HistoryError
@@ -88,14 +89,26 @@ class DecidesTwice(Register):
 
 
 class TellsAtOnce(Elections):
-    """A new master is told before its appointment is committed."""
+    """A new master is told, and its appointment is committed long after that."""
 
     def _decide(self, watched: Watched, contest: Contest) -> None:
-        super()._decide(watched, contest)
-        if contest.made is not None and contest.phase is Phase.DECIDING:
-            for number in sorted(watched.heard):
-                order = Order(self._agreement.number(), self._agreement.cluster, appointment=contest.made)
-                self._agreement.tell(watched.name, number, order)
+        group = self._register.groups[watched.name]
+        try:
+            made = contest.decide(group.appointment, group.shape.counting - set(contest.lost))
+        except ElectionError as error:
+            self._failed(watched, contest, str(error))
+            return
+        contest.made, contest.phase = made, Phase.DECIDING
+        contest.deadline = self._agreement.now + self._options.lease
+        for number in sorted(watched.heard):
+            order = Order(self._agreement.number(), self._agreement.cluster, appointment=made)
+            self._agreement.tell(watched.name, number, order)
+
+    def overdue(self, watched: Watched, contest: Contest) -> None:
+        if contest.phase is Phase.DECIDING:
+            super()._decide(watched, contest)
+        else:
+            super().overdue(watched, contest)
 
 
 class FencesNobody(Elections):
@@ -133,7 +146,7 @@ FAULTS: Final = {
     "changed in place of any set": (PlantedFaults(register=TakesAnyBase), "3 in sync"),
     "changed during an election": (PlantedFaults(register=ChangesSetsInElections), "3 in sync"),
     "decided by an earlier election": (PlantedFaults(register=DecidesTwice), "2-3"),
-    "told before it is committed": (PlantedFaults(controller=with_elections(TellsAtOnce)), "2-3"),
+    "told before it is committed": (PlantedFaults(controller=with_elections(TellsAtOnce)), "3 in sync"),
     "R2: nobody is fenced": (PlantedFaults(controller=with_elections(FencesNobody)), "2-3"),
     "a vote is forgotten": (PlantedFaults(raft=ForgetsVotes), "2-3"),
     "R4: a new directory counts at once": (PlantedFaults(is_controlled=False), "2-3"),
