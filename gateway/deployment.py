@@ -1,18 +1,24 @@
-"""The processes of a deployment that have no doors for clients: the broker and the name server."""
+"""The processes of a deployment that have no doors for clients: the broker, the name server, the controller."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
 
 import structlog
 
+from domain.errors import EntrepotError
 from gateway.clock import SystemClock
 from gateway.listener import address_of
 from gateway.process import StopSignal, bind_doors, run_process, settle_memory, write_ready_file
 from gateway.settings import LoadedSettings, Settings
-from gateway.stores import open_broker_door, open_replica, open_store
+from gateway.stores import make_controller, make_name_server, open_broker_door, open_replica, open_store
+
+if TYPE_CHECKING:
+    from store_client.embedded import ServedController
 
 Readiness = AbstractContextManager[None]
 """Lasts as long as it is up."""
@@ -27,6 +33,11 @@ def run_broker(loaded: LoadedSettings) -> int:
 def run_name_server(loaded: LoadedSettings) -> int:
     """`entrepot nameserver`; returns the process's exit code."""
     return run_process(loaded, serve_name_server)
+
+
+def run_controller(loaded: LoadedSettings) -> int:
+    """`entrepot controller`; returns the process's exit code."""
+    return run_process(loaded, serve_controller)
 
 
 async def serve_broker(loaded: LoadedSettings) -> int:
@@ -89,23 +100,47 @@ async def _serve_replica(settings: Settings, listener: socket.socket, ready: Rea
 
 
 async def serve_name_server(loaded: LoadedSettings) -> int:
-    """Routes, until told to stop.  Nothing is kept."""
-    from store_client.embedded import make_name_server
-
+    """Routes, until told to stop.  Nothing is kept, but for what its controller keeps, where it has one."""
     settings = loaded.settings
     [listener] = bind_doors(loaded, ("nameserver",)).values()
-    cluster = settings.cluster
-    server = make_name_server(
-        listener,
-        tls=(cluster.tls_certificate, cluster.tls_key, cluster.tls_ca),
-        lease_seconds=settings.nameserver.lease_seconds,
-        cluster=cluster.name,
-    )
-    stop = StopSignal()
+    server = make_name_server(settings, listener)
+    controller = make_controller(settings, server, SystemClock()) if settings.controller.id else None
     await server.start()
-    with _ready(settings, {"nameserver": address_of(listener)}):
-        code = await stop.wait()
-    await server.close()
+    code = 0
+    try:
+        with _ready(settings, {"nameserver": address_of(listener)}):
+            code = await _run_controller(controller) if controller is not None else await StopSignal().wait() or 0
+    finally:
+        await server.close()
+        if controller is not None:
+            await controller.close()
+    return code
+
+
+async def serve_controller(loaded: LoadedSettings) -> int:
+    """A controller by itself, until told to stop."""
+    [listener] = bind_doors(loaded, ("controller",)).values()
+    controller = make_controller(loaded.settings, listener, SystemClock())
+    try:
+        with _ready(loaded.settings, {"controller": address_of(listener)}):
+            return await _run_controller(controller)
+    finally:
+        await controller.close()
+
+
+async def _run_controller(controller: ServedController) -> int:
+    """Until told to stop, or until it cannot go on; the exit code."""
+    stop = StopSignal()
+
+    def stopped(why: asyncio.Future[EntrepotError]) -> None:
+        if not why.cancelled():
+            log.critical("stopping: the controller cannot go on", error=why.result().message)
+            stop.give(1)
+
+    controller.stopped.add_done_callback(stopped)
+    await controller.start()
+    code = await stop.wait()
+    log.info("stopped", exit_code=code)
     return code or 0
 
 

@@ -15,7 +15,7 @@ from gateway.listener import address_of
 from gateway.settings import ClusterSettings, Settings
 
 if TYPE_CHECKING:
-    from store_client.embedded import EmbeddedSettings, ServedBroker, ServedReplica
+    from store_client.embedded import EmbeddedSettings, NameServer, ServedBroker, ServedController, ServedReplica
 
 
 async def open_store(settings: Settings, clock: Clock) -> Store:
@@ -85,12 +85,12 @@ _WORDS: Final = {
 }
 
 
-def unusable(data_dir: Path, error: OSError) -> EntrepotError:
-    """What an operator is told of a data directory that cannot be used."""
+def unusable(data_dir: Path, error: OSError, key: str = "store.data_dir") -> EntrepotError:
+    """What an operator is told of a data directory that cannot be used.  `key`: the setting that names it."""
     why = _WORDS.get(error.errno or 0) or error.strerror or str(error)
     named = "" if error.filename is None or str(error.filename) == str(data_dir) else f" ({error.filename})"
     return EntrepotError(
-        Code.BAD_REQUEST, f"the data directory {data_dir} cannot be used: {why}{named}. store.data_dir names another"
+        Code.BAD_REQUEST, f"the data directory {data_dir} cannot be used: {why}{named}. {key} names another"
     )
 
 
@@ -169,10 +169,44 @@ async def open_replica(settings: Settings, listener: socket.socket, clock: Clock
             rule=parse_rule(named.rule, len(named.replicas), named.min_in_sync),
             observers=named.observer_ids(),
             rates=(named.compare_bytes_per_second, named.copy_bytes_per_second),
+            controllers=tuple(settings.cluster.controller_addresses().values()),
+            lease=settings.cluster.lease_seconds,
+            elects_async=named.elects_async,
             **_door_settings(settings, listener, named.number),
         )
     except OSError as error:
         raise unusable(settings.store.data_dir, error) from error
+
+
+def make_name_server(settings: Settings, listener: socket.socket) -> NameServer:
+    """A name server behind a listening socket."""
+    from store_client.embedded import make_name_server
+
+    cluster = settings.cluster
+    return make_name_server(
+        listener, tls=_tls(cluster), lease_seconds=settings.nameserver.lease_seconds, cluster=cluster.name
+    )
+
+
+def make_controller(settings: Settings, door: socket.socket | NameServer, clock: Clock) -> ServedController:
+    """A controller, behind a listening socket or in a name server."""
+    from store_client.embedded import make_controller
+
+    named, cluster = settings.controller, settings.cluster
+    try:
+        return make_controller(
+            door,
+            clock,
+            controller=named.id,
+            addresses=cluster.controller_addresses(),
+            data_dir=named.data_dir,
+            lease=cluster.lease_seconds,
+            cluster=cluster.name,
+            silence_seconds=cluster.silence_seconds,
+            tls=_tls(cluster),
+        )
+    except OSError as error:
+        raise unusable(named.data_dir, error, "controller.data_dir") from error
 
 
 def _door_settings(settings: Settings, listener: socket.socket, number: int | None) -> dict[str, Any]:

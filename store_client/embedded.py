@@ -17,7 +17,7 @@ from domain.replication.rule import Rule
 
 if TYPE_CHECKING:
     from broker.inspect.offline import OfflineStore
-    from broker.namesrv.server import NameServer
+    from broker.namesrv.server import NameServer as NameServer
     from broker.settings import BrokerSettings
 
     EmbeddedSettings = BrokerSettings
@@ -38,6 +38,16 @@ class ServedBroker(Protocol):
 
 class ServedReplica(ServedBroker, Protocol):
     """A replica of a broker group: a slave, or the master that gateways reach."""
+
+
+class ServedController(Protocol):
+    """A controller.  `stopped` is done when it cannot go on, with why."""
+
+    stopped: asyncio.Future[EntrepotError]
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
 
 
 def embedded_settings(
@@ -102,11 +112,15 @@ def make_replica(
     rule: Rule,
     observers: frozenset[int],
     rates: tuple[int, int],
+    controllers: tuple[str, ...],
+    lease: float,
+    elects_async: bool,
     tls: tuple[Path | None, ...],
     **others: Any,
 ) -> ServedReplica:
     """A replica of a broker group; opens the data directory.  `rates`: of comparing and of copying, in bytes a second.
-    `others` are fields of `BrokerProcessSettings`.
+    `controllers`, `lease` (seconds) and `elects_async`: as in `GroupSettings`.  `others` are fields of
+    `BrokerProcessSettings`.
 
     Raises StoreFailedError, CorruptedError.
     """
@@ -116,9 +130,8 @@ def make_replica(
     from broker.server.process import BrokerProcessSettings
 
     process = BrokerProcessSettings(tls=TlsFiles(*tls), **others)
-    return ReplicaProcess(
-        settings, process, GroupSettings(replica, addresses, rule, observers, *rates), listener, clock
-    )
+    group = GroupSettings(replica, addresses, rule, observers, *rates, controllers, lease, elects_async)
+    return ReplicaProcess(settings, process, group, listener, clock)
 
 
 def open_offline(data_dir: str) -> OfflineStore:
@@ -143,3 +156,33 @@ def make_name_server(
     from broker.remoting.tls import TlsFiles
 
     return NameServer(listener, lease_seconds=lease_seconds, cluster=cluster, tls=TlsFiles(*tls).server())
+
+
+def make_controller(
+    door: socket.socket | NameServer,
+    clock: Clock,
+    *,
+    controller: int,
+    addresses: dict[int, str],
+    data_dir: Path,
+    lease: float,
+    cluster: str,
+    silence_seconds: float,
+    tls: tuple[Path | None, ...],
+) -> ServedController:
+    """A controller; opens its data directory.  `door`: a listening socket, or a name server whose door it shares.
+
+    `addresses`: of all controllers, by id.  `lease`: seconds of silence after which a master is replaced.  Raises
+    StoreFailedError, OSError.
+    """
+    from broker.controller.door import OwnDoor, SharedDoor, links_of, options_of
+    from broker.controller.process import ControllerServer, ControllerSettings
+    from broker.remoting.tls import TlsFiles
+
+    files = TlsFiles(*tls)
+    settings = ControllerSettings(controller, addresses, data_dir, cluster, options_of(lease))
+    links = links_of(controller, cluster, lease, silence_seconds, files.client())
+    server = ControllerServer(settings, links, clock)
+    if isinstance(door, socket.socket):
+        return OwnDoor(server, door, cluster, files.server())
+    return SharedDoor(server, door.service)

@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class NameServer:
-    """Make one on the loop it is to live on; `start`, `close`."""
+    """Make one on the loop it is to live on; `start`, `close`.  `service`: what its door answers."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class NameServer:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.table = RouteTable(secrets.token_hex(8), lease_seconds)
-        service = Service(on_closed=self._disconnected)
+        self.service = service = Service(on_closed=self._disconnected)
         service.direct[wire.REGISTER] = self._register
         service.direct[wire.HEARTBEAT] = self._heartbeat
         service.calls[wire.UNREGISTER] = self._unregister

@@ -32,7 +32,7 @@ from gateway.cli import (
     user,
 )
 from gateway.cli.commands import CommandGroup
-from gateway.cli.deployment import broker, gateway, nameserver
+from gateway.cli.deployment import broker, controller, gateway, nameserver
 from gateway.cli.errors import FAILED, OK, CommandError
 from gateway.cli.output import print_line, print_text
 from gateway.cli.ping import ping
@@ -61,6 +61,7 @@ def entrepot(
 
 app.command()(serve)
 app.command()(nameserver)
+app.command()(controller)
 app.command()(broker)
 app.command()(gateway)
 app.command()(ping)

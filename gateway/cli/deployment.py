@@ -1,16 +1,19 @@
-"""`entrepot nameserver`, `entrepot broker`, `entrepot gateway`: the parts of a deployment on several machines."""
+"""`entrepot nameserver`, `controller`, `broker`, `gateway`: the parts of a deployment on several machines."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gateway.cli import settings_flags
 from gateway.cli.errors import USAGE, CommandError
 from gateway.cli.settings_flags import ConfigOption, SetOption
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
 
 NameServers = Annotated[
     str | None, typer.Option("--nameserver", metavar="HOST:PORT,...", help="Every name server there is.")
@@ -19,26 +22,85 @@ Host = Annotated[str | None, typer.Option(metavar="H", help="Address that every 
 ReadyFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Gets the listeners' addresses as JSON once all are up.")
 ]
+ControllerList = Annotated[
+    str | None, typer.Option("--controllers", metavar="ID=HOST:PORT,...", help="Every controller there is.")
+]
 
 
 def nameserver(
     config: ConfigOption = None,
+    controller: Annotated[
+        int | None, typer.Option(metavar="ID", help="It is this controller, too; its own address is the controller's.")
+    ] = None,
+    controllers: ControllerList = None,
+    data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the controller.")] = None,
     host: Host = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="Port to listen on; 0: a free one.")] = None,
     ready_file: ReadyFile = None,
     set_: SetOption = None,
 ) -> None:
-    """Start a name server: brokers tell it what they have, gateways ask it where that is.  It keeps nothing."""
+    """Start a name server: brokers tell it what they have, gateways ask it where that is.  By itself it keeps nothing.
+
+    With --controller it elects the masters of replicated brokers, too, together with the other controllers.
+    """
     loaded = settings_flags.load(
         config,
         set_ or [],
         {
+            "controller.id": ("--controller", controller),
+            "cluster.controllers": ("--controllers", _addresses(controllers)),
+            "controller.data_dir": ("--data-dir", data_dir),
             "server.host": ("--host", host),
             "nameserver.port": ("--port", port),
             "server.ready_file": ("--ready-file", ready_file),
         },
     )
+    if loaded.settings.controller.id:
+        _check_controller(loaded.settings)
     raise typer.Exit(import_module("gateway.deployment").run_name_server(loaded))
+
+
+def controller(
+    config: ConfigOption = None,
+    id_: Annotated[int | None, typer.Option("--id", metavar="ID", help="Its id among the controllers.")] = None,
+    controllers: ControllerList = None,
+    data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of what it keeps.")] = None,
+    host: Host = None,
+    port: Annotated[int | None, typer.Option(metavar="N", help="Port to listen on; 0: a free one.")] = None,
+    ready_file: ReadyFile = None,
+    set_: SetOption = None,
+) -> None:
+    """Start a controller: with the others, three or five of them, it elects the masters of replicated brokers.
+
+    Name servers can be controllers, too (entrepot nameserver --controller): then no process more is needed.
+    """
+    loaded = settings_flags.load(
+        config,
+        set_ or [],
+        {
+            "controller.id": ("--id", id_),
+            "cluster.controllers": ("--controllers", _addresses(controllers)),
+            "controller.data_dir": ("--data-dir", data_dir),
+            "server.host": ("--host", host),
+            "controller.port": ("--port", port),
+            "server.ready_file": ("--ready-file", ready_file),
+        },
+    )
+    _check_controller(loaded.settings)
+    raise typer.Exit(import_module("gateway.deployment").run_controller(loaded))
+
+
+def _check_controller(settings: Settings) -> None:
+    own, addresses = settings.controller.id, settings.cluster.controller_addresses()
+    if not own:
+        raise CommandError("a controller needs its id among the controllers: --id, or controller.id", USAGE)
+    if not addresses:
+        raise CommandError("a controller needs the addresses of all: --controllers, or cluster.controllers", USAGE)
+    if own not in addresses:
+        known = ", ".join(map(str, sorted(addresses)))
+        raise CommandError(
+            f"cluster.controllers has no {own}=host:port, which controller.id says this is; it has {known}", USAGE
+        )
 
 
 def broker(
@@ -48,6 +110,7 @@ def broker(
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Its name, the same as long as its data.")] = None,
     host: Host = None,
     port: Annotated[int | None, typer.Option(metavar="N", help="Port to listen on; 0: a free one.")] = None,
+    controllers: ControllerList = None,
     advertise: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where gateways reach it; else where it listens.")
     ] = None,
@@ -60,6 +123,7 @@ def broker(
         set_ or [],
         {
             "cluster.name_servers": ("--nameserver", _addresses(nameserver)),
+            "cluster.controllers": ("--controllers", _addresses(controllers)),
             "store.data_dir": ("--data-dir", data_dir),
             "broker.name": ("--name", name),
             "server.host": ("--host", host),

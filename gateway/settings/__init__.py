@@ -35,6 +35,7 @@ from gateway.settings.security import SecuritySettings
 from gateway.settings.stores import (
     BrokerSettings,
     ClusterSettings,
+    ControllerSettings,
     NameServerSettings,
     RocketMqClusterSettings,
     StoreSettings,
@@ -48,6 +49,7 @@ __all__ = [
     "BridgeSettings",
     "BrokerSettings",
     "ClusterSettings",
+    "ControllerSettings",
     "DEFAULT_ORIGIN",
     "DOORS",
     "ENVIRONMENT_PREFIX",

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from domain.replication.rule import parse_rule
+from gateway.settings.addresses import LARGEST_ID, addresses_by_id, is_address
 from gateway.settings.table import GIB, MIB, Bytes, Count, Port, Seconds, Table
 
 
@@ -71,12 +72,17 @@ class BrokerSettings(Table):
     keeps_key_values: Literal["auto", "yes", "no"] = Field(
         "auto", description="Whether it is the one that keeps the key-values; auto: if no other does"
     )
-    replica_id: int = Field(0, ge=0, le=99, description="Id of this replica of the broker, from 1; 0: it has none")
+    replica_id: int = Field(
+        0, ge=0, le=LARGEST_ID, description="Id of this replica of the broker, from 1; 0: it has none"
+    )
     replicas: list[str] = Field([], description="id=host:port of every replica of the broker, this one included")
     observers: list[str] = Field([], description="id=host:port of replicas that copy its log and count for nothing")
     rule: str = Field("in-sync", description="When a message is confirmed: async, in-sync, or REQUIRED-REPLICAS")
     min_in_sync: int | None = Field(
         None, ge=1, description="Replicas in sync that publishing needs; else 2 of three and more, 1 of two"
+    )
+    elects_async: bool = Field(
+        False, description="Whether controllers replace a lost master under async too, without messages it had alone"
     )
     copy_bytes_per_second: int = Field(
         0, ge=0, description="Rate at which a replica that lacks much of the log copies it; 0: as fast as it goes"
@@ -97,15 +103,7 @@ class BrokerSettings(Table):
 
     def group_addresses(self) -> dict[int, str]:
         """host:port of each replica, and each observer, by its id.  Raises ValueError."""
-        found: dict[int, str] = {}
-        for each in (*self.replicas, *self.observers):
-            number, is_said, address = each.partition("=")
-            if not is_said or not number.isdecimal() or not 0 < int(number) <= 99 or ":" not in address:
-                raise ValueError(f"{each!r} is not id=host:port")
-            if int(number) in found:
-                raise ValueError(f"replica {number} is named twice")
-            found[int(number)] = address
-        return found
+        return addresses_by_id((*self.replicas, *self.observers), "replica")
 
     def observer_ids(self) -> frozenset[int]:
         return frozenset(int(each.partition("=")[0]) for each in self.observers)
@@ -118,12 +116,24 @@ class NameServerSettings(Table):
     lease_seconds: Seconds = Field(10, description="Time without a heartbeat after which a broker counts as away")
 
 
+class ControllerSettings(Table):
+    """A controller, which elects the masters of replicated brokers with others: by itself or in a name server."""
+
+    id: int = Field(0, ge=0, le=LARGEST_ID, description="Id among cluster.controllers, from 1; 0: it is none")
+    port: Port = Field(9_878, description="TCP port of the command controller; 0 takes a free one")
+    data_dir: Path = Field(Path("controller"), description="Directory in which it keeps what controllers agreed on")
+
+
 class ClusterSettings(Table):
     """What the parts of a deployment on several machines know of each other."""
 
     name: str = Field("", max_length=100, description="Name of the deployment; those of another are not talked to")
     name_servers: list[str] = Field([], description="host:port of every name server")
     brokers: list[str] = Field([], description="host:port of brokers that are known without a name server")
+    controllers: list[str] = Field([], description="id=host:port of every controller; in a name server, of that")
+    lease_seconds: float = Field(
+        3, gt=0, allow_inf_nan=False, description="Silence of a master after which controllers replace it"
+    )
     route_cache: Path | None = Field(
         None, description="File in which a gateway remembers the brokers, for starts without a name server"
     )
@@ -154,10 +164,19 @@ class ClusterSettings(Table):
     @classmethod
     def _are_addresses(cls, value: list[str]) -> list[str]:
         for address in value:
-            host, colon, port = address.rpartition(":")
-            if not host or not colon or not (port.isascii() and port.isdecimal() and 0 < int(port) < 65_536):
+            if not is_address(address):
                 raise ValueError(f"{address!r} is not host:port")
         return value
+
+    @field_validator("controllers")
+    @classmethod
+    def _have_ids(cls, value: list[str]) -> list[str]:
+        addresses_by_id(value, "controller")
+        return value
+
+    def controller_addresses(self) -> dict[int, str]:
+        """host:port of each controller by its id."""
+        return addresses_by_id(self.controllers, "controller")
 
 
 class RocketMqClusterSettings(Table):

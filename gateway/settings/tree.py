@@ -14,6 +14,7 @@ from gateway.settings.security import SecuritySettings
 from gateway.settings.stores import (
     BrokerSettings,
     ClusterSettings,
+    ControllerSettings,
     NameServerSettings,
     RocketMqClusterSettings,
     StoreSettings,
@@ -43,6 +44,7 @@ class Settings(Table):
     store: StoreSettings = Field(default_factory=StoreSettings)
     broker: BrokerSettings = Field(default_factory=BrokerSettings)
     nameserver: NameServerSettings = Field(default_factory=NameServerSettings)
+    controller: ControllerSettings = Field(default_factory=ControllerSettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
     rocketmq: RocketMqClusterSettings = Field(default_factory=RocketMqClusterSettings)
     webhooks: WebhookSettings = Field(default_factory=WebhookSettings)

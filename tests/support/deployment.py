@@ -21,6 +21,15 @@ class NameServerProcess(Process):
         return ["nameserver"]
 
 
+class ControllerProcess(Process):
+    """`entrepot controller`."""
+
+    doors = ("controller",)
+
+    def _arguments(self) -> list[str]:
+        return ["controller", "--data-dir", str(self.directory / f"{self.name}.data")]
+
+
 class BrokerProcess(Process):
     """`entrepot broker`, with a data directory of its own."""
 
@@ -84,6 +93,7 @@ class ClusterProcesses:
         self.directory = directory
         self.settings = dict(settings or {})
         self.name_servers = [NameServerProcess(directory, None, f"nameserver-{n}") for n in range(name_servers)]
+        self.controllers: list[ControllerProcess] = []
         self.brokers: list[BrokerProcess] = []
         self.gateways: list[GatewayProcess] = []
         for _ in range(brokers):
@@ -124,13 +134,13 @@ class ClusterProcesses:
     @property
     def all(self) -> list[Process]:
         """In the order in which they stop."""
-        return [*self.gateways, *self.brokers, *self.name_servers]
+        return [*self.gateways, *self.brokers, *self.name_servers, *self.controllers]
 
     # -- as one server -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start all and wait until they are ready."""
-        start_all(self.name_servers)
+        start_all([*self.controllers, *self.name_servers])
         start_all(self.brokers)
         start_all(self.gateways)
         for gateway in self.gateways if "log.level" not in self.settings else ():  # it is told in the log
@@ -161,7 +171,7 @@ class ClusterProcesses:
     def wait(self) -> int:
         """Wait for the end of the gateways, and end the others; the worst exit code."""
         codes = [gateway.wait() for gateway in self.gateways]
-        for others in (self.brokers, self.name_servers):
+        for others in (self.brokers, [*self.name_servers, *self.controllers]):
             running = [process for process in others if process.is_running]
             for process in running:
                 process.terminate()

@@ -8,8 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tests.support.deployment import BrokerProcess, ClusterProcesses, NameServerProcess
+from tests.support.deployment import BrokerProcess, ClusterProcesses, ControllerProcess, NameServerProcess
 from tests.support.load import door
+from tests.support.server import Process
 from tests.support.waiting import wait_until
 
 
@@ -27,11 +28,14 @@ class ReplicaBrokerProcess(BrokerProcess):
         super().__init__(directory, name_servers, settings, f"{name}-replica-{replica}")
         self.broker_name = name
         self.replica = replica
-        self.own_address = f"127.0.0.1:{self._reserved['broker.port'].number}"
+        self.own_address = f"127.0.0.1:{self.reserve('broker')}"
 
 
 class ReplicatedProcesses(ClusterProcesses):
-    """A cluster whose one broker has replicas."""
+    """A cluster whose one broker has replicas.
+
+    `controllers`: how many elect its masters.  The first is in a name server, the others are by themselves.
+    """
 
     def __init__(
         self,
@@ -40,10 +44,14 @@ class ReplicatedProcesses(ClusterProcesses):
         *,
         replicas: int,
         gateways: int = 1,
+        controllers: int = 0,
+        lease: float = 0.5,
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         own = {"broker.rule": rule, "broker.heartbeat_seconds": "0.2"}
-        super().__init__(directory, {**own, **settings}, brokers=0, gateways=gateways)
+        super().__init__(
+            directory, {**own, **settings}, name_servers=2 if controllers else 1, brokers=0, gateways=gateways
+        )
         made = [
             ReplicaBrokerProcess(directory, self.name_servers, self.settings, "broker-0", replica)
             for replica in range(1, replicas + 1)
@@ -52,9 +60,27 @@ class ReplicatedProcesses(ClusterProcesses):
         for each in made:
             each.settings |= {"broker.replicas": addresses, "broker.replica_id": str(each.replica)}
         self.brokers = list(made)
+        if controllers:
+            self._add_controllers(controllers, lease)
+
+    def _add_controllers(self, count: int, lease: float) -> None:
+        own = self.name_servers[0]
+        own.settings["controller.data_dir"] = str(own.directory / "controller-1.data")
+        self.controllers = [ControllerProcess(own.directory, None, f"controller-{n}") for n in range(2, count + 1)]
+        doors: list[tuple[Process, str]] = [(own, "nameserver"), *((each, "controller") for each in self.controllers)]
+        named = [f"{n}=127.0.0.1:{each.reserve(door)}" for n, (each, door) in enumerate(doors, 1)]
+        told = {"cluster.controllers": json.dumps(named), "cluster.lease_seconds": str(lease)}
+        for number, (each, _) in enumerate(doors, 1):
+            each.settings |= {**told, "controller.id": str(number)}
+        for each in (*self.brokers, *self.gateways):
+            each.settings |= told
 
     def replica(self, number: int) -> BrokerProcess:
         return self.brokers[number - 1]
+
+    def controller(self, number: int) -> Process:
+        """The name server of controller 1, or another controller."""
+        return self.name_servers[0] if number == 1 else self.controllers[number - 2]
 
     def group(self) -> dict[str, Any]:
         """The broker as `entrepot cluster show` has it."""

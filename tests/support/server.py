@@ -101,6 +101,10 @@ class Process:
         free = [key for key, value in asked.items() if key.endswith("port") and value == "0"]
         return {key: str(self._reserved[key].number) for key in free}
 
+    def reserve(self, door: str) -> int:
+        """The port that a door will have."""
+        return self._reserved[f"{door}.port"].number
+
     def restart(self) -> None:
         """Start again on the same ports and data."""
         self.start()

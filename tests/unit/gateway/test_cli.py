@@ -223,7 +223,9 @@ def options_of(command: Any) -> set[str]:
 
 
 PLAIN = {
-    **dict.fromkeys(("serve", "nameserver", "broker", "gateway"), "--ready-file and log.format=json are for programs"),
+    **dict.fromkeys(
+        ("serve", "nameserver", "controller", "broker", "gateway"), "--ready-file and log.format=json are for programs"
+    ),
     "group export": "JSON lines in any case",
     "retained get": "the body itself",
     "config schema": "JSON in any case",

@@ -1,0 +1,71 @@
+"""The door of a controller: a listening socket of its own, or that of a name server."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import Final
+
+from broker.controller.agreement import ControllerOptions
+from broker.controller.process import ControllerServer
+from broker.remoting.link import LinkSettings
+from broker.remoting.listener import RemotingListener, Service
+
+MOST_FENCE_SECONDS: Final = 1.0
+MOST_TICK_SECONDS: Final = 0.1
+TICKS: Final = 20
+"""Looks at all groups in the time of a lease."""
+
+
+def options_of(lease: float) -> ControllerOptions:
+    """`lease`: seconds of silence after which a master is replaced."""
+    return ControllerOptions(
+        lease=lease, fence=min(lease, MOST_FENCE_SECONDS), tick=min(lease / TICKS, MOST_TICK_SECONDS)
+    )
+
+
+def links_of(
+    controller: int, cluster: str, lease: float, silence_seconds: float, tls: ssl.SSLContext | None
+) -> LinkSettings:
+    """Connections of a controller to the others."""
+    return LinkSettings(
+        who=f"controller {controller}",
+        cluster=cluster,
+        tls=tls,
+        ping_seconds=min(1.0, lease / 4),
+        silence_seconds=silence_seconds,
+    )
+
+
+class SharedDoor:
+    """A controller in a process that answers for others, too.  That one's door opens first, and closes first."""
+
+    def __init__(self, server: ControllerServer, service: Service) -> None:
+        self._server = server
+        self.stopped = server.stopped
+        server.install(service)
+
+    async def start(self) -> None:
+        self._server.start()
+
+    async def close(self) -> None:
+        await self._server.close()
+
+
+class OwnDoor(SharedDoor):
+    """A controller as a process of its own."""
+
+    def __init__(
+        self, server: ControllerServer, listener: socket.socket, cluster: str, tls: ssl.SSLContext | None
+    ) -> None:
+        service = Service()
+        super().__init__(server, service)
+        self._listener = RemotingListener(service, listener, "controller", cluster, tls)
+
+    async def start(self) -> None:
+        await self._listener.start()
+        await super().start()
+
+    async def close(self) -> None:
+        await self._listener.close()
+        await super().close()
