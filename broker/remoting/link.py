@@ -20,6 +20,7 @@ import structlog
 
 from broker.remoting.client_channel import ClientChannel, open_channel
 from broker.remoting.requests import ClientStream, ConnectionLostError, LinkSettings, OnAnswer, OnLate, PendingCall
+from broker.remoting.under_way import UnderWay, tell
 from domain.errors import Code, EntrepotError
 from protocols.remoting.connection import (
     Answered,
@@ -41,9 +42,6 @@ MAX_HELD_BYTES: Final = 64 << 20
 """Requests that wait for credit; beyond, further ones are refused (TOO_MANY_REQUESTS)."""
 AGAIN_WITHIN_SECONDS: Final = 1.0
 """How soon a lost connection must be back for an idempotent request to be asked again."""
-MAX_GIVEN_UP: Final = 1024
-"""Requests that were given up, of which it is remembered what is to be done with an answer that comes all the same."""
-
 
 __all__ = ["ClientStream", "ConnectionLostError", "Link", "LinkSettings", "OnAnswer", "OnLate"]
 log = structlog.get_logger(__name__)
@@ -65,9 +63,7 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._connection: ClientConnection | None = None
         self._channel: ClientChannel | None = None
-        self._calls: dict[int, PendingCall] = {}
-        self._given_up: dict[int, OnLate] = {}
-        self._streams: dict[int, ClientStream] = {}
+        self._under_way = UnderWay(address)
         self._task: asyncio.Task[None] | None = None
         self._up: asyncio.Future[None] = self._loop.create_future()
         self._tried: asyncio.Future[None] = self._loop.create_future()
@@ -194,39 +190,25 @@ class Link:
         # What the connection knows no more counts as sent: its answer may have come with what broke the rules.
         held = connection.held_ids() | self._unflushed if connection is not None else set()
         self._unflushed = set()
-        self._given_up.clear()
-        calls, self._calls = self._calls, {}
-        streams, self._streams = self._streams, {}
+        under_way, self._under_way = self._under_way, UnderWay(self.address)
         if was_up:
-            _told(self._on_down)
-        for id_, call in calls.items():
-            self._settle(call, self._loss(call.operation, id_ not in held), b"")
-        for stream in streams.values():
-            _told(stream.on_end, ConnectionLostError(f"{self.address}: {problem}"))
+            tell(self._on_down)
+        under_way.end(problem, held)
         if self._lost is not None and not self._lost.done():
             self._lost.set_result(None)
         self._tell_relieved()
-
-    def _loss(self, operation: Operation, was_sent: bool) -> EntrepotError:
-        if was_sent and not operation.is_idempotent:
-            return EntrepotError(
-                Code.OUTCOME_UNKNOWN,
-                f"{self.address}: {self.problem} before {operation.name} was answered: its outcome is unknown",
-            )
-        return ConnectionLostError(f"{self.address}: {self.problem}")
 
     # -- events --------------------------------------------------------------------------------------------------
 
     def _handle(self, event: ClientEvent) -> None:
         if isinstance(event, Answered):
-            self._answered(event.id, None, event.payload)
+            self._under_way.answered(event.id, None, event.payload)
         elif isinstance(event, AnsweredLate):
-            if (on_late := self._given_up.pop(event.id, None)) is not None:
-                _told(on_late, event.payload)
+            self._under_way.answered_late(event.id, event.payload)
         elif isinstance(event, ItemCame):
             self._item(event)
         elif isinstance(event, Refused):
-            self._answered(event.id, event.error, b"")
+            self._under_way.answered(event.id, event.error, b"")
         elif isinstance(event, Welcomed):
             self.is_up, self.problem = True, ""
             if not self._tried.done():
@@ -239,25 +221,8 @@ class Link:
         else:
             assert isinstance(event, Ponged)
 
-    def _answered(self, id_: int, error: EntrepotError | None, payload: bytes) -> None:
-        call = self._calls.pop(id_, None)
-        if call is not None:
-            self._settle(call, error, payload)
-            return
-        stream = self._streams.pop(id_, None)
-        if stream is not None:
-            _told(stream.on_end, error or EntrepotError(Code.UNAVAILABLE, f"{self.address}: the stream has ended"))
-
-    def _settle(self, call: PendingCall, error: EntrepotError | None, payload: bytes) -> None:
-        if call.timer is not None:
-            call.timer.cancel()
-        try:
-            call.on_answer(error, payload)
-        except Exception:  # one caller's fault is not the others'
-            log.exception("an answer could not be taken", operation=call.operation.name)
-
     def _item(self, event: ItemCame) -> None:
-        stream = self._streams.get(event.id)
+        stream = self._under_way.streams.get(event.id)
         if stream is None or self._connection is None:
             return
         try:
@@ -314,7 +279,7 @@ class Link:
         except EntrepotError as refusal:
             on_answer(refusal, b"")
             return 0
-        call = self._calls[id_] = PendingCall(operation, on_answer, on_late)
+        call = self._under_way.calls[id_] = PendingCall(operation, on_answer, on_late)
         self._unflushed.add(id_)
         call.timer = self._loop.call_later(seconds, self._timed_out, id_)
         self._flush_soon()
@@ -322,34 +287,23 @@ class Link:
 
     def cancel(self, id_: int) -> None:
         """The answer is not wanted any more; nothing is called back."""
-        call = self._calls.pop(id_, None)
+        call = self._under_way.take(id_)
         if call is not None and self._connection is not None:
             if call.timer is not None:
                 call.timer.cancel()
             if self._connection.cancel(id_):
-                self._give_up(id_, call)
+                self._under_way.give_up(id_, call)
             self._flush_soon()
 
-    def _give_up(self, id_: int, call: PendingCall) -> None:
-        if call.on_late is not None:
-            if len(self._given_up) >= MAX_GIVEN_UP:
-                del self._given_up[next(iter(self._given_up))]
-            self._given_up[id_] = call.on_late
-
     def _timed_out(self, id_: int) -> None:
-        call = self._calls.pop(id_, None)
+        call = self._under_way.take(id_)
         if call is None or self._connection is None:
             return
         was_sent = self._connection.cancel(id_)
         if was_sent:
-            self._give_up(id_, call)
+            self._under_way.give_up(id_, call)
         self._flush_soon()
-        if was_sent and not call.operation.is_idempotent:
-            text = f"{self.address} has not answered {call.operation.name} in time: its outcome is unknown"
-            self._settle(call, EntrepotError(Code.OUTCOME_UNKNOWN, text), b"")
-        else:
-            text = f"{self.address} has not answered {call.operation.name} in time"
-            self._settle(call, EntrepotError(Code.REQUEST_TIMEOUT, text), b"")
+        self._under_way.overdue(call, was_sent=was_sent)
 
     async def call(self, operation: Operation, payload: bytes, seconds: float, on_late: OnLate | None = None) -> bytes:
         """Ask and wait.  Raises the refusal, or what is said above."""
@@ -372,7 +326,7 @@ class Link:
         except asyncio.CancelledError:
             self.cancel(id_)
             if on_late is not None and not future.cancelled() and future.exception() is None:
-                _told(on_late, future.result())  # it came in the very moment of the cancelling
+                tell(on_late, future.result())  # it came in the very moment of the cancelling
             raise
 
     async def ask(self, operation: Operation, *arguments: Any, seconds: float, on_late: OnLate | None = None) -> Any:
@@ -391,13 +345,13 @@ class Link:
         if self._connection is None or not self.is_up:
             raise ConnectionLostError(f"{self.address}: {self.problem}")
         id_ = self._connection.request(operation.number, payload, STREAM_CREDIT_BYTES)
-        stream = self._streams[id_] = ClientStream(self, id_, on_item, on_end)
+        stream = self._under_way.streams[id_] = ClientStream(self, id_, on_item, on_end)
         self._flush_soon()
         return stream
 
     def close_stream(self, stream: ClientStream) -> None:
-        if self._streams.get(stream.id) is stream:
-            del self._streams[stream.id]
+        if self._under_way.streams.get(stream.id) is stream:
+            del self._under_way.streams[stream.id]
             if self._connection is not None:
                 self._connection.cancel(stream.id)
                 self._flush_soon()
@@ -418,20 +372,12 @@ class Link:
                 self._channel.write(data)
 
 
-def _told(callback: Callable[..., None], *arguments: Any) -> None:
-    """Tell who wants to know; one listener's fault is not the others'."""
-    try:
-        callback(*arguments)
-    except Exception:
-        log.exception("a listener of a connection failed")
-
-
 def _resolve(
     future: asyncio.Future[bytes], on_late: OnLate | None, error: EntrepotError | None, payload: bytes
 ) -> None:
     if future.done():  # whoever waited is being cancelled in this very moment
         if error is None and on_late is not None:
-            _told(on_late, payload)
+            tell(on_late, payload)
     elif error is None:
         future.set_result(payload)
     else:

@@ -100,7 +100,7 @@ async def test_cancelling_reaches_the_servers_task():
         await until(lambda: served.begun, "it came")
         asked.cancel()
         await until(lambda: served.cancelled == ["t"], "it is cancelled there")
-        assert link._calls == {}
+        assert link._under_way.calls == {}
 
 
 async def test_one_failing_request_is_not_the_others_fault():

@@ -1,0 +1,97 @@
+"""UnderWay: the requests and streams of one connection that have not come to their end.
+
+Invariant: every request's callback runs exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+import structlog
+
+from broker.remoting.requests import ClientStream, ConnectionLostError, OnLate, PendingCall
+from domain.errors import Code, EntrepotError
+from protocols.remoting.operations import Operation
+
+MAX_GIVEN_UP: Final = 1024
+"""Requests that were given up, of which it is remembered what is to be done with an answer that comes all the same."""
+log = structlog.get_logger(__name__)
+
+
+class UnderWay:
+    """`address`: of the peer, for what is said of it."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.calls: dict[int, PendingCall] = {}
+        self.streams: dict[int, ClientStream] = {}
+        self._given_up: dict[int, OnLate] = {}
+
+    def take(self, id_: int) -> PendingCall | None:
+        """A request that is to be settled, or is not wanted any more."""
+        return self.calls.pop(id_, None)
+
+    def answered(self, id_: int, error: EntrepotError | None, payload: bytes) -> None:
+        """A request has its answer, or a stream its end."""
+        call = self.take(id_)
+        if call is not None:
+            settle(call, error, payload)
+            return
+        stream = self.streams.pop(id_, None)
+        if stream is not None:
+            tell(stream.on_end, error or EntrepotError(Code.UNAVAILABLE, f"{self._address}: the stream has ended"))
+
+    def give_up(self, id_: int, call: PendingCall) -> None:
+        """A request that has left is waited for no more."""
+        if call.on_late is not None:
+            if len(self._given_up) >= MAX_GIVEN_UP:
+                del self._given_up[next(iter(self._given_up))]
+            self._given_up[id_] = call.on_late
+
+    def answered_late(self, id_: int, payload: bytes) -> None:
+        """The answer to one that was given up."""
+        on_late = self._given_up.pop(id_, None)
+        if on_late is not None:
+            tell(on_late, payload)
+
+    def overdue(self, call: PendingCall, *, was_sent: bool) -> None:
+        """A request's time is over."""
+        text = f"{self._address} has not answered {call.operation.name} in time"
+        if was_sent and not call.operation.is_idempotent:
+            settle(call, EntrepotError(Code.OUTCOME_UNKNOWN, f"{text}: its outcome is unknown"), b"")
+        else:
+            settle(call, EntrepotError(Code.REQUEST_TIMEOUT, text), b"")
+
+    def end(self, problem: str, held: Collection[int]) -> None:
+        """The connection has ended.  `held`: requests that never left."""
+        for id_, call in self.calls.items():
+            settle(call, self._loss(call.operation, problem, was_sent=id_ not in held), b"")
+        for stream in self.streams.values():
+            tell(stream.on_end, ConnectionLostError(f"{self._address}: {problem}"))
+
+    def _loss(self, operation: Operation, problem: str, *, was_sent: bool) -> EntrepotError:
+        if was_sent and not operation.is_idempotent:
+            return EntrepotError(
+                Code.OUTCOME_UNKNOWN,
+                f"{self._address}: {problem} before {operation.name} was answered: its outcome is unknown",
+            )
+        return ConnectionLostError(f"{self._address}: {problem}")
+
+
+def settle(call: PendingCall, error: EntrepotError | None, payload: bytes) -> None:
+    """Tell who asked; one caller's fault is not the others'."""
+    if call.timer is not None:
+        call.timer.cancel()
+    try:
+        call.on_answer(error, payload)
+    except Exception:
+        log.exception("an answer could not be taken", operation=call.operation.name)
+
+
+def tell(callback: Callable[..., None], *arguments: object) -> None:
+    """Tell who wants to know; one listener's fault is not the others'."""
+    try:
+        callback(*arguments)
+    except Exception:
+        log.exception("a listener of a connection failed")
