@@ -91,6 +91,44 @@ class ReplicaView:
         return f"it is {self.behind_seconds:.1f} s and {self.behind} bytes behind" if is_behind else ""
 
 
+LEADS: Final = "leads"
+FOLLOWS: Final = "follows"
+WAITS: Final = "waits"
+AWAY: Final = "away"
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerStatus:
+    """A controller as a gateway sees it.  `controller`: id, or 0 where it is not known."""
+
+    controller: int
+    address: str
+    state: str
+    """`LEADS`, `FOLLOWS`, `WAITS` (it knows no leader) or `AWAY`."""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionView:
+    """The election of a broker's master, as its controllers have it.
+
+    `epoch`: of the master that was elected last, and `decided_ms` the time of that.  `reason`: for the last election, a
+    sentence.  `given`: greatest epoch that an election was begun for.  `in_sync`: replicas of the set.  `problem`: why
+    the master is not replaced although it should be; empty where nothing is wrong.
+    """
+
+    epoch: int
+    reason: str
+    decided_ms: int
+    given: int
+    in_sync: int
+    problem: str = ""
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.given > self.epoch
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
     """A broker as a gateway sees it.
@@ -116,6 +154,8 @@ class BrokerStatus:
     """Of a broker with replicas, when a message is confirmed: async, in-sync, or such as 2-3."""
     epoch: int = 0
     replicas: tuple[ReplicaView, ...] = ()
+    election: ElectionView | None = None
+    """None where no controllers elect its master, or none of them leads."""
 
 
 class ClusterControl(Protocol):
@@ -157,6 +197,18 @@ class ClusterControl(Protocol):
 
         Raises BAD_REQUEST (no such broker, or it has no replicas), UNAVAILABLE, PRECONDITION_FAILED (why nobody can be
         elected), REQUEST_TIMEOUT (elected, and not open yet).
+        """
+        ...
+
+    async def controllers(self) -> list[ControllerStatus]:
+        """Every controller that is known, by id."""
+        ...
+
+    async def change_controllers(self, old: int, new: int, address: str) -> None:
+        """Let a controller go, take another in, or both; 0: none.  `address`: host:port of the new one, which runs.
+
+        Returns once the change has begun; the controllers carry it through.  Raises UNAVAILABLE (none leads),
+        PRECONDITION_FAILED (why it cannot be).
         """
         ...
 

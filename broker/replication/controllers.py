@@ -134,7 +134,7 @@ class Controllers:
             return True
         self._note(
             f"these controllers are of group {cluster}, and {known} decided here before: if that one is gone for good, "
-            "entrepot cluster rebind"
+            "stop the replica, and: entrepot store rebind"
         )
         return False
 

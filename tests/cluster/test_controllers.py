@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from gateway.cli.app import run
 from tests.support.deployment import ControllerProcess
 from tests.support.load import door, event_headers
 from tests.support.replicated_processes import ReplicatedProcesses
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -54,8 +56,91 @@ def test_any_controller_may_be_missing(cluster: ReplicatedProcesses, controller:
     cluster.wait_in_sync(3)
 
 
+def entrepot(cluster: ReplicatedProcesses, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """The exit code of a command, and what it printed."""
+    code = run([*arguments, "--server", f"http://{cluster.gateways[0].address('http')}"])
+    told = capsys.readouterr()
+    return code, told.out + told.err
+
+
+def metrics(cluster: ReplicatedProcesses) -> dict[str, float]:
+    with door(cluster.gateways[0]) as client:
+        lines = client.get("/metrics").text.splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+
+def test_operators_elect_through_the_controllers(
+    cluster: ReplicatedProcesses, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = metrics(cluster)['entrepot_broker_elections_total{broker="broker-0"}']
+    to = cluster.master() % 3 + 1
+    code, told = entrepot(cluster, capsys, "cluster", "elect", "broker-0", "--to", str(to))
+    assert (code, told.partition(" in epoch")[0]) == (0, f"replica {to} is master of broker-0")
+    assert cluster.master() == to
+    election = cluster.group()["election"]
+    assert (election["epoch"], election["isUnderWay"], election["problem"]) == (cluster.group()["epoch"], False, None)
+    assert f"replica {to}" in election["reason"]
+    code, told = entrepot(cluster, capsys, "cluster", "elect", "broker-0", "--to", "9")
+    assert (code, "broker 'broker-0' has no replica 9" in told) == (1, True)
+    assert metrics(cluster)['entrepot_broker_elections_total{broker="broker-0"}'] == begun + 1
+    cluster.wait_in_sync(3)
+    wait_until(lambda: metrics(cluster)['entrepot_broker_in_sync_replicas{broker="broker-0"}'] == 3, "the set is known")
+
+
+def test_operators_see_the_controllers(cluster: ReplicatedProcesses, capsys: pytest.CaptureFixture[str]) -> None:
+    with door(cluster.gateways[0]) as client:
+        found = client.get("/api/v1/controllers").json()["value"]
+    assert [each["controller"] for each in found] == [1, 2, 3]
+    assert sorted(each["state"] for each in found) == ["follows", "follows", "leads"]
+    assert {each["problem"] for each in found} == {None}
+    away = cluster.controller(3)
+    away.kill()
+
+    def is_led_without_it() -> bool:
+        told = metrics(cluster)
+        leads = sum(told[f'entrepot_controller_leads{{controller="{number}"}}'] for number in (1, 2, 3))
+        return leads == 1 and told['entrepot_controller_available{controller="3"}'] == 0
+
+    wait_until(is_led_without_it, "the others go on")
+    code, told = entrepot(cluster, capsys, "cluster", "show")
+    assert code == 0
+    [row] = [line for line in told.splitlines() if "it does not answer" in line]
+    assert row.split()[0] == "3"
+    assert "away" in row
+    assert "broker-0: the master of epoch " in told
+    away.start()
+
+
+def test_a_controller_takes_the_place_of_another(
+    cluster: ReplicatedProcesses, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = cluster.add_controller()
+    code, told = entrepot(cluster, capsys, "cluster", "controller", "replace", "3", f"4={new.place}", "--yes")
+    assert (code, "start it first, it does not answer" in told) == (1, True)
+    new.start()
+    code, told = entrepot(cluster, capsys, "cluster", "controller", "replace", "3", f"5={new.place}", "--yes")
+    assert (code, "controller 4 is there" in told) == (1, True)
+    code, told = entrepot(cluster, capsys, "cluster", "controller", "replace", "3", f"4={new.place}", "--yes")
+    assert (code, told) == (0, f"controller 4 at {new.place} is taken in in place of controller 3\n")
+
+    def members() -> dict[int, str]:
+        with door(cluster.gateways[0]) as client:
+            found = client.get("/api/v1/controllers").json()["value"]
+        return {each["controller"]: each["state"] for each in found}
+
+    cluster.controller(3).kill()
+    wait_until(lambda: members().keys() == {1, 2, 4}, lambda: f"3 has left: {members()}")
+    cluster.controller(2).kill()
+    wait_until(lambda: sorted(members().values()) == ["away", "follows", "leads"], lambda: f"two lead: {members()}")
+    cluster.controller(2).start()
+    code, told = entrepot(cluster, capsys, "cluster", "controller", "remove", "3", "--yes")
+    assert (code, "3 is no member" in told) == (1, True)
+    code, told = entrepot(cluster, capsys, "cluster", "controller", "remove", "2", "--yes")
+    assert (code, told) == (0, "controller 2 has left\n")
+
+
 def test_they_stop_when_told(cluster: ReplicatedProcesses) -> None:
-    for number in (1, 3):
+    for number in (1, 4):
         assert cluster.controller(number).stop() == 0
         cluster.controller(number).start()
 
