@@ -83,6 +83,7 @@ class SimulatedControllers:
         self.controllers = {n: SimulatedController(self, n, stored) for n in range(1, CONTROLLERS + 1)}
         for controller in self.controllers.values():
             controller.start()
+        self.want_mean = self.chance.choice((30.0, 150.0))
         if self.chance.random() < 0.5:
             self.want_later()
 
@@ -208,13 +209,17 @@ class SimulatedControllers:
             self.group.network.send_once(self, controller, self._asked, controller, wanted)
 
     def want_later(self) -> None:
-        self.group.clock.after(self.chance.expovariate(1 / 500.0), self._want)
+        self.group.clock.after(self.chance.expovariate(1 / self.want_mean), self._want)
 
     def _want(self) -> None:
         """An operator says whether a replica counts."""
         self.want_later()
         controller = self.chance.choice(list(self.controllers.values()))
-        replica, change = self.chance.randint(1, self.group.rule.replicas), self.chance.choice(list(ReplicaChange))
+        out = set(range(1, self.group.rule.replicas + 1)) - {member.replica for member in self.decided.known}
+        if out and self.chance.random() < 0.7:
+            replica, change = self.chance.choice(sorted(out)), ReplicaChange.ADD
+        else:
+            replica, change = self.chance.randint(1, self.group.rule.replicas), self.chance.choice(list(ReplicaChange))
         if not self.is_healing and controller.is_up:
             self.group.network.send_once(self, controller, self._asked_to_want, controller, replica, change)
 
