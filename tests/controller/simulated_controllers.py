@@ -149,7 +149,8 @@ class SimulatedControllers:
             if watched.contest is not None
         ]
         group = self.truth.groups.get(NAME)
-        if self.group.clock.now - self.shrinks_at < SHRINK:
+        is_wish_open = group is not None and group.counting != {member.replica for member in group.appointment.known}
+        if is_wish_open or self.group.clock.now - self.shrinks_at < SHRINK:
             return [*found, UnderWay(set())]  # a smaller set may be decided still
         return found or ([UnderWay(set())] if group is not None and group.is_electing else [])
 
