@@ -26,6 +26,10 @@ ANSWERS: Final = (raft.PreVoteAnswer, raft.VoteAnswer, raft.AppendAnswer, raft.S
 _NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}
 
 
+MAX_SNAPSHOT_BYTES: Final = 256 << 20
+"""Named limit: of a register that comes as a whole."""
+
+
 class Sender(NamedTuple):
     """A controller, and the start of its directory."""
 
@@ -50,6 +54,26 @@ def decode_messages(payload: bytes) -> tuple[Sender, str, list[raft.Message]]:
     """The reverse.  Raises BAD_REQUEST."""
     try:
         sender, target, found = _decode(payload)
-        return sender, target, [_decoders[number](data) for number, data in found]
-    except msgspec.DecodeError as error:
+        messages = [_decoders[number](data) for number, data in found]
+        for message in messages:
+            _check(message)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise EntrepotError(Code.BAD_REQUEST, f"a message of a controller cannot be read: {error}") from error
+    return sender, target, messages
+
+
+def _check(message: raft.Message) -> None:
+    """Raise ValueError for what no controller says that keeps the rules: the machine takes it for granted."""
+    values = [getattr(message, name) for name in message.__struct_fields__]
+    if any(isinstance(value, int) and value < 0 for value in values):
+        raise ValueError("a number is below 0")
+    if isinstance(message, raft.Append):
+        index, term = message.previous, message.previous_term
+        for entry in message.entries:
+            if entry.index != index + 1 or not term <= entry.term <= message.term:
+                raise ValueError(f"entry {entry.index} of term {entry.term} does not follow entry {index} of {term}")
+            index, term = entry.index, entry.term
+    elif isinstance(message, raft.SnapshotChunk):
+        end, size = message.offset + len(message.data), message.size
+        if end > size or size > MAX_SNAPSHOT_BYTES:
+            raise ValueError(f"a part of a snapshot of {size} bytes, at most {MAX_SNAPSHOT_BYTES}, ends at {end}")
