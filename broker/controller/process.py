@@ -330,6 +330,8 @@ class ControllerServer:
         )
 
     def _problem(self, member: Member) -> str:
+        if member.problem:
+            return member.problem
         peers = self._peers
         problems = [problem for _, problem in sorted(peers.problems.items())]
         problems += [
