@@ -91,9 +91,8 @@ def print_replicas(broker: dict[str, Any]) -> None:
 
 def election_words(election: dict[str, Any]) -> str:
     """The election of a master in one line."""
-    words = "an election is under way" if election["isUnderWay"] else f"the master of epoch {election['epoch']}"
-    words += f" was elected at {election['time']}" if election["time"] and not election["isUnderWay"] else ""
-    words += f": {election['reason']}" if election["reason"] else ""
+    time = f" ({election['time']})" if election["time"] and not election["isUnderWay"] else ""
+    words = ("an election is under way: " if election["isUnderWay"] else "") + election["reason"] + time
     return f"{words}; now: {election['problem']}" if election["problem"] else words
 
 

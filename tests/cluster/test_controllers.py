@@ -107,7 +107,7 @@ def test_operators_see_the_controllers(cluster: ReplicatedProcesses, capsys: pyt
     [row] = [line for line in told.splitlines() if "it does not answer" in line]
     assert row.split()[0] == "3"
     assert "away" in row
-    assert "broker-0: the master of epoch " in told
+    assert f"broker-0: {cluster.group()['election']['reason']} (" in told
     away.start()
 
 

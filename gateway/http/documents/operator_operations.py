@@ -127,7 +127,7 @@ _BROKER: Final = named(
         "election": Maybe(
             {
                 "epoch": 3,
-                "reason": "replica 1 has been silent for 3.1 s, replica 2, 3 has lost it too",
+                "reason": "replica 2 leads in epoch 3: replica 1 has been silent for 3.1 s, replica 2 has lost it too",
                 "time": Maybe(time()),
                 "isUnderWay": False,
                 "problem": Maybe("an operator elects"),
