@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.app import run
-from tests.support.deployment import ControllerProcess
+from tests.support.deployment import ControllerProcess, start_all
 from tests.support.load import door, event_headers
 from tests.support.replicated_processes import ReplicatedProcesses
+from tests.support.soak_table import tell
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -155,3 +156,27 @@ def test_a_directory_of_another_controller_ends_it(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="ended with 1") as ended:
         process.start()
     assert "is the directory of controller 1, not 2" in str(ended.value)
+
+
+@pytest.mark.soak
+def test_a_group_without_controllers_gets_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As documented: the controllers, then one replica after the other, the master last."""
+    with ReplicatedProcesses(tmp_path, "2-3", replicas=3) as cluster:
+        cluster.wait_in_sync(3)
+        publish(cluster, "before")
+        cluster.add_controllers(3, 0.5)
+        cluster.name_servers[0].stop()
+        start_all([cluster.name_servers[0], *cluster.controllers])
+        master = cluster.master()
+        for replica in sorted((1, 2, 3), key=lambda each: each == master):
+            assert cluster.replica(replica).stop() == 0
+            cluster.replica(replica).start()
+            wait_until(lambda: cluster.group()["isAvailable"], "there is a master")
+            cluster.wait_in_sync(3)
+        assert "was master when the controllers came" in cluster.group()["election"]["reason"]
+        cluster.replica(master).kill()
+        publish(cluster, "after")
+        assert cluster.master() not in (0, master)
+        code, told = entrepot(cluster, capsys, "cluster", "show")  # the gateway is as it was: replicas name them
+        assert (code, "follows" in told) == (0, True)
+    tell("a group that gets controllers", faults=1, messages=2)
