@@ -62,10 +62,10 @@ class ReplicaView:
     """A replica of a broker as it sees itself, or as its master does.
 
     `role`: master, slave, nobody (it follows no master), or away.  `is_in_sync`: it is a member of the set.
-    `is_observer`: it copies, and counts for nothing.  `synced`:
-    its log up to this commit-log offset is on its disk.  `behind`: bytes of the master's log that it lacks, and
-    `behind_seconds` the age of the first of them; None where the master has not told.  `problem`: why it is neither an
-    open master nor a slave that follows one.  `log`: None where the replica itself was not asked.
+    `is_observer`: it copies, and counts for nothing.  `synced`: its log up to this commit-log offset is on its disk.
+    `behind`: bytes of the master's log that it lacks, and `behind_seconds` the age of the first of them; None where the
+    master has not told.  `problem`: why it is neither an open master nor a slave that follows one.  `log`: None where
+    the replica itself was not asked.  `control_problem`: why controllers would not replace its master; it goes on so.
     """
 
     replica: int
@@ -79,6 +79,7 @@ class ReplicaView:
     problem: str = ""
     log: LogCondition | None = None
     is_observer: bool = False
+    control_problem: str = ""
 
     def unready(self, max_behind_seconds: float) -> str:
         """Why it is neither an open master nor a slave in sync with one, in words; empty where it is."""

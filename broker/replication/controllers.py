@@ -181,6 +181,8 @@ class Controllers:
             self._decided(answer.cluster, answer.appointment)
         elif self._replica.machine.state.controllers:
             self._note("")
+        elif answer.is_leader:
+            self._note("its controllers have not taken its group in: each replica has to name them")
 
     # -- the set -------------------------------------------------------------------------------------------------
 

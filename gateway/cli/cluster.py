@@ -82,7 +82,7 @@ def print_replicas(broker: dict[str, Any]) -> None:
                 "" if each["behind"] is None else each["behind"],
                 "" if each["behindSeconds"] is None else round(each["behindSeconds"], 1),
                 "" if each["log"] is None else condition(each["log"]),
-                each["problem"] or "",
+                each["problem"] or each["controlProblem"] or "",
             )
             for each in broker["replicas"]
         ),

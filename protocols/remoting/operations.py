@@ -261,6 +261,8 @@ class ReplicaStatus:
     tokens: tuple[str, ...] = ()
     controllers: tuple[str, ...] = ()
     """host:port of the controllers that elect its master; none where people do."""
+    control_problem: str = ""
+    """Why these would not replace its master, as far as a replica can tell; it goes on without them."""
 
 
 REPLICATE: Final = _operation(90, "replicate", Greeting, RAW, stream=True)

@@ -61,6 +61,7 @@ def seen_by_itself(
         own.problem,
         own.log,
         not known.counts(own.member.replica),
+        own.control_problem,
     )
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from broker.remoting.link import LinkSettings
+from broker.remoting.tls import TlsFiles
 from gateway.cli.app import run
-from tests.support.deployment import ControllerProcess
+from store_client.remote.controllers import ControllerClients
+from tests.support.certificates import TestAuthority
+from tests.support.deployment import ControllerProcess, start_all
 from tests.support.load import door, event_headers
 from tests.support.replicated_processes import ReplicatedProcesses
-from tests.support.waiting import wait_until
+from tests.support.soak_table import tell
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -39,6 +45,15 @@ def test_a_killed_master_is_replaced_and_publishing_goes_on(cluster: ReplicatedP
     cluster.replica(old).kill()
     publish(cluster, "after")
     assert cluster.master() not in (0, old)
+    cluster.replica(old).start()
+    cluster.wait_in_sync(3)
+
+
+def test_a_master_that_is_told_to_stop_hands_over(cluster: ReplicatedProcesses) -> None:
+    old = cluster.master()
+    assert cluster.replica(old).stop() == 0
+    assert cluster.master() not in (0, old)
+    publish(cluster, "handed over")
     cluster.replica(old).start()
     cluster.wait_in_sync(3)
 
@@ -185,3 +200,57 @@ def test_a_directory_of_another_controller_ends_it(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="ended with 1") as ended:
         process.start()
     assert "is the directory of controller 1, not 2" in str(ended.value)
+
+
+@pytest.mark.soak
+def test_a_group_without_controllers_gets_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As documented: the controllers, then one replica after the other, the master last."""
+    with ReplicatedProcesses(tmp_path, "2-3", replicas=3) as cluster:
+        cluster.wait_in_sync(3)
+        publish(cluster, "before")
+        cluster.add_controllers(3, 0.5)
+        cluster.name_servers[0].stop()
+        start_all([cluster.name_servers[0], *cluster.controllers])
+        master = cluster.master()
+        for replica in sorted((1, 2, 3), key=lambda each: each == master):
+            assert cluster.replica(replica).stop() == 0
+            cluster.replica(replica).start()
+            wait_until(lambda: cluster.group()["isAvailable"], "there is a master")
+            cluster.wait_in_sync(3)
+        assert "was master when the controllers came" in cluster.group()["election"]["reason"]
+        cluster.replica(master).kill()
+        publish(cluster, "after")
+        assert cluster.master() not in (0, master)
+        code, told = entrepot(cluster, capsys, "cluster", "show")  # the gateway is as it was: replicas name them
+        assert (code, "follows" in told) == (0, True)
+    tell("a group that gets controllers", faults=1, messages=2)
+
+
+async def test_they_speak_tls(tmp_path: Path) -> None:
+    """By the settings of the cluster; who shows no certificate is not answered."""
+    authority = TestAuthority(tmp_path)
+    pair = authority.issue("wire", "127.0.0.1")
+    tls = {"cluster.tls_certificate": str(pair), "cluster.tls_key": str(pair), "cluster.tls_ca": str(authority.file)}
+    processes = [ControllerProcess(tmp_path, dict(tls), f"controller-{number}") for number in (1, 2, 3)]
+    named = {number: each.place for number, each in enumerate(processes, 1)}
+    for number, each in enumerate(processes, 1):
+        told = json.dumps([f"{other}={place}" for other, place in named.items()])
+        each.settings |= {"cluster.controllers": told, "controller.id": str(number)}
+    files = TlsFiles(pair, pair, authority.file)
+    clients = ControllerClients(named, LinkSettings(tls=files.client()))
+    strangers = ControllerClients(named, LinkSettings(tls=TlsFiles(ca=authority.file).client()))
+    try:
+        await asyncio.to_thread(start_all, processes)
+
+        async def states() -> list[str]:
+            return sorted(each.state for each in await clients.statuses())
+
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await states() != ["follows", "follows", "leads"]:
+                await asyncio.sleep(0.05)
+        assert {each.state for each in await strangers.statuses()} == {"away"}
+    finally:
+        await clients.close()
+        await strangers.close()
+        for each in processes:
+            each.kill()

@@ -27,7 +27,8 @@ async def test_replicas_obey_new_controllers_after_rebinding(
         await group.controllers.start(1)
         problem = "stop the replica, and: entrepot store rebind"
         await until(
-            lambda: all(problem in each.status().problem for each in group.replicas.values()), "they refuse the new one"
+            lambda: all(problem in each.status().control_problem for each in group.replicas.values()),
+            "they refuse the new one",
         )
         await append(group.store, "t", "b")  # the master goes on without controllers
 

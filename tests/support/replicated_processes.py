@@ -61,9 +61,10 @@ class ReplicatedProcesses(ClusterProcesses):
             each.settings |= {"broker.replicas": addresses, "broker.replica_id": str(each.replica)}
         self.brokers = list(made)
         if controllers:
-            self._add_controllers(controllers, lease)
+            self.add_controllers(controllers, lease)
 
-    def _add_controllers(self, count: int, lease: float) -> None:
+    def add_controllers(self, count: int, lease: float) -> None:
+        """To one that has none: what is started from now on is told of them."""
         own = self.name_servers[0]
         own.settings["controller.data_dir"] = str(own.directory / "controller-1.data")
         self.controllers = [ControllerProcess(own.directory, None, f"controller-{n}") for n in range(2, count + 1)]

@@ -119,6 +119,7 @@ _BROKER: Final = named(
                 "behind": Maybe(0),
                 "behindSeconds": Maybe(0.0),
                 "problem": Maybe("it does not answer"),
+                "controlProblem": Maybe("its controllers do not answer"),
                 "log": Maybe(
                     {"healed": 1, "harmed": 0, "forked": 0, "diverged": [{"from": 0, "to": 95}], "copiesFrom": Maybe(2)}
                 ),
