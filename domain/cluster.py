@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 from domain.message import Message
+from domain.replication.control import ReplicaChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +199,14 @@ class ClusterControl(Protocol):
 
         Raises BAD_REQUEST (no such broker, or it has no replicas), UNAVAILABLE, PRECONDITION_FAILED (why nobody can be
         elected), REQUEST_TIMEOUT (elected, and not open yet).
+        """
+        ...
+
+    async def change_replica(self, name: str, replica: int, change: ReplicaChange) -> BrokerStatus:
+        """Have a replica of a broker count, or count for nothing, from now on.
+
+        Returns once its controllers have taken that; the master carries it out as soon as it is safe.  Raises
+        BAD_REQUEST (no such broker or replica), UNAVAILABLE, PRECONDITION_FAILED (why it cannot be).
         """
         ...
 

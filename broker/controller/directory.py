@@ -1,6 +1,7 @@
 """A controller's directory: whose it is, and the files of its part in Raft.
 
-controller.json   {"controller": ..., "incarnation": ..., "run": ..., "cluster": ..., "founders": [...]}
+controller.json   {"controller": ..., "start": {"incarnation": ..., "run": ..., "tokens": [...]}, "is_refused": ...,
+                   "cluster": ..., "founders": [...]}
 raft/             see `broker.raft.files`
 
 A directory belongs to one controller of one group of controllers for ever.  One that was emptied may have forgotten a
@@ -18,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from broker.controller.starts import DirectoryStart
 from broker.raft.files import OsDirectory, RaftFiles
 from broker.raft.state import EMPTY, Stored, first_stored
 from broker.store.private_files import make_private_directory
@@ -29,14 +31,18 @@ FILE: Final = "controller.json"
 
 
 class ControllerIdentity(msgspec.Struct):
-    """`run`: number of its starts.  `cluster`: id of the group of controllers, empty before it belongs to one;
-    `founders`: those that began it, each as id:incarnation."""
+    """`start`: its last one.  `cluster`: id of the group of controllers, empty before it belongs to one; `founders`:
+    those that began it, each as id:incarnation.  `is_refused`: others take it for an old copy."""
 
     controller: int
-    incarnation: str
-    run: int = 0
+    start: DirectoryStart
     cluster: str = ""
     founders: tuple[str, ...] = ()
+    is_refused: bool = False
+
+    @property
+    def incarnation(self) -> str:
+        return self.start.incarnation
 
 
 class ControllerDirectory:
@@ -48,8 +54,9 @@ class ControllerDirectory:
         self._path = path
         try:
             self.identity = self._load(controller)
-            self.identity.run += 1
-            self._save()
+            if not self.identity.is_refused:  # of a copy that starts often enough nobody could tell
+                self.identity.start = self.identity.start.next(secrets.token_hex(4))
+                self._save()
         except BaseException:
             self.close()
             raise
@@ -59,7 +66,7 @@ class ControllerDirectory:
         if not file.exists():
             if (self._path / "raft").exists():
                 raise StoreFailedError(f"{self._path} has a controller's log and no {FILE}: whose it is nobody knows")
-            return ControllerIdentity(controller, secrets.token_hex(16))
+            return ControllerIdentity(controller, DirectoryStart(secrets.token_hex(16), 0))
         try:
             found = msgspec.json.decode(file.read_bytes(), type=ControllerIdentity)
         except msgspec.DecodeError as error:
@@ -70,6 +77,12 @@ class ControllerDirectory:
 
     def _save(self) -> None:
         put_durably(self._path / FILE, msgspec.json.format(msgspec.json.encode(self.identity), indent=2))
+
+    def note_refused(self, is_refused: bool) -> None:
+        """Others do not listen to it, or do again.  Raises OSError."""
+        if is_refused != self.identity.is_refused:
+            self.identity.is_refused = is_refused
+            self._save()
 
     def close(self) -> None:
         self._lock.release()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+import msgspec
 import structlog
 
 from broker.controller.commands import Command, decode_command, encode_command
@@ -63,6 +64,7 @@ class Member:
         self._is_stepping = False
         self._tokens = 0
         self._leads = self._is_closed = False
+        self.problem = ""  # for which it has stopped
         self.is_leader = False
         """True once it leads and its register has all that was committed before."""
 
@@ -114,6 +116,8 @@ class Member:
         await self._ask(lambda token: raft.ChangeMembers(token, change))
 
     async def _ask(self, question: Callable[[int], raft.Event]) -> None:
+        if self._is_closed:
+            raise EntrepotError(Code.UNAVAILABLE, self.problem or "the controller stops")
         self._tokens -= 1  # those of proposals are above 0
         token = self._tokens
         answer = self._questions[token] = self._loop.create_future()
@@ -127,6 +131,8 @@ class Member:
 
     def step(self, event: raft.Event) -> None:
         """Have an event happen; those that come of it happen behind it."""
+        if self._is_closed:
+            return
         self._events.append(event)
         if self._is_stepping:
             return
@@ -136,6 +142,8 @@ class Member:
                 for effect in self.machine.step(self._events.popleft(), self._now()):
                     self._perform(effect)
                 self._results.clear()
+        except msgspec.DecodeError as error:
+            self._fail(f"the controllers' log has what this version cannot read: {error}")
         finally:
             self._is_stepping = False
 
@@ -164,7 +172,20 @@ class Member:
                 log.info("controller", role=role.value, term=term, leader=leader)
                 self._role_changed(role)
             case raft.Halt(reason):
-                self._on_failure(StoreFailedError(reason))
+                self._fail(reason)
+
+    def _fail(self, problem: str) -> None:
+        """It cannot go on, and does not: nothing more is written, sent or told as durable."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.problem = problem
+            for question in self._questions.values():
+                if not question.done():
+                    question.set_exception(EntrepotError(Code.UNAVAILABLE, problem))
+            if self.is_leader:
+                self.is_leader = False
+                self._on_followed()
+            self._on_failure(StoreFailedError(problem))
 
     def _done(self, token: int, reason: str) -> None:
         question = self._questions.get(token)
@@ -211,14 +232,13 @@ class Member:
             self._writing = self._loop.create_task(self._keep_writing())
 
     async def _keep_writing(self) -> None:
-        while self._writes:
+        while self._writes and not self._is_closed:
             writes, self._writes = self._writes, []
             try:
                 await asyncio.to_thread(self._files.perform, writes)
-            except OSError as error:
-                self._writing = None
-                self._on_failure(StoreFailedError(f"the controller's disk: {error}"))
-                return
+            except (OSError, EntrepotError) as error:
+                self._fail(f"the controller's disk: {error}")
+                break
             self.step(raft.Synced(writes[-1].number))
         self._writing = None
 

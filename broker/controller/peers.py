@@ -12,7 +12,7 @@ from typing import Final
 from broker.controller.raft_codec import Sender, encode_messages
 from broker.raft.messages import Message
 from broker.remoting.link import Link, LinkSettings
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from protocols.remoting import operations as wire
 
 SEND_SECONDS: Final = 2.0
@@ -21,16 +21,17 @@ MAX_UNANSWERED: Final = 64
 
 
 class ControllerPeers:
-    """`sender`: own name, once there is a group.  `heard`: incarnation and run of others.  `problems`: of others, in
-    words, by id."""
+    """`sender`: own name, once there is a group.  `heard`: others, as they were heard last.  `problems`: of others, in
+    words, by id; `refusals`: why others do not listen to this one."""
 
     def __init__(self, controller: int, addresses: Mapping[int, str], settings: LinkSettings) -> None:
         self._own, self._addresses, self._settings = controller, dict(addresses), settings
         self._loop = asyncio.get_running_loop()
         self.links = {number: Link(address, settings) for number, address in addresses.items() if number != controller}
         self.sender: Sender | None = None
-        self.heard: dict[int, tuple[str, int]] = {}
+        self.heard: dict[int, Sender] = {}
         self.problems: dict[int, str] = {}
+        self.refusals: dict[int, str] = {}
         self._waiting: dict[int, list[Message]] = {}
         self._unanswered: dict[int, int] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -62,21 +63,25 @@ class ControllerPeers:
     def _drop(self, number: int) -> None:
         link = self.links.pop(number, None)
         self._addresses.pop(number, None)
+        self.refusals.pop(number, None)
+        self.problems.pop(number, None)
         if link is not None:
             closing = self._loop.create_task(link.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
-    def older_run(self, sender: Sender) -> str:
-        """Reason why a sender is an old copy of one that was heard; empty where it is none."""
+    def hear(self, sender: Sender) -> str:
+        """Take a sender for that controller; else the reason, in words: it is not what was heard, or an old copy."""
         known = self.heard.get(sender.controller)
-        if known is not None and known[0] == sender.incarnation and sender.run < known[1]:
-            return (
-                f"controller {sender.controller} comes with run {sender.run}, run {known[1]} was heard: its directory "
-                "is an old copy; remove it, and add a controller with a new id"
-            )
-        self.heard[sender.controller] = (sender.incarnation, sender.run)
+        if known is not None and (problem := sender.start.old_copy(sender.controller, known.start)):
+            return problem
+        self.heard[sender.controller] = sender
         return ""
+
+    def forget(self, sender: Sender) -> None:
+        """It was heard, and all controllers together know better."""
+        if self.heard.get(sender.controller) == sender:
+            del self.heard[sender.controller]
 
     def send(self, target: int, message: Message) -> None:
         """Send a message with the others of this tick."""
@@ -94,5 +99,10 @@ class ControllerPeers:
 
         def answered(error: EntrepotError | None, payload: bytes) -> None:
             self._unanswered[target] -= 1
+            if error is None:
+                self.refusals.pop(target, None)
+            elif error.code is Code.PRECONDITION_FAILED:
+                self.refusals[target] = error.message
 
-        link.send(wire.RAFT, encode_messages(self.sender, messages), SEND_SECONDS, answered)
+        meant = self.heard[target].start.token if target in self.heard else ""
+        link.send(wire.RAFT, encode_messages(self.sender, meant, messages), SEND_SECONDS, answered)

@@ -23,18 +23,19 @@ from broker.controller.directory import ControllerDirectory
 from broker.controller.founding import Founding
 from broker.controller.member import Member
 from broker.controller.peers import ControllerPeers
-from broker.controller.raft_codec import Sender, decode_messages
+from broker.controller.raft_codec import ANSWERS, Sender, decode_messages
 from broker.raft.membership import Add, Change, Remove, Replace
 from broker.raft.state import Options
 from broker.remoting.link import LinkSettings
 from broker.remoting.listener import ServerChannel, ServerStream, Service
 from domain.clock import Clock
-from domain.errors import Code, EntrepotError
+from domain.errors import Code, EntrepotError, StoreFailedError
 from domain.replication.control import (
     ControllerView,
     GroupShape,
     GroupView,
     OrderAnswer,
+    ReplicaChange,
     Report,
     ReportAnswer,
     SetChange,
@@ -92,6 +93,7 @@ class ControllerServer:
         service.calls[wire.GROUPS] = self._groups
         service.calls[wire.CONTROLLER] = self._view
         service.calls[wire.CHANGE_CONTROLLERS] = self._change_controllers
+        service.calls[wire.CHANGE_REPLICAS] = self._change_replicas
 
     def start(self) -> None:
         self._peers.start()
@@ -110,7 +112,7 @@ class ControllerServer:
         register = Register()
         identity = self._directory.identity
         self._controller = Controller(register, identity.cluster, Random(), self._clock.now_ms, self._settings.options)
-        self._peers.sender = Sender(identity.cluster, identity.controller, identity.incarnation, identity.run)
+        self._peers.sender = Sender(identity.cluster, identity.controller, identity.start)
         self._member = Member(
             identity.controller,
             self._directory.files(),
@@ -164,15 +166,18 @@ class ControllerServer:
     # -- Raft ----------------------------------------------------------------------------------------------------
 
     def _raft(self, channel: ServerChannel, request: Requested) -> None:
-        sender, messages = decode_messages(request.payload)
+        sender, target, messages = decode_messages(request.payload)
+        if self._member is not None and (problem := self._objection(sender)):
+            log.warning("a controller is not listened to", seldom="controller", problem=problem)
+            self._peers.problems[sender.controller] = problem
+            channel.refuse(request.id, EntrepotError(Code.PRECONDITION_FAILED, problem))
+            return
         channel.answer(request.id, encode(None))
         if self._member is None:
             return
-        if problem := self._objection(sender):
-            log.warning("a controller is not listened to", seldom="controller", problem=problem)
-            self._peers.problems[sender.controller] = problem
-            return
         self._peers.problems.pop(sender.controller, None)
+        if target not in ("", self._directory.identity.start.token):  # the question was that of another process
+            messages = [each for each in messages if not isinstance(each, ANSWERS)]
         self._member.received(sender.controller, messages)
 
     def _objection(self, sender: Sender) -> str:
@@ -181,9 +186,10 @@ class ControllerServer:
             return f"controller {sender.controller} is of another group of controllers: {sender.cluster}"
         if sender.controller == own.controller:
             return f"two controllers have the id {own.controller}: one of them has to stop"
-        return self._ready.register.old_copy(
-            sender.controller, sender.incarnation, sender.run
-        ) or self._peers.older_run(sender)
+        problem = self._ready.register.old_copy(sender.controller, sender.start.incarnation, sender.start.run)
+        if problem:
+            self._peers.forget(sender)
+        return problem or self._peers.hear(sender)
 
     def _led(self) -> None:
         self._perform(self._ready.led(self._loop.time()))
@@ -201,19 +207,24 @@ class ControllerServer:
         member, register = self._member, self._ready.register
         if member is None:
             return
+        try:
+            self._directory.note_refused(bool(self._peers.refusals))
+        except OSError as error:
+            self._failed(StoreFailedError(f"the controller's disk: {error}"))
         if member.configuration.members:  # a new one knows of none until it is taken in
             self._peers.reach({number: register.addresses.get(number, "") for number in member.configuration.members})
         if not member.is_leader:
             self._hearing.clear()
             return
         own = self._directory.identity
-        heard = {**self._peers.heard, own.controller: (own.incarnation, own.run)}
-        for number, (incarnation, run) in heard.items():
+        heard = {each.controller: each.start for each in self._peers.heard.values()}
+        heard[own.controller] = own.start
+        for number, start in heard.items():
             known = register.start_of(number)
-            is_new = known is None or (known.incarnation == incarnation and known.run < run)
+            is_new = known is None or (known.incarnation == start.incarnation and known.run < start.run)
             if is_new and number in member.configuration.members and number not in self._hearing:
                 self._hearing.add(number)
-                member.propose(0, HearController(number, incarnation, run))
+                member.propose(0, HearController(number, start.incarnation, start.run))
             elif not is_new:
                 self._hearing.discard(number)
 
@@ -253,6 +264,7 @@ class ControllerServer:
             controller.cluster,
             controller.is_leader,
             decided if decided is None or decided.order != report.known else None,
+            controller.wanted(name),
         )
         channel.answer(request.id, encode(answer))
 
@@ -272,6 +284,13 @@ class ControllerServer:
         controller = self._ready
         found: Appointment = await self._asked(
             lambda request: controller.elect(request, name, to, lost, self._loop.time(), is_unclean=is_unclean)
+        )
+        return found
+
+    async def _change_replicas(self, name: str, replica: int, change: ReplicaChange) -> GroupView:
+        controller = self._ready
+        found: GroupView = await self._asked(
+            lambda request: controller.change_replicas(request, name, replica, change, self._loop.time())
         )
         return found
 
@@ -321,8 +340,15 @@ class ControllerServer:
         )
 
     def _problem(self, member: Member) -> str:
-        if self._peers.problems:
-            return "; ".join(problem for _, problem in sorted(self._peers.problems.items()))
+        if member.problem:
+            return member.problem
+        peers = self._peers
+        problems = [problem for _, problem in sorted(peers.problems.items())]
+        problems += [
+            f"controller {each} does not listen: {problem}" for each, problem in sorted(peers.refusals.items())
+        ]
+        if problems:
+            return "; ".join(problems)
         if member.number not in member.configuration.members:
             return "it is no member: add it (entrepot cluster controller add)"
         return "" if member.leader else "no controller leads: a majority of them does not answer"

@@ -176,6 +176,7 @@ class Controllers:
             return
         if answer.is_leader:
             self._leader = number
+            self.keeping.counting = frozenset(answer.counting)
         if answer.appointment is not None:
             self._decided(answer.cluster, answer.appointment)
         elif self._replica.machine.state.controllers:

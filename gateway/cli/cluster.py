@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli import controllers
+from gateway.cli import controllers, replicas
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from gateway.cli.confirming import YesOption, confirm
 from gateway.cli.errors import CommandError
@@ -19,6 +19,7 @@ ELECTION_SECONDS = 40.0
 
 app = typer.Typer(help="The brokers behind a running gateway.", no_args_is_help=True)
 app.add_typer(controllers.app, name="controller")
+app.add_typer(replicas.app, name="replica")
 
 NameArgument = Annotated[str, typer.Argument(metavar="BROKER", show_default=False)]
 

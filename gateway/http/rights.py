@@ -257,6 +257,8 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("PUT", f"{PREFIX}/brokers/{{name}}"): _cluster(Action.UPDATE),
     ("POST", f"{PREFIX}/brokers/{{name}}:elect"): _cluster(Action.UPDATE),
     ("DELETE", f"{PREFIX}/brokers/{{name}}"): _cluster(Action.DELETE),
+    ("PUT", f"{PREFIX}/brokers/{{name}}/replicas/{{replica}}"): _cluster(Action.UPDATE),
+    ("DELETE", f"{PREFIX}/brokers/{{name}}/replicas/{{replica}}"): _cluster(Action.DELETE),
     ("GET", f"{PREFIX}/controllers"): _cluster(Action.LIST),
     ("POST", f"{PREFIX}/controllers"): _cluster(Action.UPDATE),
     ("DELETE", f"{PREFIX}/controllers/{{controller}}"): _cluster(Action.DELETE),

@@ -13,7 +13,7 @@ from typing import Any, Final
 from broker.remoting.link import Link, LinkSettings
 from domain.cluster import AWAY, FOLLOWS, LEADS, WAITS, ControllerStatus, ElectionView
 from domain.errors import Code, EntrepotError
-from domain.replication.control import ControllerView, GroupView
+from domain.replication.control import ControllerView, GroupView, ReplicaChange
 from protocols.remoting import operations as wire
 
 LOOK_SECONDS: Final = 1.0
@@ -89,6 +89,10 @@ class ControllerClients:
     async def elect(self, name: str, to: int, lost: Sequence[int], *, is_unclean: bool) -> None:
         """Have a master elected; 0: the best replica.  Raises UNAVAILABLE, PRECONDITION_FAILED, REQUEST_TIMEOUT."""
         await self._order(wire.ELECT, name, to, list(lost), is_unclean, seconds=ELECT_SECONDS)
+
+    async def change_replica(self, name: str, replica: int, change: ReplicaChange) -> None:
+        """As `ClusterControl.change_replica`."""
+        await self._order(wire.CHANGE_REPLICAS, name, replica, change, seconds=CHANGE_SECONDS)
 
     async def change(self, old: int, new: int, address: str) -> None:
         """As `ClusterControl.change_controllers`."""

@@ -14,6 +14,7 @@ from domain.cluster import BrokerStatus, ConfirmLevel, ControllerStatus
 from domain.errors import Code, EntrepotError
 from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
 from domain.message import Message
+from domain.replication.control import ReplicaChange
 from protocols.remoting import operations as wire
 from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import BrokerClient
@@ -136,13 +137,7 @@ class ClusterOperations:
     async def elect(
         self, name: str, to: int = 0, without: Sequence[int] = (), *, is_unclean: bool = False
     ) -> BrokerStatus:
-        client = self._named(name)
-        addresses = replicas_of(client)
-        if not addresses:
-            raise EntrepotError(Code.BAD_REQUEST, f"broker {name!r} has no replicas")
-        unknown = sorted({to, *without} - {0, *addresses})
-        if unknown:
-            raise EntrepotError(Code.BAD_REQUEST, f"broker {name!r} has no replica {unknown[0]}")
+        addresses = self._replicas(name, {to, *without} - {0})
         async with Electing(addresses, self._links) as electing:
             if self._learn((await electing.statuses()).values()):
                 await self._controllers.elect(name, to, without, is_unclean=is_unclean)
@@ -150,6 +145,26 @@ class ClusterOperations:
                 await electing.elect(to, without, is_unclean=is_unclean)
         await self._found(name)
         return await self._shown(name)
+
+    async def change_replica(self, name: str, replica: int, change: ReplicaChange) -> BrokerStatus:
+        addresses = self._replicas(name, {replica})
+        async with Electing(addresses, self._links) as electing:
+            if not self._learn((await electing.statuses()).values()):
+                raise EntrepotError(
+                    Code.PRECONDITION_FAILED,
+                    f"broker {name!r} has no controllers: its replicas are those of its settings (cluster.controllers)",
+                )
+        await self._controllers.change_replica(name, replica, change)
+        return await self._shown(name)
+
+    def _replicas(self, name: str, wanted: set[int]) -> dict[int, str]:
+        """Addresses of a broker's replicas.  Raises BAD_REQUEST where one that is wanted is not among them."""
+        addresses = replicas_of(self._named(name))
+        if not addresses:
+            raise EntrepotError(Code.BAD_REQUEST, f"broker {name!r} has no replicas")
+        if unknown := sorted(wanted - addresses.keys()):
+            raise EntrepotError(Code.BAD_REQUEST, f"broker {name!r} has no replica {unknown[0]}")
+        return addresses
 
     def _named(self, name: str) -> BrokerClient:
         for client in self._cluster.clients.values():

@@ -126,6 +126,36 @@ def test_operators_see_the_controllers(cluster: ReplicatedProcesses, capsys: pyt
     away.start()
 
 
+def test_operators_say_which_replicas_count(cluster: ReplicatedProcesses, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.wait_in_sync(3)
+    master = cluster.master()
+    one, other = (number for number in (1, 2, 3) if number != master)
+
+    def change(*arguments: str) -> tuple[int, str]:
+        return entrepot(cluster, capsys, "cluster", "replica", *arguments)
+
+    def observers() -> list[int]:
+        return [each["replica"] for each in cluster.group()["replicas"] if each["isObserver"]]
+
+    assert change("observer", "broker-0", str(master))[0] == 1, "a master counts"
+    assert change("remove", "broker-0", str(one), "--yes")[1].count("runs: stop it") == 1
+    assert change("observer", "broker-0", str(one)) == (0, f"replica {one} of broker-0 is to be an observer\n")
+    wait_until(lambda: observers() == [one], lambda: f"{one} observes: {cluster.group()}")
+    code, told = change("observer", "broker-0", str(other))
+    assert (code, "1 replicas would be left that count, and the rule needs 2" in told) == (1, True)
+    code, told = entrepot(cluster, capsys, "cluster", "elect", "broker-0", "--to", str(one))
+    assert (code, f"replica {one} is an observer" in told) == (1, True)
+    publish(cluster, "with an observer")
+    assert change("add", "broker-0", str(one))[0] == 0
+    cluster.wait_in_sync(3)
+    cluster.replica(one).kill()
+    wait_until(lambda: change("remove", "broker-0", str(one), "--yes")[0] == 0, "the controllers miss it")
+    wait_until(lambda: observers() == [one], lambda: f"{one} is removed: {cluster.group()}")
+    cluster.replica(one).start()
+    wait_until(lambda: change("add", "broker-0", str(one))[0] == 0, "it reports")
+    cluster.wait_in_sync(3)
+
+
 def test_a_controller_takes_the_place_of_another(
     cluster: ReplicatedProcesses, capsys: pytest.CaptureFixture[str]
 ) -> None:

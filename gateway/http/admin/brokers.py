@@ -9,6 +9,7 @@ from pydantic import Field
 
 from domain.cluster import BrokerStatus, ClusterControl, Clustered, ElectionView
 from domain.errors import Code, EntrepotError
+from domain.replication.control import ReplicaChange
 from gateway.http.admin.common import NO_CONTENT, PREFIX, Body, time_shape
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
@@ -29,6 +30,12 @@ class Election(Body):
     to: int = Field(0, ge=0, le=99)
     without: list[int] = Field([], max_length=99)
     is_unclean: bool = False
+
+
+class ReplicaCounting(Body):
+    """Whether a replica of a broker copies its log only, and counts for nothing."""
+
+    is_observer: bool
 
 
 def broker_routes(context: HttpContext) -> Routes:
@@ -66,10 +73,32 @@ def _add(router: APIRouter, context: HttpContext) -> None:
         context.security.audit.changed("master elected", by.name, by.source, f"broker {status.name}", _asked(asked))
         return json_answer(_shape(status))
 
+    @router.put("/brokers/{name}/replicas/{replica}", summary="Have a replica count, or copy only, as an observer")
+    async def put_replica(request: Request, name: str, replica: int) -> Response:
+        asked = await body_of(request, context, ReplicaCounting)
+        change = ReplicaChange.OBSERVER if asked.is_observer else ReplicaChange.ADD
+        status = await needed_control(context).change_replica(name_in_path(name), replica, change)
+        _told(context, request, status.name, replica, "is to be an observer" if asked.is_observer else "is to count")
+        return json_answer(_shape(status))
+
+    @router.delete(
+        "/brokers/{name}/replicas/{replica}", summary="Have a stopped replica count no more", status_code=NO_CONTENT
+    )
+    async def delete_replica(request: Request, name: str, replica: int) -> Response:
+        status = await needed_control(context).change_replica(name_in_path(name), replica, ReplicaChange.REMOVE)
+        _told(context, request, status.name, replica, "is to count no more")
+        return Response(status_code=NO_CONTENT)
+
     @router.delete("/brokers/{name}", summary="Let a drained broker go for good", status_code=NO_CONTENT)
     async def delete_broker(name: str) -> Response:
         await needed_control(context).leave(name_in_path(name))
         return Response(status_code=NO_CONTENT)
+
+
+def _told(context: HttpContext, request: Request, name: str, replica: int, detail: str) -> None:
+    by = request.state.principal
+    detail = f"replica {replica} {detail}"
+    context.security.audit.changed("replicas changed", by.name, by.source, f"broker {name}", detail)
 
 
 def _asked(election: Election) -> str:

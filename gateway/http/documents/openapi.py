@@ -77,6 +77,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, str]]] = {
     "handle": ("The handle of a message that waits", TOKEN),
     "client": ("A client id, or an address", "line-1"),
     "controller": ("The id of a controller", "2"),
+    "replica": ("The id of a replica", "3"),
     "subject": ("A user, with or without `User:` before it", "User:bob"),
     "user": ("A user", "bob"),
     "source": ("An exchange; the default one is `amq.default`", "shop"),

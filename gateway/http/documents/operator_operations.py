@@ -7,7 +7,7 @@ from typing import Final
 from domain.access.model import Action, Effect
 from domain.cluster import AWAY, FOLLOWS, LEADS, WAITS
 from gateway.bridge.status import BridgeState
-from gateway.http.admin.brokers import BrokerChange, Election
+from gateway.http.admin.brokers import BrokerChange, Election, ReplicaCounting
 from gateway.http.admin.common import PREFIX, schema_of
 from gateway.http.admin.controllers import NewController
 from gateway.http.admin.namespaces import NamespaceChange
@@ -239,6 +239,10 @@ SERVER_OPERATIONS: Final[Operations] = {
         "electMaster", answers(_BROKER), body=Shape(schema_of(Election), {"to": 2})
     ),
     ("DELETE", f"{PREFIX}/brokers/{{name}}"): Operation("removeBroker", GONE),
+    ("PUT", f"{PREFIX}/brokers/{{name}}/replicas/{{replica}}"): Operation(
+        "putReplica", answers(_BROKER), body=Shape(schema_of(ReplicaCounting), {"isObserver": True})
+    ),
+    ("DELETE", f"{PREFIX}/brokers/{{name}}/replicas/{{replica}}"): Operation("removeReplica", GONE),
     ("GET", f"{PREFIX}/controllers"): Operation("listControllers", answers(listed(_CONTROLLER))),
     ("POST", f"{PREFIX}/controllers"): Operation(
         "addController",

@@ -109,6 +109,8 @@ OPERATIONS = [
     http("PUT", "/api/v1/brokers/b", ("UPDATE", "Cluster:default"), json={"isDraining": True}),
     http("POST", "/api/v1/brokers/b:elect", ("UPDATE", "Cluster:default"), json={"to": 1}),
     http("DELETE", "/api/v1/brokers/b", ("DELETE", "Cluster:default")),
+    http("PUT", "/api/v1/brokers/b/replicas/3", ("UPDATE", "Cluster:default"), json={"isObserver": True}),
+    http("DELETE", "/api/v1/brokers/b/replicas/3", ("DELETE", "Cluster:default")),
     http("GET", "/api/v1/controllers", ("LIST", "Cluster:default")),
     http("POST", "/api/v1/controllers", ("UPDATE", "Cluster:default"), json={"controller": 4, "address": "a:1"}),
     http("DELETE", "/api/v1/controllers/4", ("DELETE", "Cluster:default")),
