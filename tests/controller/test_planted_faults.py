@@ -161,8 +161,14 @@ FAULTS: Final = {
     "R4: a new directory counts at once": (PlantedFaults(is_controlled=False), "2-3"),
 }
 
-RARE: Final = ("decided by an earlier election", "told before it is committed", "counted until it leaves")
-"""Found after some thousand histories."""
+RARE: Final = (
+    "changed during an election",
+    "counted until it leaves",
+    "decided by an earlier election",
+    "told before it is committed",
+    "R2: nobody is fenced",
+)
+"""Found after hundreds or thousands of histories."""
 
 
 @pytest.mark.scaled
