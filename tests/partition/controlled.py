@@ -88,6 +88,11 @@ class ControlledDeployment(ReplicatedDeployment):
         )
         return {view.name: view for view in found}
 
+    def decided_told(self) -> str:
+        """A sentence for each group: who leads, and why."""
+        views = next((views for name in CONTROLLERS if (views := self._groups_at(name))), [])
+        return "; ".join(f"{view.name}: {view.reason} {view.problem}" for view in views) or "no controller answers"
+
     def _groups_at(self, controller: str) -> list[GroupView]:
         """Empty where it does not lead."""
         if self._controllers[controller].is_alive:

@@ -170,7 +170,7 @@ class ControlledFaults:
         for other in others(master):
             self._network.part(master, other)
         self._deployment.wait_replaced(broker, master)
-        self._load.goes_on(MESSAGES)
+        self._load.goes_on(MESSAGES, 20)
         self._network.heal()
 
     def part_master_from_controllers(self, broker: str) -> None:

@@ -192,18 +192,18 @@ class SteadyLoad:
         }
         return self.counts() | {f"reader {name}": count for name, count in readers.items()}
 
-    def goes_on(self, count: int) -> None:
+    def goes_on(self, count: int, seconds: float = LONG_SECONDS) -> None:
         """Return when every publisher and every reader has so many more."""
         before = self.progress()
         wait_until(
             lambda: all(now >= before[who] + count for who, now in self.progress().items()),
             lambda: f"all go on: {self.told(before)}",
-            LONG_SECONDS,
+            seconds,
         )
 
     def told(self, before: dict[str, int]) -> str:
         grown = {who: now - before[who] for who, now in self.progress().items()}
-        return f"grown by {grown}, failures {self._failures()}"
+        return f"grown by {grown}, failures {self._failures()}, {self._deployment.decided_told()}"
 
     def missing(self) -> dict[str, int]:
         """How many confirmed messages each reader lacks."""

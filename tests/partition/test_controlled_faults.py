@@ -23,6 +23,11 @@ SECONDS = scaled(0, 1200)
 
 pytestmark = [pytest.mark.scaled, pytest.mark.xdist_group("partition"), pytest.mark.timeout(900 + 2 * SECONDS)]
 
+TURNS = pytest.mark.xfail(
+    strict=True,
+    reason="under in-sync each new master is replaced before the lost one has left the set: they take turns for ever",
+)
+
 
 @pytest.fixture
 def controlled(tmp_path: Path) -> Iterator[ControlledDeployment]:
@@ -40,10 +45,36 @@ def controlled(tmp_path: Path) -> Iterator[ControlledDeployment]:
         network.remove()
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("broker", [pytest.param("broker-0", marks=TURNS), "broker-1"])
+def test_a_master_that_controllers_hear_and_its_slaves_do_not_hear(
+    controlled: ControlledDeployment, broker: str
+) -> None:
+    """It reports to controllers all the time, and stays in the set until its successor has it leave."""
+    rng = seeded()
+    for each in GROUPS:
+        controlled.wait_in_sync(each)
+    load = SteadyLoad(controlled)
+    with controlled.healed_after():
+        load.begin()
+        try:
+            load.goes_on(5)
+            faults = ControlledFaults(controlled, load, rng)
+            faults.run(faults.part_master_from_slaves, broker)
+            found = load.finish()
+        finally:
+            load.stop()
+        tell("a master that controllers alone hear", messages=found.messages, faults=1)
+        assert found.is_clean, found
+
+
 def due(faults: ControlledFaults, rng: Random) -> list[tuple[Fault, str]]:
     """A round: every fault of one of the groups, and both masters killed."""
     groups = list(GROUPS)
     found = [(fault, rng.choice(groups)) for fault in faults.all if fault != faults.kill_master]
+    found = [
+        (fault, "broker-1" if fault == faults.part_master_from_slaves else group) for fault, group in found
+    ]  # TURNS
     found += [(faults.kill_master, group) for group in groups]
     rng.shuffle(found)
     return found
