@@ -9,7 +9,7 @@ import pytest
 
 from deploy.health import broker_problems
 from deploy.plan import Part, PlanError, read_plan
-from deploy.rolling import main
+from deploy.rolling import RollingError, main, run_command
 
 GATEWAY = '[[part]]\nrole = "gateway"\naddress = "http://127.0.0.1:1"\nrestart = "true"\n'
 BROKER = '[[part]]\nrole = "broker"\naddress = "127.0.0.1:1"\nrestart = "true"\n'
@@ -91,3 +91,10 @@ def test_a_broker_without_replicas_is_well_when_it_is_there() -> None:
     part = Part(role="broker", address="host:1", broker="b")
     assert broker_problems({"isAvailable": True, "problem": None, "replicas": []}, [part]) == []
     assert broker_problems({"isAvailable": False, "problem": "it is gone", "replicas": []}, [part]) == ["it is gone"]
+
+
+def test_a_command_that_fails_ends_it(capfd: pytest.CaptureFixture[str]) -> None:
+    part = Part(role="nameserver", address="host:1", restart="echo restarted; exit 3")
+    with pytest.raises(RollingError, match="the command for nameserver host:1 ended with 3"):
+        run_command(part)
+    assert capfd.readouterr().out == "restarted\n"
