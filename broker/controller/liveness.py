@@ -77,6 +77,9 @@ def judge(group: Group, heard: Mapping[int, Heard], now: float, lease: float) ->
     lost = [replica for replica, each in others.items() if each.has_lost_master(now, lease)]
     if needs_lost and not lost:
         return Verdict(problem=f"{why}; replica {_names(others)} still hears it")
+    least = rule.required if rule.kind is RuleKind.QUORUM else rule.min_in_sync
+    if avoided and needs_lost and 1 + len(others) - len(lost) >= least:  # it confirms once those have left its set
+        return Verdict(problem=f"{why}; enough replicas still hear it")
     seen = f", replica {_names(lost)} has lost it too" if needs_lost else ""
     return Verdict(f"{why}{seen}", appointment.master if avoided else NOBODY)
 

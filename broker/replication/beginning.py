@@ -32,8 +32,6 @@ def make_machine(
         if (data_dir / "commitlog").exists():
             raise StoreFailedError(f"{data_dir} has a log and no store.json: whose it is nobody knows")
         return Replica(state, (), 0, 0)
-    if not state.group:
-        state = replace(state, group=identity.store_id, promise=Promise(_epoch_of_before(data_dir)))
     try:
         store = open_store()
     except DamagedLogError as damage:
@@ -43,6 +41,9 @@ def make_machine(
         files.cut_damage(damage.commit_log_offset)
         store = open_store()
     engine = store.engine
+    if not state.run:  # it was a broker without replicas, or is none of its former group any more
+        epochs = (start.epoch for start in engine.epochs.history())
+        state = replace(state, promise=Promise(max(_epoch_of_before(data_dir), *epochs)))
     confirmed = 0 if store.is_copying else store.applied  # of a copy that is not whole nothing is its own
     return Replica(state, engine.epochs.history(), engine.end, confirmed, engine.commit_log.min_offset)
 

@@ -23,11 +23,6 @@ SECONDS = scaled(0, 1200)
 
 pytestmark = [pytest.mark.scaled, pytest.mark.xdist_group("partition"), pytest.mark.timeout(900 + 2 * SECONDS)]
 
-TURNS = pytest.mark.xfail(
-    strict=True,
-    reason="under in-sync each new master is replaced before the lost one has left the set: they take turns for ever",
-)
-
 
 @pytest.fixture
 def controlled(tmp_path: Path) -> Iterator[ControlledDeployment]:
@@ -46,7 +41,7 @@ def controlled(tmp_path: Path) -> Iterator[ControlledDeployment]:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("broker", [pytest.param("broker-0", marks=TURNS), "broker-1"])
+@pytest.mark.parametrize("broker", GROUPS)
 def test_a_master_that_controllers_hear_and_its_slaves_do_not_hear(
     controlled: ControlledDeployment, broker: str
 ) -> None:
@@ -72,9 +67,6 @@ def due(faults: ControlledFaults, rng: Random) -> list[tuple[Fault, str]]:
     """A round: every fault of one of the groups, and both masters killed."""
     groups = list(GROUPS)
     found = [(fault, rng.choice(groups)) for fault in faults.all if fault != faults.kill_master]
-    found = [
-        (fault, "broker-1" if fault == faults.part_master_from_slaves else group) for fault, group in found
-    ]  # TURNS
     found += [(faults.kill_master, group) for group in groups]
     rng.shuffle(found)
     return found
