@@ -39,8 +39,18 @@ async def filled(group: ReplicatedGroup) -> None:
 async def another(group: ReplicatedGroup, old: int) -> int:
     """The next master, once the gateway has found it."""
     found = await until(lambda: group.master if group.master != old else 0, "another one is master")
-    await until(lambda: group.store.cluster.ready, "the gateway has found it")
+    await reached(group)
     return found
+
+
+async def reached(group: ReplicatedGroup) -> None:
+    """Return when the gateway has found the master, and has left any earlier one."""
+
+    def is_there() -> bool:
+        ready = [client.link.address for client in group.store.cluster.ready]
+        return group.master != 0 and ready == [group.addresses[group.master]]
+
+    await until(is_there, "the gateway has found the master")
 
 
 async def appended(group: ReplicatedGroup, body: str) -> Code | None:
@@ -144,7 +154,7 @@ async def test_disks_that_are_all_slow_cost_no_message(tmp_path: Path) -> None:
         confirmed = [body for body in found if await appended(group, body) is None]
         for number, replica in group.replicas.items():
             assert not replica.stopped.done(), number
-        await until(lambda: group.master and group.store.cluster.ready, "somebody is master")
+        await reached(group)
         await held(group, "a", "b", *confirmed)
 
 
@@ -264,7 +274,7 @@ async def test_all_start_again_at_once(tmp_path: Path, rule: Rule, with_controll
             await group.controllers.start_all()
         for replica in group.addresses:
             await group.start(replica)
-        await until(lambda: group.master and group.store.cluster.ready, "somebody is master")
+        await reached(group)
         await taken(group, "c")
         await group.in_sync()
         assert bodies(await popped(group, 2)) == ["b", "c"]
