@@ -45,7 +45,7 @@ class ReplicatedProcesses(ClusterProcesses):
         replicas: int,
         gateways: int = 1,
         controllers: int = 0,
-        lease: float = 0.5,
+        lease: float = 1.0,
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         own = {"broker.rule": rule, "broker.heartbeat_seconds": "0.2"}
