@@ -1,0 +1,178 @@
+"""Real replicas under load, whose masters are lost by a seed: the history is one that the store promises."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from domain.replication.rule import Rule, RuleKind
+from tests.history.checker import check, report
+from tests.history.load import Load
+from tests.history.operations import Outcome
+from tests.history.recorder import RecordedStore, Recorder
+from tests.support.replicated_group import ReplicatedGroup
+from tests.support.seed import seeded
+from tests.support.soak_table import tell
+from tests.support.waiting import until
+from tests.tiers.marks import scaled
+
+RULES = {"in-sync": Rule(RuleKind.IN_SYNC, 3, min_in_sync=2), "2-3": Rule(RuleKind.QUORUM, 3, 2)}
+ROUNDS = scaled(1, 12)
+FAULTS = scaled(3, 8)
+OPERATIONS_BETWEEN = 200
+"""Operations that end before the next fault."""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a broker does by itself is done often."""
+    monkeypatch.setattr("broker.replication.slave_store.SAVE_SECONDS", 0.05)
+    monkeypatch.setattr("broker.server.registration.DECISION_SECONDS", 0.1)
+    monkeypatch.setattr("broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+
+
+class Faults:
+    """What is done to a group while it is under load; each ends when all replicas are there again."""
+
+    def __init__(self, group: ReplicatedGroup, chance: Random) -> None:
+        self.group, self._chance = group, chance
+        self._kinds = (
+            self.master_crashes,
+            self.masters_crash_in_turn,
+            self.master_stops,
+            self.slave_crashes,
+            self.disk_is_lost,
+            self.controller_stops,
+        )
+        self._next = [self.master_crashes]
+        """Each history has one of these."""
+
+    async def one(self) -> None:
+        kind = self._next.pop() if self._next else self._chance.choice(self._kinds)
+        print(kind.__name__)
+        await kind()
+        await self._joined()
+
+    async def master_crashes(self) -> None:
+        old = self.group.master
+        await self.group.crash(old)
+        await self._another(old)
+        await self.group.start(old)
+
+    async def masters_crash_in_turn(self) -> None:
+        """The next one, too, as soon as it is master: until the first is back there is none."""
+        first = self.group.master
+        await self.group.crash(first)
+        await self._another(first)
+        second = self.group.master
+        await self.group.crash(second)
+        await self.group.start(first)
+        await self.group.start(second)
+
+    async def master_stops(self) -> None:
+        old = self.group.master
+        await self.group.stop(old)
+        await self._another(old)
+        await self.group.start(old)
+
+    async def slave_crashes(self) -> None:
+        slave = self._slave()
+        await self.group.crash(slave)
+        await self.group.start(slave)
+
+    async def disk_is_lost(self) -> None:
+        slave = self._slave()
+        await self.group.stop(slave)
+        self.group.wipe(slave)
+        await self.group.start(slave)
+
+    async def controller_stops(self) -> None:
+        """The one that leads; masters are lost meanwhile."""
+        controllers = self.group.controllers
+        leader = await controllers.led()
+        await controllers.stop(leader)
+        await self.master_crashes()
+        await controllers.start(leader)
+
+    async def _joined(self) -> None:
+        """Return when each replica has what the master has now.  All of it they never have: the load goes on."""
+        await until(lambda: self.group.master, "somebody is master")
+        end = self._end()
+        await until(lambda: min(each.machine.confirmed for each in self.group.replicas.values()) >= end, "all have it")
+
+    def _end(self) -> int:
+        master = self.group.replicas[self.group.master]
+        return 0 if master._leading is None else master._leading.end
+
+    def _slave(self) -> int:
+        return self._chance.choice([each for each in self.group.replicas if each != self.group.master])
+
+    async def _another(self, old: int) -> None:
+        await until(lambda: self.group.master not in (0, old), "another one is master")
+
+
+def masterships(group: ReplicatedGroup) -> object:
+    """Else with each master that the gateway knows; None while it knows none."""
+    ready = group.store.cluster.ready
+    return (ready[0].link.address, id(ready[0].link)) if ready else None
+
+
+async def run_history(directory: Path, rule: Rule, chance: Random) -> Path:
+    """One history of real replicas, in a file."""
+    directory.mkdir()
+    async with ReplicatedGroup(directory, rule, controllers=3) as group:
+        recorder = Recorder(directory / "history", group.clock)
+        recorded = RecordedStore(group.store, recorder, lambda: masterships(group))
+        load = Load(group.store, recorded, chance, group.clock.advance)
+        await load.define()
+        load.start()
+        faults = Faults(group, chance)
+        for _ in range(FAULTS):
+            await _progress(load, recorder)
+            await faults.one()
+        await _progress(load, recorder)
+        await load.stop()
+        await until(lambda: group.store.cluster.ready, "the gateway knows a master")
+        await load.end()
+        recorder.close()
+        _check(recorder)
+        return recorder.path
+
+
+async def _progress(load: Load, recorder: Recorder) -> None:
+    """Return when so many more operations were confirmed."""
+    wanted = sum(each.is_ok for each in recorder.operations) + OPERATIONS_BETWEEN
+
+    def is_reached() -> bool:
+        load.check()
+        return sum(each.is_ok for each in recorder.operations) >= wanted
+
+    await until(is_reached, "there is progress")
+
+
+def _check(recorder: Recorder) -> None:
+    violations = check(recorder.operations)
+    counts = Counter(each.outcome for each in recorder.operations)
+    rules = Counter(each.rule for each in violations)
+    tell(
+        "histories of replicas",
+        messages=len(recorder.operations),
+        lost=rules["lost"],
+        phantom=rules["phantom"],
+        duplicated=rules["stored twice"] + rules["handed out twice"] + rules["acknowledged and popped"],
+        faults=FAULTS,
+    )
+    print(f"{counts[Outcome.OK]} ok, {counts[Outcome.FAILED]} failed, {counts[Outcome.UNKNOWN]} unknown")
+    assert not violations, report(violations, recorder.path)
+
+
+@pytest.mark.scaled
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("rule", RULES)
+async def test_a_history_through_lost_masters_is_allowed(tmp_path: Path, rule: str) -> None:
+    chance = seeded(rule)
+    for number in range(ROUNDS):
+        await run_history(tmp_path / str(number), RULES[rule], chance)
