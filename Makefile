@@ -59,7 +59,7 @@ endef
 run: $(CORE) ## start the server with a store under ./data (make run ARGS='--mqtt-port 1884')
 	@exec $(BIN)/entrepot serve $(ARGS)
 
-cluster: $(CORE) ## start 2 name servers, 2 brokers, 2 gateways on free ports (make cluster ARGS='--brokers 3')
+cluster: $(CORE) ## start 3 name servers, 3 replicas, 3 gateways on free ports (make cluster ARGS='--brokers 3')
 	@exec $(BIN)/python -m deploy.cluster $(ARGS)
 
 test: setup ## everything once, cheaply: 10 minutes on two cores (make test ARGS='-k mqtt')

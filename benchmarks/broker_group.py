@@ -1,4 +1,7 @@
-"""A broker with replicas, a name server and a gateway, each a child process, all of them counted as one server."""
+"""A broker with replicas, a name server and a gateway, each a child process, all of them counted as one server.
+
+Controllers may elect its masters: each is a child process, too.
+"""
 
 from __future__ import annotations
 
@@ -38,15 +41,20 @@ ELECT_SECONDS: Final = 60.0
 
 
 class BrokerGroup:
-    """A broker of so many replicas behind one gateway.  No rule: one broker that is no replica."""
+    """A broker of so many replicas behind one gateway.  No rule: one broker that is no replica.
 
-    def __init__(self, directory: Path, rule: str, replicas: int) -> None:
+    `controllers`: how many elect its masters.  `lease`: silence of a master, in seconds, after which they do.
+    """
+
+    def __init__(self, directory: Path, rule: str, replicas: int, controllers: int = 0, lease: float = 3.0) -> None:
         self.what = f"{replicas} replicas, {rule}" if rule else "a broker without replicas"
         self.replicas = tuple(range(1, replicas + 1)) if rule else (0,)
         self._directory, self._rule = directory, rule
         self._broker_ports = {replica: free_port() for replica in self.replicas}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._name_server = f"127.0.0.1:{free_port()}"
+        self._controller_ports = {number: free_port() for number in range(1, controllers + 1)}
+        self._lease = lease
         self._client: httpx2.Client | None = None
         self.ports: dict[str, int] = {}
 
@@ -56,9 +64,12 @@ class BrokerGroup:
         """Start all; return when the gateway is ready and the replicas are even."""
         port = self._name_server.rpartition(":")[2]
         self._start("nameserver", "nameserver", "--set", f"nameserver.port={port}")
+        for controller in self._controller_ports:
+            self._start_controller(controller)
         for replica in self.replicas:
             self.start_replica(replica, waits=False)
-        self._start("gateway", "gateway", "--free-ports", "--nameserver", self._name_server)
+        flags = ("--free-ports", "--nameserver", self._name_server)
+        self._start("gateway", "gateway", *flags, *_flags(self._controlled))
         self.ports = self._ready("gateway")
         self._client = httpx2.Client(base_url=f"http://127.0.0.1:{self.ports['http']}", timeout=ELECT_SECONDS)
         if self._rule:
@@ -71,12 +82,29 @@ class BrokerGroup:
         if self._rule:
             addresses = [f"{each}=127.0.0.1:{port}" for each, port in self._broker_ports.items()]
             settings |= {"broker.replica_id": str(replica), "broker.rule": self._rule}
-            settings |= {"broker.replicas": json.dumps(addresses)}
-        for key, value in settings.items():
-            flags += ["--set", f"{key}={value}"]
-        self._start(_broker(replica), "broker", *flags)
+            settings |= {"broker.replicas": json.dumps(addresses), **self._controlled}
+        self._start(_broker(replica), "broker", *flags, *_flags(settings))
         if waits:
             self._ready(_broker(replica))
+
+    @property
+    def _controlled(self) -> dict[str, str]:
+        """Settings by which all know their controllers; none where there are none."""
+        if not self._controller_ports:
+            return {}
+        addresses = [f"{each}=127.0.0.1:{port}" for each, port in self._controller_ports.items()]
+        return {"cluster.controllers": json.dumps(addresses), "cluster.lease_seconds": str(self._lease)}
+
+    def _start_controller(self, controller: int) -> None:
+        own = {"controller.id": str(controller), "controller.port": str(self._controller_ports[controller])}
+        own["controller.data_dir"] = str(self._directory / f"controller-{controller}")
+        self._start(f"controller {controller}", "controller", *_flags({**self._controlled, **own}))
+
+    def kill_replica(self, replica: int) -> None:
+        """SIGKILL to one, and wait for its end."""
+        process = self._processes[_broker(replica)]
+        process.kill()
+        process.wait()
 
     def stop_replica(self, replica: int) -> None:
         """Stop one cleanly."""
@@ -195,17 +223,21 @@ def _broker(replica: int) -> str:
     return f"{BROKER}{replica}"
 
 
+def _flags(settings: dict[str, str]) -> list[str]:
+    return [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+
+
 def _signal(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
         os.kill(pid, number)
 
 
 @contextmanager
-def broker_group(rule: str = "", replicas: int = 1) -> Iterator[BrokerGroup]:
+def broker_group(rule: str = "", replicas: int = 1, controllers: int = 0, lease: float = 3.0) -> Iterator[BrokerGroup]:
     """All of it on free ports, with empty stores that are removed at the end."""
     with ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="entrepot-bench-"))
-        group = BrokerGroup(Path(directory), rule, replicas)
+        group = BrokerGroup(Path(directory), rule, replicas, controllers, lease)
         stack.callback(group.close)
         group.start()
         yield group

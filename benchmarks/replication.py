@@ -1,4 +1,5 @@
-"""Replicas of a broker: what they cost beside a broker without, and how long a slow one, a move and a copy take.
+"""Replicas of a broker: what they cost beside a broker without, and how long a slow one, a move, a copy and a
+failover take.
 
 All processes share the cores of the machine, so a broker with three replicas has a third of them where one has all.
 Messages per CPU-second say what the replicas cost; all of a side's processes are counted.
@@ -11,15 +12,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-import httpx2
 from rich.console import Console
 
+from benchmarks import failover
 from benchmarks.broker_group import BrokerGroup, broker_group
 from benchmarks.mqtt_workloads import FAN_IN, OPEN_LOOP, WINDOW_20
 from benchmarks.processes import BenchmarkError
+from benchmarks.producing import AGAIN_SECONDS, Producer
 from benchmarks.quorum_queues import compare
 from benchmarks.report import Goal, Report
 
@@ -38,14 +39,12 @@ FILLED_BYTES: Final = 40_000_000
 FILL_MESSAGE_BYTES: Final = 200
 TOPIC: Final = "moved"
 MOVE_APART_SECONDS: Final = 0.5
-AGAIN_SECONDS: Final = 0.005
-"""Pause of a producer after a message that failed."""
 
 Runs = dict[str, list[dict[str, Any]]]
 
 
 def run(console: Console, *, quick: bool) -> Report:
-    """All of it in five minutes; quick: one round of each."""
+    """All of it in fifteen minutes; quick: one round of each."""
     rounds, moves = (1, 4) if quick else (3, 10)
     report = Report("replication", "Replicas of a broker: confirmed by 2 of 2, and by 2 of 3", "beside")
     _cost(report, console, rounds)
@@ -54,6 +53,7 @@ def run(console: Console, *, quick: bool) -> Report:
     _moves(report, console, moves, FILLED_BYTES // 2 if quick else FILLED_BYTES)
     for size in COPY_SIZES:
         _copy(report, console, size, COPIED_BYTES // 4 if quick else COPIED_BYTES)
+    failover.measure(report, console, quick=quick)
     report.notes += [
         f"medians of {rounds}, rounds alternating; the load generator shares the cores with all processes",
         "msg/CPU-s: by the CPU of all brokers with their processes for syncing, the gateway and the name server",
@@ -160,41 +160,6 @@ def _slow(group: BrokerGroup, replica: int) -> Iterator[None]:
 # -- moves ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class Producer:
-    """Publishes one message after the other, and keeps when each was confirmed."""
-
-    group: BrokerGroup
-    confirms: list[float] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    is_producing: bool = True
-
-    def publish(self) -> None:
-        """Until it is told to end; a message that fails is not sent again."""
-        headers = {"Ce-Specversion": "1.0", "Ce-Source": "/bench", "Ce-Type": "bench", "Content-Type": "text/plain"}
-        with httpx2.Client(base_url=str(self.group.client.base_url), timeout=30) as client:
-            number = 0
-            while self.is_producing:
-                number += 1
-                headers["Ce-Id"] = str(number)
-                try:
-                    answer = client.post(f"/topics/{TOPIC}:publish", content=b"x" * 200, headers=headers)
-                except httpx2.HTTPError as error:
-                    self.failures.append(repr(error))
-                    continue
-                if answer.status_code == 200:
-                    self.confirms.append(time.monotonic())
-                else:
-                    problem = answer.json()
-                    self.failures.append(f"{answer.status_code} {problem['code']}: {problem['detail']}")
-                    time.sleep(AGAIN_SECONDS)
-
-    def longest_gap(self, begun: float, ended: float) -> float:
-        """Between two confirms of which one is between these times."""
-        pairs = zip(self.confirms, self.confirms[1:], strict=False)
-        return max((late - early for early, late in pairs if late >= begun and early <= ended), default=0.0)
-
-
 def _moves(report: Report, console: Console, moves: int, filled: int) -> None:
     """The master is moved while a producer goes on: of groups that have little, and of one that has much."""
     for rule, replicas, name, size in (*((*group, 0) for group in GROUPS), (*GROUPS[0], filled)):
@@ -224,7 +189,7 @@ def _moved(group: BrokerGroup, moves: int) -> tuple[float, list[float], list[str
     answer = group.client.put(f"/api/v1/topics/{TOPIC}", json={})
     if answer.status_code not in (200, 201):
         raise BenchmarkError(f"no topic: {answer.status_code} {answer.text}")
-    producer = Producer(group)
+    producer = Producer(group=group, topic=TOPIC)
     thread = threading.Thread(target=producer.publish)
     thread.start()
     times: list[tuple[float, float]] = []

@@ -1,6 +1,7 @@
 """`entrepot store`: looking into a data directory while no server has it.
 
-Exit codes: 0 healthy, 1 problems found, 2 wrong usage, or the directory is in use or no store.  Nothing is written.
+Exit codes: 0 healthy, 1 problems found, 2 wrong usage, or the directory is in use or no store.  Nothing is written, but
+by `rebind`.
 """
 
 from __future__ import annotations
@@ -193,6 +194,36 @@ def _print_rows(found: dict[bytes, bytes], kinds: frozenset[str], *, as_json: bo
             name, size = told.pop("key"), told.pop("bytes")
             del told["kind"]
             _say("  ".join([name, f"bytes={size}", *(f"{k}={_word(v)}" for k, v in told.items())]))
+
+
+@app.command()
+def rebind(
+    data_dir: DataDir,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where there is no terminal.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Have a stopped replica forget its controllers, whose directories are lost, and obey the next ones.
+
+    Do it on each replica of each broker, before the new controllers run. A terminal is asked.
+    """
+    from broker.replication.rebinding import bound_to
+    from broker.replication.rebinding import rebind as forget
+
+    with _readable():
+        known = bound_to(data_dir).controllers
+    question = f"Are the controllers of group {known} gone for good?"
+    if known and not yes:
+        if not sys.stdin.isatty():
+            _say(f"entrepot: {question} There is no terminal to ask: say --yes", err=True)
+            raise typer.Exit(UNUSABLE)
+        typer.confirm(printable(question), abort=True, err=True)
+    with _readable():
+        forgotten = forget(data_dir)
+    words = f"it obeys controllers of group {forgotten} no more" if forgotten else "it has obeyed no controllers yet"
+    if as_json:
+        _say_json({"directory": str(data_dir), "forgotten": forgotten or None})
+    else:
+        _say(words)
 
 
 @contextmanager

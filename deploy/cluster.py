@@ -1,8 +1,9 @@
 """A whole cluster on this machine: name servers, brokers and gateways, each a process of its own.
 
 Run it with `make cluster`.  Every part takes a free port unless it is given one, and is started once what it needs is
-ready: name servers, then brokers, then gateways.  A map of them is printed.  Ctrl-C or SIGTERM stops them in the
-opposite order; a second one kills them.  What the brokers keep stays in the data directory for the next start.
+ready: name servers, which are the controllers of replicas, too, then brokers, then gateways.  A map of them is printed.
+Ctrl-C or SIGTERM stops them in the opposite order; a second one kills them.  What brokers and controllers keep stays in
+the data directory for the next start.
 
 Exit codes: 0 stopped as asked and every part ended cleanly, 1 a part ended by itself or not cleanly, 2 wrong usage.
 """
@@ -28,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from deploy.cluster_arguments import arguments
 from domain.printable import printable
 
 READY_SECONDS: Final = 60.0
@@ -144,14 +146,12 @@ class LocalCluster:
         wanted = self._wanted
         for directory in ("log", "run"):
             (self._directory / directory).mkdir(parents=True, exist_ok=True)
-        name_servers = [
-            self._member("nameserver", index, ["--port", _port(wanted.nameserver_port, index)])
-            for index in range(wanted.nameservers)
-        ]
+        name_servers, controllers = self._name_servers()
         await self._start(name_servers)
         known = ["--nameserver", ",".join(member.addresses["nameserver"] for member in name_servers if member.look())]
         if self._stop.is_set():
             return
+        known += ["--set", f"cluster.controllers={json.dumps(controllers)}"]
         await self._start([broker for index in range(wanted.brokers) for broker in self._replicas(index, known)])
         if self._stop.is_set():
             return
@@ -172,6 +172,22 @@ class LocalCluster:
                 for index in range(wanted.gateways)
             ]
         )
+
+    def _name_servers(self) -> tuple[list[Member], list[str]]:
+        """They, and id=host:port of those that are controllers, too: these know each other before any of them runs."""
+        wanted = self._wanted
+        first, count = wanted.nameserver_port, wanted.nameservers
+        ports = [first + at for at in range(count)] if first else _free_ports(wanted.host, count)
+        controllers = [f"{n}={wanted.host}:{port}" for n, port in enumerate(ports[: wanted.controllers], 1)]
+        members = []
+        for index, port in enumerate(ports):
+            arguments, data = ["--port", str(port)], None
+            if index < wanted.controllers:
+                data = self._directory / f"controller-{index + 1}"
+                own = ["--controller", str(index + 1), "--controllers", ",".join(controllers), "--data-dir", str(data)]
+                arguments += own
+            members.append(self._member("nameserver", index, arguments, data))
+        return members, controllers
 
     def _replicas(self, index: int, known: list[str]) -> list[Member]:
         """One broker: a process, or one for each of its replicas."""
@@ -290,11 +306,12 @@ class LocalCluster:
         if entrepot.is_relative_to(Path.cwd()):
             entrepot = entrepot.relative_to(Path.cwd())
         lines = (
-            "Try, in another terminal: publish over the first gateway, receive over the last, list, ping a broker.",
+            "In another terminal: publish over the first gateway, receive over the last, list, show, ping a broker.",
             f"  curl -X POST http://{first}/topics/factory:publish -H 'ce-specversion: 1.0' -H 'ce-id: 1' "
             "-H 'ce-type: hello' -H 'ce-source: /me' -H 'content-type: application/json' -d '{\"temp\": 21}'",
             f"  curl -X POST 'http://{last}/topics/factory/eventsubscriptions/workers:receive?maxWaitTime=0'",
             f"  {entrepot} topic list --server http://{last}",
+            f"  {entrepot} cluster show --server http://{last}",
             f"  {entrepot} ping {broker}",
             "Ctrl-C stops it.",
         )
@@ -326,44 +343,9 @@ async def _end(member: Member) -> bool:
     return True
 
 
-def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="make cluster", description="Start a cluster on this machine, print where everything is, stop it together."
-    )
-
-    def add(flag: str, default: int | None, text: str, least: int) -> None:
-        def whole(text: str) -> int:
-            value = int(text)
-            if value < least:
-                raise ValueError
-            return value
-
-        whole.__name__ = f"number (at least {least})"
-        parser.add_argument(flag, type=whole, default=default, metavar="N", help=text)
-
-    parser.add_argument(
-        "--data-dir", type=Path, default=Path("data/cluster"), metavar="DIR", help="what brokers keep, and all logs"
-    )
-    parser.add_argument("--host", default="127.0.0.1", metavar="H", help="address that everything binds to")
-    add("--nameservers", 2, "how many name servers (2)", 1)
-    add("--brokers", 2, "how many brokers (2)", 1)
-    add("--replicas", 1, "how many replicas each broker has (1)", 1)
-    parser.add_argument(
-        "--rule", default="in-sync", metavar="R", help="when a message is confirmed: async, in-sync, or such as 2-3"
-    )
-    add("--gateways", 2, "how many gateways (2)", 1)
-    add("--mqtt-port", None, "MQTT port of the first gateway, the others count on from it; else free ones", 0)
-    add("--amqp-port", None, "the same for AMQP", 0)
-    add("--grpc-port", None, "the same for RocketMQ's clients", 0)
-    add("--http-port", None, "the same for HTTP", 0)
-    add("--broker-port", None, "the same for the brokers", 0)
-    add("--nameserver-port", None, "the same for the name servers", 0)
-    return parser.parse_args(given)
-
-
 def main(given: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
-    wanted = _arguments(given)
+    wanted = arguments(given)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)
     try:
         wanted.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # logs and stores are in it

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 from domain.message import Message
+from domain.replication.control import ReplicaChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,10 @@ class ReplicaView:
     """A replica of a broker as it sees itself, or as its master does.
 
     `role`: master, slave, nobody (it follows no master), or away.  `is_in_sync`: it is a member of the set.
-    `is_observer`: it copies, and counts for nothing.  `synced`:
-    its log up to this commit-log offset is on its disk.  `behind`: bytes of the master's log that it lacks, and
-    `behind_seconds` the age of the first of them; None where the master has not told.  `problem`: why it is neither an
-    open master nor a slave that follows one.  `log`: None where the replica itself was not asked.
+    `is_observer`: it copies, and counts for nothing.  `synced`: its log up to this commit-log offset is on its disk.
+    `behind`: bytes of the master's log that it lacks, and `behind_seconds` the age of the first of them; None where the
+    master has not told.  `problem`: why it is neither an open master nor a slave that follows one.  `log`: None where
+    the replica itself was not asked.  `control_problem`: why controllers would not replace its master; it goes on so.
     """
 
     replica: int
@@ -78,6 +79,7 @@ class ReplicaView:
     problem: str = ""
     log: LogCondition | None = None
     is_observer: bool = False
+    control_problem: str = ""
 
     def unready(self, max_behind_seconds: float) -> str:
         """Why it is neither an open master nor a slave in sync with one, in words; empty where it is."""
@@ -89,6 +91,44 @@ class ReplicaView:
             return "its master does not tell how far behind it is"
         is_behind = self.behind_seconds > max_behind_seconds
         return f"it is {self.behind_seconds:.1f} s and {self.behind} bytes behind" if is_behind else ""
+
+
+LEADS: Final = "leads"
+FOLLOWS: Final = "follows"
+WAITS: Final = "waits"
+AWAY: Final = "away"
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerStatus:
+    """A controller as a gateway sees it.  `controller`: id, or 0 where it is not known."""
+
+    controller: int
+    address: str
+    state: str
+    """`LEADS`, `FOLLOWS`, `WAITS` (it knows no leader) or `AWAY`."""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionView:
+    """The election of a broker's master, as its controllers have it.
+
+    `epoch`: of the master that was elected last, and `decided_ms` the time of that.  `reason`: for the last election, a
+    sentence.  `given`: greatest epoch that an election was begun for.  `in_sync`: replicas of the set.  `problem`: why
+    the master is not replaced although it should be; empty where nothing is wrong.
+    """
+
+    epoch: int
+    reason: str
+    decided_ms: int
+    given: int
+    in_sync: int
+    problem: str = ""
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.given > self.epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +156,8 @@ class BrokerStatus:
     """Of a broker with replicas, when a message is confirmed: async, in-sync, or such as 2-3."""
     epoch: int = 0
     replicas: tuple[ReplicaView, ...] = ()
+    election: ElectionView | None = None
+    """None where no controllers elect its master, or none of them leads."""
 
 
 class ClusterControl(Protocol):
@@ -157,6 +199,26 @@ class ClusterControl(Protocol):
 
         Raises BAD_REQUEST (no such broker, or it has no replicas), UNAVAILABLE, PRECONDITION_FAILED (why nobody can be
         elected), REQUEST_TIMEOUT (elected, and not open yet).
+        """
+        ...
+
+    async def change_replica(self, name: str, replica: int, change: ReplicaChange) -> BrokerStatus:
+        """Have a replica of a broker count, or count for nothing, from now on.
+
+        Returns once its controllers have taken that; the master carries it out as soon as it is safe.  Raises
+        BAD_REQUEST (no such broker or replica), UNAVAILABLE, PRECONDITION_FAILED (why it cannot be).
+        """
+        ...
+
+    async def controllers(self) -> list[ControllerStatus]:
+        """Every controller that is known, by id."""
+        ...
+
+    async def change_controllers(self, old: int, new: int, address: str) -> None:
+        """Let a controller go, take another in, or both; 0: none.  `address`: host:port of the new one, which runs.
+
+        Returns once the change has begun; the controllers carry it through.  Raises UNAVAILABLE (none leads),
+        PRECONDITION_FAILED (why it cannot be).
         """
         ...
 

@@ -20,6 +20,7 @@ def replica_shape(view: ReplicaView) -> dict[str, Any]:
         "behind": view.behind,
         "behindSeconds": view.behind_seconds,
         "problem": view.problem or None,
+        "controlProblem": view.control_problem or None,
         "log": None if view.log is None else _log(view.log),
     }
 

@@ -117,6 +117,7 @@ async def open_store_elsewhere(settings: Settings, clock: Clock) -> Store:
             silence_seconds=named.silence_seconds,
             group_defaults=settings.groups.new_group("defaults"),
             tls=_tls(named),
+            controllers=named.controller_addresses(),
         ),
         clock,
     )

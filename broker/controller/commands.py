@@ -59,6 +59,13 @@ class Reshape(Struct, frozen=True, tag=True):
     shape: GroupShape
 
 
+class WantReplicas(Struct, frozen=True, tag=True):
+    """Have these replicas count, as an operator says; the master changes who counts (`ChangeSet`)."""
+
+    group: str
+    counting: tuple[int, ...]
+
+
 class NameController(Struct, frozen=True, tag=True):
     """Remember the address of a controller; an empty one is forgotten."""
 
@@ -74,7 +81,9 @@ class HearController(Struct, frozen=True, tag=True):
     run: int
 
 
-Command: TypeAlias = Adopt | BeginElection | Decide | ChangeSet | Reshape | NameController | HearController
+Command: TypeAlias = (
+    Adopt | BeginElection | Decide | ChangeSet | Reshape | WantReplicas | NameController | HearController
+)
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Command)

@@ -12,14 +12,15 @@ from random import Random
 from typing import Final
 
 from broker.controller.agreement import NOT_AGREED, Agreement, ControllerOptions, Effect
-from broker.controller.commands import Adopt, ChangeSet, Reshape
+from broker.controller.commands import Adopt, ChangeSet, Reshape, WantReplicas
 from broker.controller.contest import Contest
 from broker.controller.elections import Elections
 from broker.controller.liveness import Heard, candidates, judge
 from broker.controller.register import MAX_GROUPS, Group, Register
+from broker.controller.replica_changes import changed
 from broker.controller.watched import Watched
 from domain.errors import Code, EntrepotError
-from domain.replication.control import GroupShape, GroupView, OrderAnswer, Report, SetChange
+from domain.replication.control import GroupShape, GroupView, OrderAnswer, ReplicaChange, Report, SetChange
 from domain.replication.mastership import NOBODY, Appointment
 from domain.replication.rule import RuleKind
 
@@ -133,6 +134,11 @@ class Controller:
         """The last appointment of a group; None before its first one."""
         return self._agreement.decided(name)
 
+    def wanted(self, name: str) -> tuple[int, ...]:
+        """Ids of the replicas of a group that an operator has count; empty where none said."""
+        group = self.register.groups.get(name)
+        return () if group is None else group.wanted
+
     # -- time ----------------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> list[Effect]:
@@ -210,7 +216,7 @@ class Controller:
         agreement.propose(Adopt(shape, appointment, base, reason, agreement.wall_ms()), taken_in)
 
     def _elect_first(self, watched: Watched, group: Group) -> None:
-        if group.shape.counting <= watched.fresh(self._agreement.now, self.options.lease).keys():
+        if group.counting <= watched.fresh(self._agreement.now, self.options.lease).keys():
             self._elections.begin(watched, Contest(watched.name, "it is the first master of its group"))
         else:
             watched.problem = "its first master needs all its replicas, and not all report"
@@ -246,6 +252,29 @@ class Controller:
         else:
             self._elections.ask(request, watched, to, lost, is_unclean=is_unclean)
         return self._agreement.done()
+
+    def change_replicas(self, request: int, name: str, replica: int, change: ReplicaChange, now: float) -> list[Effect]:
+        """An operator says whether a replica counts; the reply is the group's view."""
+        self._agreement.now = now
+        agreement, group, watched = self._agreement, self.register.groups.get(name), self.watched.get(name)
+        if not self.is_leader or group is None or watched is None:
+            code = Code.BAD_REQUEST if self.is_leader else Code.UNAVAILABLE
+            agreement.refuse(request, code, f"the controllers know no group {name!r}" if self.is_leader else NOT_LEADER)
+            return agreement.done()
+        try:
+            counting = changed(group, replica, change, watched.fresh(now, self.options.lease))
+        except EntrepotError as error:
+            agreement.refuse(request, error.code, error.message)
+            return agreement.done()
+
+        def wanted(reason: str | None) -> None:
+            if reason == "":
+                agreement.reply(request, self._view(name))
+            else:
+                agreement.refuse(request, Code.UNAVAILABLE, reason or NOT_AGREED)
+
+        agreement.propose(WantReplicas(name, tuple(sorted(counting))), wanted)
+        return agreement.done()
 
     def change_set(self, request: int, name: str, change: SetChange, now: float) -> list[Effect]:
         """A master wants its set changed; the reply is the appointment that is decided then."""
@@ -297,4 +326,5 @@ class Controller:
         if group is None:
             return GroupView(name, Appointment(), problem=problem)
         electing = group.electing.epoch if group.is_electing else 0
-        return GroupView(name, group.appointment, group.reason, group.decided_ms, electing, problem)
+        counting = tuple(sorted(group.counting))
+        return GroupView(name, group.appointment, group.reason, group.decided_ms, electing, problem, counting)

@@ -61,13 +61,13 @@ class Elections:
         """Raise ElectionError where the replicas, as they are now, would not elect."""
         contest.answers = {r: h.report.answer for r, h in self._reachable(watched).items() if r not in contest.lost}
         contest.promise = Promise(self._next_epoch(watched, group), "")
-        found = contest.decide(group.appointment, group.shape.counting)
+        found = contest.decide(group.appointment, group.counting)
         contest.answers = {}
         if contest.wanted in (NOBODY, found.master):
             return
         if contest.wanted not in self._reachable(watched):
             raise ElectionError(f"replica {contest.wanted} does not report")
-        if contest.wanted in group.shape.observers:
+        if not group.appointment.counts(contest.wanted):
             raise ElectionError(f"replica {contest.wanted} is an observer: it counts for nothing, and is never master")
         raise ElectionError(f"replica {contest.wanted} may lack what was confirmed")
 
@@ -119,7 +119,7 @@ class Elections:
             self._failed(watched, contest, reason or NOT_AGREED)
             return
         agreement = self._agreement
-        asked = self._register.groups[watched.name].shape.counting - set(contest.lost)
+        asked = self._register.groups[watched.name].fenced - set(contest.lost)
         contest.fence(asked & self._reachable(watched).keys(), agreement.number(), agreement.now + self._options.fence)
         for replica in sorted(asked & watched.heard.keys()):
             if watched.heard[replica].is_attached:
@@ -173,7 +173,7 @@ class Elections:
     def _decide(self, watched: Watched, contest: Contest) -> None:
         agreement, group = self._agreement, self._register.groups[watched.name]
         try:
-            made = contest.decide(group.appointment, group.shape.counting - set(contest.lost))
+            made = contest.decide(group.appointment, group.counting - set(contest.lost))
         except ElectionError as error:
             self._failed(watched, contest, str(error))
             return

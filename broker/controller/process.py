@@ -35,6 +35,7 @@ from domain.replication.control import (
     GroupShape,
     GroupView,
     OrderAnswer,
+    ReplicaChange,
     Report,
     ReportAnswer,
     SetChange,
@@ -92,6 +93,7 @@ class ControllerServer:
         service.calls[wire.GROUPS] = self._groups
         service.calls[wire.CONTROLLER] = self._view
         service.calls[wire.CHANGE_CONTROLLERS] = self._change_controllers
+        service.calls[wire.CHANGE_REPLICAS] = self._change_replicas
 
     def start(self) -> None:
         self._peers.start()
@@ -262,6 +264,7 @@ class ControllerServer:
             controller.cluster,
             controller.is_leader,
             decided if decided is None or decided.order != report.known else None,
+            controller.wanted(name),
         )
         channel.answer(request.id, encode(answer))
 
@@ -281,6 +284,13 @@ class ControllerServer:
         controller = self._ready
         found: Appointment = await self._asked(
             lambda request: controller.elect(request, name, to, lost, self._loop.time(), is_unclean=is_unclean)
+        )
+        return found
+
+    async def _change_replicas(self, name: str, replica: int, change: ReplicaChange) -> GroupView:
+        controller = self._ready
+        found: GroupView = await self._asked(
+            lambda request: controller.change_replicas(request, name, replica, change, self._loop.time())
         )
         return found
 

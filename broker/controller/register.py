@@ -27,6 +27,7 @@ from broker.controller.commands import (
     HearController,
     NameController,
     Reshape,
+    WantReplicas,
 )
 from domain.replication.control import GroupShape
 from domain.replication.mastership import Appointment, Promise
@@ -37,13 +38,25 @@ MAX_GROUPS: Final = 10_000
 
 class Group(Struct, frozen=True):
     """`electing`: the election under way, if its epoch is above that of `appointment`.  `reason`: of the last election,
-    a sentence.  `decided_ms`: time of the last appointment of another master."""
+    a sentence.  `decided_ms`: time of the last appointment of another master.  `wanted`: ids of the replicas that an
+    operator has count; empty where the settings say who."""
 
     shape: GroupShape
     appointment: Appointment
     electing: Promise = Promise()
     reason: str = ""
     decided_ms: int = 0
+    wanted: tuple[int, ...] = ()
+
+    @property
+    def counting(self) -> frozenset[int]:
+        """Ids of the replicas that are to count."""
+        return frozenset(self.wanted) or self.shape.counting
+
+    @property
+    def fenced(self) -> frozenset[int]:
+        """Ids of the replicas that an election asks: those that are to count, and those that do."""
+        return self.counting | {member.replica for member in self.appointment.known}
 
     @property
     def is_electing(self) -> bool:
@@ -120,6 +133,8 @@ class Register:
                 return self._change_set(command)
             case Reshape(shape):
                 return self._reshape(shape)
+            case WantReplicas(name, counting):
+                return self._want(name, counting)
             case NameController(controller, address):
                 if address:
                     self.addresses[controller] = address
@@ -138,8 +153,8 @@ class Register:
             return f"group {name} was decided about meanwhile"
         if known is None and len(self.groups) >= MAX_GROUPS:
             return f"there are {MAX_GROUPS} groups"
-        electing = Promise() if known is None else known.electing
-        self.groups[name] = Group(command.shape, command.appointment, electing, command.reason, command.at_ms)
+        electing, wanted = (Promise(), ()) if known is None else (known.electing, known.wanted)
+        self.groups[name] = Group(command.shape, command.appointment, electing, command.reason, command.at_ms, wanted)
         return ""
 
     def _begin(self, command: BeginElection) -> str:
@@ -178,4 +193,11 @@ class Register:
         if group is None:
             return f"there is no group {shape.name}"
         self.groups[shape.name] = replace(group, shape=shape)
+        return ""
+
+    def _want(self, name: str, counting: tuple[int, ...]) -> str:
+        group = self.groups.get(name)
+        if group is None:
+            return f"there is no group {name}"
+        self.groups[name] = replace(group, wanted=counting)
         return ""

@@ -134,7 +134,7 @@ class Controllers:
             return True
         self._note(
             f"these controllers are of group {cluster}, and {known} decided here before: if that one is gone for good, "
-            "entrepot cluster rebind"
+            "stop the replica, and: entrepot store rebind"
         )
         return False
 
@@ -176,10 +176,13 @@ class Controllers:
             return
         if answer.is_leader:
             self._leader = number
+            self.keeping.counting = frozenset(answer.counting)
         if answer.appointment is not None:
             self._decided(answer.cluster, answer.appointment)
         elif self._replica.machine.state.controllers:
             self._note("")
+        elif answer.is_leader:
+            self._note("its controllers have not taken its group in: each replica has to name them")
 
     # -- the set -------------------------------------------------------------------------------------------------
 

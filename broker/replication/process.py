@@ -378,7 +378,7 @@ class ReplicaProcess:
     def status(self) -> ReplicaStatus:
         condition = self._log.condition(self._files.diverged_parts(), self._copying.source)
         own = status_of(self.machine, self._leading, self._commit_log, self._following.problem, condition)
-        return replace(own, controllers=self._group.controllers, problem=own.problem or self._controllers.problem)
+        return replace(own, controllers=self._group.controllers, control_problem=self._controllers.problem)
 
     async def health(self) -> tuple[ReplicaStatus, ReplicaStatus | None]:
         own = self.status()

@@ -62,6 +62,7 @@ class Replica(FollowingReplica):
         self.registered: tuple[RunHistory, ...] | None = None  # starts that the controllers have heard of; None: away
         self.wanted: set[Member] = set()  # slaves that have all, and wait for that
         self.kept_out: frozenset[int] = frozenset()  # slaves that were let go, and have not come back for good
+        self.discounted: frozenset[int] = frozenset()  # replicas that are to leave a quorum: nobody waits for them
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -134,6 +135,7 @@ class Replica(FollowingReplica):
         self.lost()
         self.slaves.clear()
         self.wanted.clear()
+        self.discounted = frozenset()
         self.epoch_end = None
         if role is Role.MASTER:
             return [Close(reason)]
@@ -246,9 +248,8 @@ class Replica(FollowingReplica):
         the later one, have what is confirmed from now on.  To let one go is not safe, and not done here.
         """
         appointment = self.state.appointment
-        least = max(self.confirmed, self.epoch_end or 0)
         is_member = slave.member in appointment.members or not appointment.counts(slave.member.replica)
-        if not self.is_open or slave.acknowledged < least or is_member or slave.member.replica in self.kept_out:
+        if is_member or slave.member.replica in self.kept_out or not self.has_all(slave):
             return []
         if self.is_controlled and replaces_another(slave.member, appointment):
             self.wanted.add(slave.member)
@@ -274,13 +275,9 @@ class Replica(FollowingReplica):
 
     def _confirm(self) -> list[Effect]:
         """Move the confirmed offset as far as the rule allows."""
-        appointment = self.state.appointment
         if self.role is not Role.MASTER or self.epoch_end is None:
             return []
-        counted = set(appointment.known) | set(appointment.members)
-        ends = {replica: slave.acknowledged for replica, slave in self.slaves.items() if slave.member in counted}
-        members = appointment.others(appointment.members)
-        offset = confirmed_offset(appointment.rule, self.synced, ends, members)
+        offset = self._on_disks()
         if offset < self.epoch_end or offset <= self.confirmed:
             return []
         self.confirmed = offset
@@ -289,6 +286,26 @@ class Replica(FollowingReplica):
             self.is_open = True
             effects.append(Open())
         return effects
+
+    def _on_disks(self) -> int:
+        """The offset before which the rule's disks have everything, but for those that are to leave a quorum."""
+        appointment = self.state.appointment
+        counted = set(appointment.known) | set(appointment.members)
+        ends = {
+            replica: slave.acknowledged
+            for replica, slave in self.slaves.items()
+            if slave.member in counted and replica not in self.discounted
+        }
+        return confirmed_offset(appointment.rule, self.synced, ends, appointment.others(appointment.members))
+
+    @property
+    def needs_no_discounted(self) -> bool:
+        """All that is confirmed is so without them."""
+        return self.is_open and self._on_disks() >= self.confirmed
+
+    def has_all(self, slave: SlaveProgress) -> bool:
+        """A slave has all that is confirmed."""
+        return self.is_open and slave.stream >= 0 and slave.acknowledged >= max(self.confirmed, self.epoch_end or 0)
 
     def synced_to(self, end: int, generation: int | None = None) -> list[Effect]:
         if self.role is not Role.MASTER:

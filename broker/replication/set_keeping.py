@@ -11,6 +11,9 @@ Invariants:
 Each proposal names the version that it is made from, and the register takes it only in place of that one.  So one whose
 answer was lost is void as soon as the register is seen with a later version.  A proposal of a smaller set has a version
 of its own, below all later ones of this master.  Pure; the caller knows who is gone.
+
+An operator's wish who counts is carried out the same way.  Who is to leave a quorum is no more waited for, and goes as
+soon as all that is confirmed is so without it.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from domain.replication.rule import RuleKind
 
 
 class SetKeeping:
-    """`gone`: ids of replicas that are to leave the set."""
+    """`gone`: ids of replicas that are to leave the set.  `counting`: of those that are to count; empty: as they do."""
 
     def __init__(self, machine: Replica) -> None:
         self._machine = machine
@@ -36,6 +39,7 @@ class SetKeeping:
         self._last_base = (0, 0)
         self._is_proposing = False
         self.gone: frozenset[int] = frozenset()
+        self.counting: frozenset[int] = frozenset()
 
     @property
     def known(self) -> tuple[int, int]:
@@ -77,8 +81,9 @@ class SetKeeping:
             return [], None
         effects = machine.admit_waiting()
         own = machine.state.appointment
+        is_void_needed = self._discount(own)
         wanted = self._wanted(own)
-        if wanted == own and (own.order < register.order or _same(own, register)):
+        if wanted == own and not is_void_needed and (own.order < register.order or _same(own, register)):
             return effects, None
         return self._propose(wanted, effects)
 
@@ -93,16 +98,47 @@ class SetKeeping:
 
     def _wanted(self, own: Appointment) -> Appointment:
         if own.rule.kind is RuleKind.QUORUM:  # only the register admits: an earlier run may not have read that
-            known = admitted(self._register.known, self._machine.wanted - set(self._register.known))
-            return replace(own, known=known, members=_with(own, known)) if known != own.known else own
-        staying = tuple(member for member in own.members if not self._is_leaving(member, own.master))
-        return replace(own, members=staying) if staying != own.members else own
+            known = admitted(self._register.known, self._machine.wanted)
+            going = self._going(known, own) if self._machine.needs_no_discounted else frozenset()
+            return _counted_by(own, self._joined(known, going))
+        staying = tuple(member for member in own.members if not self._is_leaving(member, own))
+        return _counted_by(replace(own, members=staying), self._joined(own.known, self._going(own.known, own)))
 
-    def _is_leaving(self, member: Member, master: int) -> bool:
-        """It is gone, or its replica has come back with another directory."""
+    def _going(self, known: tuple[Member, ...], own: Appointment) -> frozenset[int]:
+        """Replicas that are to count no more, while enough of the others follow."""
+        machine, ids = self._machine, frozenset(member.replica for member in known)
+        staying = ids & (self.counting | {own.master})
+        following = {slave.member for slave in machine.slaves.values() if slave.stream >= 0}
+        there = [
+            each for each in known if each.replica in staying and (each in following or each.replica == own.master)
+        ]
+        is_enough = machine.is_open and len(there) >= max(own.rule.required, own.rule.min_in_sync)
+        return ids - staying if self.counting and is_enough else frozenset()
+
+    def _joined(self, known: tuple[Member, ...], going: frozenset[int]) -> tuple[Member, ...]:
+        """Those that count, with slaves that are to count and have all, without those that are to count no more."""
+        machine, ids = self._machine, {member.replica for member in known}
+        joining = [
+            slave.member
+            for replica, slave in machine.slaves.items()
+            if replica in self.counting - ids and replica not in machine.kept_out and machine.has_all(slave)
+        ]
+        return tuple(member for member in admitted(known, joining) if member.replica not in going)
+
+    def _discount(self, own: Appointment) -> bool:
+        """Wait no more for who is to leave a quorum; again for who is to stay, once no proposal can let it go.
+        True where a new one has to see to that."""
+        going = self._going(own.known, own) if own.rule.kind is RuleKind.QUORUM else frozenset()
+        is_settled = self._register.order > self._last_base
+        self._machine.discounted = going if is_settled else self._machine.discounted | going
+        return self._machine.discounted != going
+
+    def _is_leaving(self, member: Member, own: Appointment) -> bool:
+        """It is gone, or is to count no more, or its replica has come back with another directory."""
         slave = self._machine.slaves.get(member.replica)
         is_replaced = slave is not None and slave.member != member
-        return member.replica != master and (member.replica in self.gone or is_replaced)
+        is_going = member.replica in self.gone | self._going(own.known, own)
+        return member.replica != own.master and (is_going or is_replaced)
 
     def answered(self, decided: Appointment) -> list[Effect]:
         """The register's answer to a proposal."""
@@ -122,19 +158,28 @@ class SetKeeping:
         if machine.role is not Role.MASTER or register.epoch != own.epoch or register.order <= self._last_base:
             return []
         if own.rule.kind is RuleKind.QUORUM:
-            changed = replace(own, known=register.known, members=_with(own, register.known))
+            changed = replace(own, rule=register.rule, known=register.known, members=_with(own, register.known))
         else:
-            kept = register.members
-            staying = tuple(each for each in own.members if each in kept or not self._is_leaving(each, own.master))
-            changed = replace(own, members=staying)
+            kept, directories = register.members, dict(own.known)
+            staying = tuple(each for each in own.members if each in kept or not self._is_leaving(each, own))
+            known = tuple(Member(number, directories.get(number, its)) for number, its in register.known)
+            changed = replace(own, rule=register.rule, known=known, members=staying)
         machine.wanted = {each for each in machine.wanted if replaces_another(each, changed)}
-        if (changed.members, changed.known) == (own.members, own.known):
+        if (changed.rule, changed.members, changed.known) == (own.rule, own.members, own.known):
             return []
         return machine.change_set(replace(changed, version=max(own.version, register.version) + 1))
 
 
 def _same(own: Appointment, register: Appointment) -> bool:
-    return (own.members, own.known, own.heard) == (register.members, register.known, register.heard)
+    return all(getattr(own, name) == getattr(register, name) for name in ("rule", "members", "known", "heard"))
+
+
+def _counted_by(own: Appointment, known: tuple[Member, ...]) -> Appointment:
+    """The same with these replicas for its rule; itself where they are its own."""
+    rule = own.rule if len(known) == len(own.known) else replace(own.rule, replicas=len(known))
+    members = _with(own, known) if rule.kind is RuleKind.QUORUM else own.members
+    made = replace(own, rule=rule, known=known, members=members)
+    return own if made == own else made
 
 
 def _with(own: Appointment, known: Collection[Member]) -> tuple[Member, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from domain.replication.mastership import Appointment, FenceAnswer, Member, Promise
@@ -62,11 +63,13 @@ class Report(NamedTuple):
 
 class ReportAnswer(NamedTuple):
     """Answer of a controller.  `cluster`: id of the controllers as a group.  `appointment`: the last one that is
-    decided; None where that is known to the replica, or there is none.  `is_leader`: it leads the others."""
+    decided; None where that is known to the replica, or there is none.  `is_leader`: it leads the others.
+    `counting`: ids of the replicas that are to count, as an operator said; empty where none did."""
 
     cluster: str
     is_leader: bool
     appointment: Appointment | None = None
+    counting: tuple[int, ...] = ()
 
 
 class Order(NamedTuple):
@@ -91,6 +94,17 @@ class OrderAnswer(NamedTuple):
     is_even: bool = False
 
 
+class ReplicaChange(StrEnum):
+    """What an operator does with one replica of a group."""
+
+    ADD = "add"
+    """It is to count, as soon as it has the log."""
+    OBSERVER = "observer"
+    """It copies the log, and is to count for nothing."""
+    REMOVE = "remove"
+    """It is stopped, and is to count for nothing."""
+
+
 class SetChange(NamedTuple):
     """A master's change of its set.  `base`: order of the appointment that it is made from; another one is refused."""
 
@@ -104,6 +118,7 @@ class GroupView:
 
     `reason`: of the last election, a sentence.  `decided_ms`: time of it.  `electing`: epoch of an election that is
     under way, or 0.  `problem`: why its master is not replaced although it should be; empty where nothing is wrong.
+    `counting`: ids of the replicas that are to count.
     """
 
     name: str
@@ -112,6 +127,7 @@ class GroupView:
     decided_ms: int = 0
     electing: int = 0
     problem: str = ""
+    counting: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

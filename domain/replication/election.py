@@ -54,9 +54,7 @@ class Election:
         if not self.answers:
             raise ElectionError("no replica answers")
         self._leave_copies_out()
-        groups = sorted({answer.group for answer in self.answers.values() if answer.group})
-        if len(groups) > 1:
-            raise ElectionError(f"they are not of one group: {', '.join(groups)}")
+        self._leave_strangers_out()
         latest = self._latest or self._latest_told()
         self._leave_observers_out(latest)
         eligible = list(self.answers.values()) if self._is_unclean else self._eligible(latest)
@@ -81,6 +79,27 @@ class Election:
         for replica, answer in sorted(self.answers.items()):
             if reason := old_copy(heard, answer.history):
                 self.left_out[replica] = reason
+                del self.answers[replica]
+        if not self.answers:
+            raise ElectionError("; ".join(self.left_out.values()))
+
+    def _leave_strangers_out(self) -> None:
+        """A master that was lost before its first record was confirmed has begun a store that nobody else has: its
+        successor has begun another one.  Who decides must know for sure which one counts."""
+        groups = sorted({answer.group for answer in self.answers.values() if answer.group})
+        if len(groups) < 2:
+            return
+        if self._latest is None or not self._latest.epoch:
+            raise ElectionError(f"they are not of one group: {', '.join(groups)}")
+        latest = self._latest
+        counted = latest.members if latest.rule.kind is RuleKind.IN_SYNC else latest.known
+        found = [answer for answer in self.answers.values() if answer.member in counted and answer.group]
+        group = latest.group or (max(found, key=lambda each: each.log_order).group if found else "")
+        for replica, answer in sorted(self.answers.items()):
+            if answer.group not in ("", group):
+                self.left_out[replica] = (
+                    f"replica {replica} has the data of another group: {answer.group}; start it with an empty directory"
+                )
                 del self.answers[replica]
         if not self.answers:
             raise ElectionError("; ".join(self.left_out.values()))

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gateway.cli import controllers, replicas
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from gateway.cli.confirming import YesOption, confirm
 from gateway.cli.errors import CommandError
@@ -17,6 +18,8 @@ ELECTION_SECONDS = 40.0
 """Longest wait for an election: to catch up, and to open."""
 
 app = typer.Typer(help="The brokers behind a running gateway.", no_args_is_help=True)
+app.add_typer(controllers.app, name="controller")
+app.add_typer(replicas.app, name="replica")
 
 NameArgument = Annotated[str, typer.Argument(metavar="BROKER", show_default=False)]
 
@@ -27,8 +30,10 @@ def _path(name: str) -> str:
 
 @app.command()
 def show(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """Every broker and name server, and how they are."""
-    found = Client(server).get("/api/v1/brokers")
+    """Every broker, name server and controller, and how they are."""
+    client = Client(server)
+    found = client.get("/api/v1/brokers")
+    found["controllers"] = client.get(controllers.PATH)["value"]
     if as_json:
         print_json(found)
         return
@@ -56,11 +61,15 @@ def show(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> 
         ("name server", "state"),
         ((n["address"], "there" if n["isAvailable"] else "away") for n in found["nameServers"]),
     )
+    if found["controllers"]:
+        controllers.print_controllers(found["controllers"])
 
 
 def print_replicas(broker: dict[str, Any]) -> None:
     """The replicas of a broker: who is master, who is in sync, how far behind each is."""
     print_line(f"{broker['name']}: rule {broker['rule']}, epoch {broker['epoch']}")
+    if (election := broker["election"]) is not None:
+        print_line(f"{broker['name']}: {election_words(election)}")
     print_table(
         ("replica", "address", "role", "in sync", "synced", "behind", "seconds", "log", "problem"),
         (
@@ -73,11 +82,18 @@ def print_replicas(broker: dict[str, Any]) -> None:
                 "" if each["behind"] is None else each["behind"],
                 "" if each["behindSeconds"] is None else round(each["behindSeconds"], 1),
                 "" if each["log"] is None else condition(each["log"]),
-                each["problem"] or "",
+                each["problem"] or each["controlProblem"] or "",
             )
             for each in broker["replicas"]
         ),
     )
+
+
+def election_words(election: dict[str, Any]) -> str:
+    """The election of a master in one line."""
+    time = f" ({election['time']})" if election["time"] and not election["isUnderWay"] else ""
+    words = ("an election is under way: " if election["isUnderWay"] else "") + election["reason"] + time
+    return f"{words}; now: {election['problem']}" if election["problem"] else words
 
 
 def condition(log: dict[str, Any]) -> str:

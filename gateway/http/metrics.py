@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from domain.cluster import BrokerStatus, Clustered
+from domain.cluster import BrokerStatus, Clustered, ControllerStatus
 from domain.consumer_group import GroupStatus
 from domain.measurement import Histogram
 from domain.names import dead_letter_group
@@ -21,6 +21,7 @@ from domain.topic import TopicStatus
 from gateway.bridge.status import BridgeState
 from gateway.http.admin.common import statuses_of
 from gateway.http.context import HttpContext
+from gateway.http.controller_metrics import controller_metrics
 from gateway.http.mqtt_metrics import mqtt_metrics
 from gateway.http.replica_metrics import replica_metrics
 from gateway.version import own_version
@@ -77,6 +78,7 @@ class GatewayCollector(Collector):
         self._measurements: dict[str, Histogram] = {}
         self._gauges: dict[str, float] = {}
         self._brokers: list[BrokerStatus] = []
+        self._controllers: list[ControllerStatus] = []
 
     async def look(self) -> None:
         """Take a view of topics and groups."""
@@ -86,6 +88,7 @@ class GatewayCollector(Collector):
         self._measurements, self._gauges = await store.condition.measurements(), await store.condition.gauges()
         if isinstance(store, Clustered) and store.operations is not None:
             self._brokers = await store.operations.replication()
+            self._controllers = await store.operations.controllers()
 
     def describe(self) -> list[Metric]:
         """Nothing: what there is depends on the topics and groups of the moment."""
@@ -125,6 +128,8 @@ class GatewayCollector(Collector):
         yield from self._store()
         if self._brokers:
             yield from replica_metrics(self._brokers)
+        if self._controllers:
+            yield from controller_metrics(self._controllers, self._brokers)
         yield from self._numbers()
         yield from self._traffic()
         yield from self._offsets()

@@ -27,6 +27,7 @@ from domain.replication.control import (
     GroupView,
     Order,
     OrderAnswer,
+    ReplicaChange,
     Report,
     ReportAnswer,
     SetChange,
@@ -260,6 +261,8 @@ class ReplicaStatus:
     tokens: tuple[str, ...] = ()
     controllers: tuple[str, ...] = ()
     """host:port of the controllers that elect its master; none where people do."""
+    control_problem: str = ""
+    """Why these would not replace its master, as far as a replica can tell; it goes on without them."""
 
 
 REPLICATE: Final = _operation(90, "replicate", Greeting, RAW, stream=True)
@@ -317,6 +320,8 @@ ELECT: Final = _operation(117, "elect", tuple[str, int, list[int], bool], Appoin
 GROUPS: Final = _operation(118, "groups", tuple[()], list[GroupView], again=True)
 CHANGE_CONTROLLERS: Final = _operation(119, "change_controllers", tuple[int, int, str], None)
 """Id of the controller that goes, or 0; of the one that comes, or 0; its host:port."""
+CHANGE_REPLICAS: Final = _operation(120, "change_replicas", tuple[str, int, ReplicaChange], GroupView)
+"""Group, and one replica of it."""
 
 # -- name servers ----------------------------------------------------------------------------------------------------
 REGISTER: Final = _operation(80, "register", tuple[Registration], None, again=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,6 +46,8 @@ class RemoteSettings:
     silence_seconds: float = 5.0
     group_defaults: ConsumerGroup = field(default_factory=lambda: ConsumerGroup("defaults"))
     tls: tuple[Path | None, Path | None, Path | None] = (None, None, None)
+    controllers: Mapping[int, str] = field(default_factory=dict)
+    """host:port by id; those that brokers name are found, too."""
 
 
 async def open_remote(settings: RemoteSettings, clock: Clock) -> RemoteStore:
@@ -70,7 +72,7 @@ async def open_remote(settings: RemoteSettings, clock: Clock) -> RemoteStore:
     )
     directory = Directory(settings.name_servers, links, cluster.take_routes, settings.route_cache)
     store = RemoteStore(cluster, Tails(cluster, clock), settings.group_defaults)
-    store.operations = ClusterOperations(cluster, directory, links)
+    store.operations = ClusterOperations(cluster, directory, links, settings.controllers)
     for address in settings.brokers:
         cluster.add(address)
     directory.start()

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 import structlog
 
 from broker.remoting.link import LinkSettings
-from domain.cluster import BrokerStatus, ConfirmLevel
+from domain.cluster import BrokerStatus, ConfirmLevel, ControllerStatus
 from domain.errors import Code, EntrepotError
 from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
 from domain.message import Message
+from domain.replication.control import ReplicaChange
 from protocols.remoting import operations as wire
 from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
+from store_client.remote.controllers import ControllerClients
 from store_client.remote.directory import Directory
 from store_client.remote.electing import WHO, Electing
 from store_client.remote.replica_views import seen_by_master, seen_by_themselves
@@ -33,13 +35,18 @@ log = structlog.get_logger(__name__)
 class ClusterOperations:
     """What operators do."""
 
-    def __init__(self, cluster: Cluster, directory: Directory, links: LinkSettings) -> None:
+    def __init__(
+        self, cluster: Cluster, directory: Directory, links: LinkSettings, controllers: Mapping[int, str]
+    ) -> None:
+        """`controllers`: host:port by id, as far as the settings name them."""
         self._cluster = cluster
         self._links = replace(links, who=WHO)
+        self._controllers = ControllerClients(controllers, self._links)
         self._directory = directory
         self._moving = asyncio.Lock()
 
     async def close(self) -> None:
+        await self._controllers.close()
         await self._directory.close()
 
     @property
@@ -61,7 +68,16 @@ class ClusterOperations:
     async def brokers(self) -> list[BrokerStatus]:
         clients = sorted(self._cluster.clients.values(), key=lambda client: client.number)
         readers = await self._readers()
-        return list(await asyncio.gather(*(self._status(client, readers) for client in clients)))
+        return await self._elected(await asyncio.gather(*(self._status(client, readers) for client in clients)))
+
+    async def _elected(self, brokers: Sequence[BrokerStatus]) -> list[BrokerStatus]:
+        """Brokers with their elections, where controllers hold these."""
+        elections = await self._controllers.elections()
+        return [replace(each, election=elections.get(each.name)) for each in brokers]
+
+    async def _shown(self, name: str) -> BrokerStatus:
+        [found] = await self._elected([await self._status(self._named(name), await self._readers())])
+        return found
 
     async def _readers(self) -> wire.Readers:
         """Every group with the topics that it reads anywhere."""
@@ -87,26 +103,68 @@ class ClusterOperations:
         if not addresses:
             return found
         async with Electing(addresses, self._links, LOOK_SECONDS) as electing:
-            return seen_by_themselves(found, addresses, await electing.statuses())
+            told = await electing.statuses()
+        self._learn(told.values())
+        return seen_by_themselves(found, addresses, told)
+
+    def _learn(self, told: Iterable[wire.ReplicaStatus]) -> bool:
+        """Remember the controllers that replicas name; whether there are any."""
+        named = {address for each in told for address in each.controllers}
+        self._controllers.learn(named)
+        return bool(named)
 
     async def replication(self) -> list[BrokerStatus]:
         clients = sorted(self._cluster.clients.values(), key=lambda client: client.number)
-        return list(await asyncio.gather(*map(_told_by_master, clients)))
+        return await self._elected(await asyncio.gather(*map(self._told_by_master, clients)))
+
+    async def _told_by_master(self, client: BrokerClient) -> BrokerStatus:
+        found, addresses = as_known(client), replicas_of(client)
+        if not addresses or not client.is_ready:
+            return found
+        try:
+            master: wire.ReplicaStatus = await client.ask(wire.REPLICA_STATUS)
+        except EntrepotError as error:
+            return replace(found, is_available=False, problem=error.message)
+        self._learn([master])
+        return seen_by_master(found, addresses, master)
+
+    async def controllers(self) -> list[ControllerStatus]:
+        return await self._controllers.statuses()
+
+    async def change_controllers(self, old: int, new: int, address: str) -> None:
+        await self._controllers.change(old, new, address)
 
     async def elect(
         self, name: str, to: int = 0, without: Sequence[int] = (), *, is_unclean: bool = False
     ) -> BrokerStatus:
-        client = self._named(name)
-        addresses = replicas_of(client)
+        addresses = self._replicas(name, {to, *without} - {0})
+        async with Electing(addresses, self._links) as electing:
+            if self._learn((await electing.statuses()).values()):
+                await self._controllers.elect(name, to, without, is_unclean=is_unclean)
+            else:
+                await electing.elect(to, without, is_unclean=is_unclean)
+        await self._found(name)
+        return await self._shown(name)
+
+    async def change_replica(self, name: str, replica: int, change: ReplicaChange) -> BrokerStatus:
+        addresses = self._replicas(name, {replica})
+        async with Electing(addresses, self._links) as electing:
+            if not self._learn((await electing.statuses()).values()):
+                raise EntrepotError(
+                    Code.PRECONDITION_FAILED,
+                    f"broker {name!r} has no controllers: its replicas are those of its settings (cluster.controllers)",
+                )
+        await self._controllers.change_replica(name, replica, change)
+        return await self._shown(name)
+
+    def _replicas(self, name: str, wanted: set[int]) -> dict[int, str]:
+        """Addresses of a broker's replicas.  Raises BAD_REQUEST where one that is wanted is not among them."""
+        addresses = replicas_of(self._named(name))
         if not addresses:
             raise EntrepotError(Code.BAD_REQUEST, f"broker {name!r} has no replicas")
-        unknown = sorted({to, *without} - {0, *addresses})
-        if unknown:
+        if unknown := sorted(wanted - addresses.keys()):
             raise EntrepotError(Code.BAD_REQUEST, f"broker {name!r} has no replica {unknown[0]}")
-        async with Electing(addresses, self._links) as electing:
-            await electing.elect(to, without, is_unclean=is_unclean)
-        await self._found(name)
-        return await self._status(self._named(name), await self._readers())
+        return addresses
 
     def _named(self, name: str) -> BrokerClient:
         for client in self._cluster.clients.values():
@@ -128,7 +186,7 @@ class ClusterOperations:
                 await self._move_key_values(client, min(others, key=_keeps_already))
         else:
             await client.ask(wire.SET_DRAINING, False)
-        return await self._status(client, await self._readers())
+        return await self._shown(name)
 
     async def _found(self, name: str) -> None:
         """Return when this gateway has found the new master, too, or after a while."""
@@ -200,17 +258,6 @@ def as_known(client: BrokerClient) -> BrokerStatus:
 def replicas_of(client: BrokerClient) -> dict[int, str]:
     """Addresses of a broker's replicas by id; none where it has no replicas."""
     return {} if client.known is None else dict(client.known.replicas)
-
-
-async def _told_by_master(client: BrokerClient) -> BrokerStatus:
-    found, addresses = as_known(client), replicas_of(client)
-    if not addresses or not client.is_ready:
-        return found
-    try:
-        master: wire.ReplicaStatus = await client.ask(wire.REPLICA_STATUS)
-    except EntrepotError as error:
-        return replace(found, is_available=False, problem=error.message)
-    return seen_by_master(found, addresses, master)
 
 
 def _keeps_already(client: BrokerClient) -> tuple[bool, int]:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
-from domain.cluster import BrokerStatus, ReplicaView
+from domain.cluster import AWAY, BrokerStatus, ReplicaView
 from domain.replication.mastership import Appointment
 from protocols.remoting.operations import ReplicaStatus
-
-AWAY: Final = "away"
 
 
 def seen_by_themselves(
@@ -64,6 +61,7 @@ def seen_by_itself(
         own.problem,
         own.log,
         not known.counts(own.member.replica),
+        own.control_problem,
     )
 
 

@@ -85,13 +85,14 @@ class SimulatedAgent:
         decided = decisions.decided(NAME)
         if decided is not None and decided.order == report.known:
             decided = None
-        answer = (controller.number, decisions.is_leader, decided)
+        answer = (controller.number, decisions.is_leader, decided, decisions.wanted(NAME))
         self.world.group.network.send(controller, self.replica, self._answered, *answer)
 
-    def _answered(self, controller: int, is_leader: bool, decided: Appointment | None) -> None:
+    def _answered(self, controller: int, is_leader: bool, decided: Appointment | None, wanted: tuple[int, ...]) -> None:
         if not self.is_alive:
             return
-        self._leader = controller if is_leader else self._leader
+        if is_leader:
+            self._leader, self.keeping.counting = controller, frozenset(wanted)
         if decided is not None:
             self.replica.run(self.keeping.heard(decided))
 
@@ -146,7 +147,8 @@ class SimulatedAgent:
         effects, change = self.keeping.proposal()
         if not self.replica.run(effects) or change is None:
             return
-        if len(change.appointment.members) < len(self.replica.live.state.appointment.members):
+        own, made = self.replica.live.state.appointment, change.appointment
+        if len(made.members) < len(own.members) or len(made.known) < len(own.known):
             self.world.shrinks_at = self.world.group.clock.now
         self._open_change = change
         self.world.group.network.send_once(self.replica, controller, self._asked_to_change, controller, change)

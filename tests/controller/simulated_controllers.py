@@ -15,7 +15,7 @@ from broker.raft.raft import Raft
 from broker.raft.state import Options, first_stored
 from broker.replication.following_replica import Role
 from broker.replication.set_keeping import SetKeeping
-from domain.replication.control import Order
+from domain.replication.control import Order, ReplicaChange
 from domain.replication.mastership import NOBODY, Appointment
 from domain.replication.rule import Rule, RuleKind
 from tests.controller.simulated_agent import NAME, SimulatedAgent
@@ -73,6 +73,7 @@ class SimulatedControllers:
         self.truth = Register()
         self._log: dict[int, bytes] = {}
         self._applied = 0
+        self.admitted = self.dismissed = 0
         self.elections = self.grown = self.shrunk = self.promised = 0
         self.reasons: dict[str, int] = {}
         self._lost = 0
@@ -82,6 +83,9 @@ class SimulatedControllers:
         self.controllers = {n: SimulatedController(self, n, stored) for n in range(1, CONTROLLERS + 1)}
         for controller in self.controllers.values():
             controller.start()
+        self.want_mean = self.chance.choice((30.0, 150.0))
+        if self.chance.random() < 0.5:
+            self.want_later()
 
     def take(self, act: Any, *arguments: Any) -> None:
         act(*arguments)
@@ -105,6 +109,8 @@ class SimulatedControllers:
         if after.epoch == before.epoch:
             self.grown += len(after.members) > len(before.members)
             self.shrunk += len(after.members) < len(before.members)
+            self.admitted += len(after.known) > len(before.known) > 0
+            self.dismissed += len(after.known) < len(before.known)
         elif after.known:
             self.elections += 1
             text = self.truth.groups[NAME].reason.partition(": ")[2]
@@ -143,7 +149,8 @@ class SimulatedControllers:
             if watched.contest is not None
         ]
         group = self.truth.groups.get(NAME)
-        if self.group.clock.now - self.shrinks_at < SHRINK:
+        is_wish_open = group is not None and group.counting != {member.replica for member in group.appointment.known}
+        if is_wish_open or self.group.clock.now - self.shrinks_at < SHRINK:
             return [*found, UnderWay(set())]  # a smaller set may be decided still
         return found or ([UnderWay(set())] if group is not None and group.is_electing else [])
 
@@ -201,6 +208,27 @@ class SimulatedControllers:
         wanted = self.chance.choice((NOBODY, *range(1, self.group.rule.replicas + 1)))
         if not self.is_healing and controller.is_up:
             self.group.network.send_once(self, controller, self._asked, controller, wanted)
+
+    def want_later(self) -> None:
+        self.group.clock.after(self.chance.expovariate(1 / self.want_mean), self._want)
+
+    def _want(self) -> None:
+        """An operator says whether a replica counts."""
+        self.want_later()
+        controller = self.chance.choice(list(self.controllers.values()))
+        out = set(range(1, self.group.rule.replicas + 1)) - {member.replica for member in self.decided.known}
+        if out and self.chance.random() < 0.7:
+            replica, change = self.chance.choice(sorted(out)), ReplicaChange.ADD
+        else:
+            replica, change = self.chance.randint(1, self.group.rule.replicas), self.chance.choice(list(ReplicaChange))
+        if not self.is_healing and controller.is_up:
+            self.group.network.send_once(self, controller, self._asked_to_want, controller, replica, change)
+
+    def _asked_to_want(self, controller: SimulatedController, replica: int, change: ReplicaChange) -> None:
+        controller.ask(
+            lambda n: controller.decisions.change_replicas(n, NAME, replica, change, controller.now),
+            lambda answer: None,
+        )
 
     slot = 0
 

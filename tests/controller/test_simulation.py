@@ -19,7 +19,7 @@ HISTORIES = scaled(120, 6_000)
 @pytest.mark.parametrize("rule", RULES)
 def test_what_is_confirmed_stays_though_nobody_elects_by_hand(rule: str) -> None:
     print(f"ENTREPOT_TEST_SEED={SEED}")
-    confirmed = elections = grown = shrunk = histories = 0
+    confirmed = elections = grown = shrunk = admitted = dismissed = histories = 0
     faults: dict[str, int] = {}
     reasons: set[str] = set()
     try:
@@ -30,6 +30,8 @@ def test_what_is_confirmed_stays_though_nobody_elects_by_hand(rule: str) -> None
             elections += group.register.elections
             grown += group.register.grown
             shrunk += group.register.shrunk
+            admitted += group.register.admitted
+            dismissed += group.register.dismissed
             reasons |= group.register.reasons.keys()
             for kind, count in group.controller_faults.done.items():
                 faults[kind] = faults.get(kind, 0) + count
@@ -45,5 +47,7 @@ def test_what_is_confirmed_stays_though_nobody_elects_by_hand(rule: str) -> None
     assert elections > HISTORIES, "masters are elected"
     assert grown, "sets grow"
     assert shrunk or rule not in ("2-2", "3 in sync"), "sets shrink"
+    assert rule == "3-3" or dismissed, "replicas are made observers"
+    assert rule == "3-3" or admitted or HISTORIES < 1_000, "and count again"
     assert len(reasons) > 3, f"elections have several reasons: {reasons}"
     assert faults.keys() == set(KINDS), "every kind of fault comes"

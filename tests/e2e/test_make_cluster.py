@@ -1,4 +1,4 @@
-"""`make cluster`: two name servers, two brokers and two gateways, started, used and stopped together."""
+"""`make cluster`: name servers, brokers and gateways, started, used and stopped together."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from typing import Any
 import aio_pika
 import pytest
 
+from deploy import cluster_arguments
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\s*(nameserver|broker|gateway)\s+(\S+)\s+(.*?)\s+(\d+)\s+(\S+)\s+(\S+)\s*$")
 NAMES = ["nameserver-0", "nameserver-1", "broker-0", "broker-1", "gateway-0", "gateway-1"]
+TWO_OF_EACH = ["--nameservers", "2", "--brokers", "2", "--gateways", "2"]
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -64,7 +66,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    started = Cluster(tmp_path)
+    started = Cluster(tmp_path, *TWO_OF_EACH)
     try:
         started.wait_for("Ctrl-C stops it")
         yield started
@@ -180,7 +182,7 @@ async def test_what_one_gateway_declares_another_publishes_to(cluster: Cluster) 
 @pytest.mark.soak
 def test_ports_of_amqp_count_on_from_the_first(tmp_path: Path) -> None:
     first = two_free_ports()
-    cluster = Cluster(tmp_path, "--nameservers", "1", "--brokers", "1", "--amqp-port", str(first))
+    cluster = Cluster(tmp_path, "--nameservers", "1", "--brokers", "1", "--gateways", "2", "--amqp-port", str(first))
     try:
         cluster.wait_for("Ctrl-C stops it")
         assert amqp_addresses(cluster) == [f"127.0.0.1:{first}", f"127.0.0.1:{first + 1}"]
@@ -231,6 +233,33 @@ def test_what_cannot_start_is_told(tmp_path: Path) -> None:
     tell("a cluster that cannot start", faults=1)
 
 
+@pytest.mark.parametrize(
+    ("given", "is_large", "counts"),
+    [
+        ([], True, (3, 3, 1, 3, 3)),
+        ([], False, (2, 0, 2, 1, 2)),
+        (["--brokers", "3"], True, (3, 0, 3, 1, 3)),
+        (["--replicas", "3"], False, (2, 1, 1, 3, 2)),
+        (["--replicas", "2", "--brokers", "2", "--nameservers", "1", "--gateways", "1"], True, (1, 1, 2, 2, 1)),
+        (["--controllers", "0"], True, (3, 0, 1, 3, 3)),
+        (["--nameservers", "7"], True, (7, 5, 1, 3, 3)),
+    ],
+)
+def test_how_many_there_are(
+    given: list[str], is_large: bool, counts: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Name servers, controllers in them, brokers, replicas of each, gateways."""
+    monkeypatch.setattr(cluster_arguments, "_free_bytes", lambda: 8 << 30 if is_large else 7 << 30)
+    found = cluster_arguments.arguments(given)
+    assert (found.nameservers, found.controllers, found.brokers, found.replicas, found.gateways) == counts
+
+
+def test_more_controllers_than_name_servers_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cluster_arguments.arguments(["--controllers", "3", "--nameservers", "2"])
+    assert "they are in name servers, and there are 2" in capsys.readouterr().err
+
+
 def test_make_runs_it() -> None:
     command = ["make", "-n", "-o", "setup", "cluster", "ARGS=--brokers 3"]
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -249,3 +278,29 @@ def test_a_second_signal_kills(tmp_path: Path) -> None:
     assert "broker-0 was killed by SIGKILL instead of stopping cleanly" in cluster.output()
     tell("a cluster that is told twice to stop", faults=1)
     assert [pid for pid in pids if is_running(pid)] == []
+
+
+@pytest.mark.soak
+def test_name_servers_of_replicas_are_controllers(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, "--replicas", "3", "--nameservers", "3", "--gateways", "1")
+    try:
+        cluster.wait_for("Ctrl-C stops it")
+        rows = cluster.rows()
+        assert [name for name in rows if "broker" in name] == [f"broker-0-{replica}" for replica in (1, 2, 3)]
+        [gateway] = re.findall(r"http://(\S+)", rows["gateway-0"][3])
+        shown = [sys.executable, "-m", "gateway.cli", "cluster", "show", "--json", "--server", f"http://{gateway}"]
+
+        def states() -> list[str]:
+            done = subprocess.run(shown, cwd=ROOT, capture_output=True, text=True, check=True)
+            return sorted(each["state"] for each in json.loads(done.stdout)["controllers"])
+
+        assert states() == ["follows", "follows", "leads"]
+        assert cluster.stop() == 0, cluster.output()
+        tell("three of each in a cluster that was made")
+    finally:
+        if cluster.process.poll() is None:
+            cluster.process.kill()
+            cluster.process.wait()
+        for name in cluster.rows():
+            if is_running(cluster.pid(name)):
+                os.kill(cluster.pid(name), signal.SIGKILL)

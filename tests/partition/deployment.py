@@ -8,10 +8,11 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from broker.remoting.link import Link, LinkSettings
 from domain.route import Routes
@@ -24,6 +25,7 @@ REQUEST_SECONDS = 6.0
 LEASE_SECONDS = 5.0
 INVISIBLE_SECONDS = 4
 START_SECONDS = 60.0
+STOP_SECONDS = 60.0
 _LINK = LinkSettings()
 _CLOSED_STATES = ("04", "05", "09", "0B")
 """FIN_WAIT1, FIN_WAIT2, LAST_ACK, CLOSING."""
@@ -114,6 +116,12 @@ class Node:
         self._process.kill()
         self._process.wait(10)
 
+    def stop(self) -> None:
+        """Tell it to end, and wait for that."""
+        self._process.terminate()
+        code = self._process.wait(STOP_SECONDS)
+        assert code == 0, f"ended with {code}\n{self.log_text()}"
+
     def log_text(self) -> str:
         return f"---- {self.machine}\n{self._log.read_text(errors='replace')[-6000:]}"
 
@@ -125,22 +133,26 @@ class Node:
 class Deployment:
     """Two name servers, two brokers, a gateway; tests are on the machine `client`."""
 
-    def __init__(self, network: Network, directory: Path) -> None:
+    def __init__(self, network: Network, directory: Path, name_servers: Sequence[str] = NAME_SERVERS) -> None:
         self.network = network
+        self.name_servers = name_servers
         self._directory = directory
         self._nodes: list[Node] = []
-        self._names = ",".join(f"{network.address(name)}:9876" for name in NAME_SERVERS)
+        self._names = ",".join(f"{network.address(name)}:9876" for name in name_servers)
         self.gateway: Node
 
     def start(self) -> None:
-        for name in NAME_SERVERS:
-            self._add(name, name, "nameserver")
+        self._add_name_servers()
         for name in BROKERS:
             keeps = "yes" if name == BROKERS[0] else "no"
             self._add(name, name, *self._broker(name), "--set", f"broker.keeps_key_values={keeps}")
         for node in self._nodes:
             node.wait_ready()
         self.gateway = self.start_gateway("gateway")
+
+    def _add_name_servers(self) -> None:
+        for name in self.name_servers:
+            self._add(name, name, "nameserver")
 
     def _broker(self, name: str) -> list[str]:
         address = f"{self.network.address(name)}:10911"
@@ -184,14 +196,18 @@ class Deployment:
 
     def routes(self, name_server: str) -> Routes:
         """What a name server knows."""
+        answer: Routes = self.ask(name_server, wire.ROUTES)
+        return answer
 
-        async def ask() -> Routes:
+    def ask(self, name_server: str, operation: wire.Operation, seconds: float = 5) -> Any:
+        """Ask a name server; raises where it does not answer."""
+
+        async def ask() -> Any:
             link = Link(f"{self.network.address(name_server)}:9876", LinkSettings(who="test"))
             link.start()
             try:
-                assert await link.wait_up(5)
-                answer: Routes = await link.ask(wire.ROUTES, seconds=5)
-                return answer
+                assert await link.wait_up(seconds), f"{name_server} is away"
+                return await link.ask(operation, seconds=seconds)
             finally:
                 await link.close()
 

@@ -8,6 +8,7 @@ a word, as they do when a cable is pulled: no reset, no refusal.  Only iproute2 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import shutil
 import subprocess
@@ -19,13 +20,15 @@ _PREFIX = "entrepot-"
 _ROUTER = "router"
 _CLONE_NEWNET = 0x40000000
 _PROBE = "probe"
+_numbers = itertools.count()
+"""Of this process's networks: several may be there at once."""
 
 
 class Network:
     """`machines`: their names.  Its namespaces are called after this process, so that those of dead ones are known."""
 
     def __init__(self, machines: Sequence[str]) -> None:
-        self._stem = f"{_PREFIX}{_owner(os.getpid())}-"
+        self._stem = f"{_PREFIX}{_owner(os.getpid())}-{next(_numbers)}-"
         self._addresses = {name: f"198.18.{number}.2" for number, name in enumerate(machines, 1)}
         self._cuts: set[tuple[str, str]] = set()
         self._slow: set[str] = set()

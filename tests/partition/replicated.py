@@ -18,7 +18,10 @@ SYNC_SECONDS = 3 * PATIENCE_SECONDS
 
 
 class ReplicatedDeployment(Deployment):
-    """Name servers, groups of replicas by their names, gateways.  `settings`: of the gateways."""
+    """Name servers, groups of replicas by their names, gateways.
+
+    `settings`: of the gateways.  `rules`: of the groups that have another than 2-3.
+    """
 
     def __init__(
         self,
@@ -28,17 +31,19 @@ class ReplicatedDeployment(Deployment):
         *,
         gateways: Sequence[str] = ("gateway",),
         settings: Mapping[str, object] = MappingProxyType({}),
+        name_servers: Sequence[str] = NAME_SERVERS,
+        rules: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        super().__init__(network, directory)
+        super().__init__(network, directory, name_servers)
         self.groups = groups
+        self._rules = rules
         self.gateways: list[Node] = []
         self._gateway_machines = gateways
         self._settings = settings
         self._replicas: dict[str, Node] = {}
 
     def start(self) -> None:
-        for name in NAME_SERVERS:
-            self._add(name, name, "nameserver")
+        self._add_name_servers()
         for number, (broker, machines) in enumerate(self.groups.items()):
             self._add_group(broker, machines, keeps_key_values="no" if number else "yes")
         for node in self._nodes:
@@ -54,7 +59,7 @@ class ReplicatedDeployment(Deployment):
         addresses = [f"{at}={self.network.address(machine)}:10911" for at, machine in enumerate(machines, 1)]
         group = "[" + ", ".join(f'"{each}"' for each in addresses) + "]"
         for at, machine in enumerate(machines, 1):
-            own = {"broker.replicas": group, "broker.replica_id": at, "broker.rule": "2-3"}
+            own = {"broker.replicas": group, "broker.replica_id": at, "broker.rule": self._rules.get(broker, "2-3")}
             own |= {f"broker.{name}": value for name, value in settings.items()}
             data = ["--data-dir", str(self._data_of(machine)), "--name", broker]
             asked = ("broker", "--nameserver", self._names, *data)

@@ -145,7 +145,8 @@ class Faults:
         is_set = group.rule.kind is RuleKind.IN_SYNC
         counted = group.register.decided.members if is_set else group.register.decided.known
         others = [member for member in counted if member.replica != replica.number]
-        is_spare = bool(others) and (is_set or group.rule.required < group.rule.replicas)
+        rule = group.register.decided.rule
+        is_spare = bool(others) and (is_set or rule.required < rule.replicas)
         return is_spare and not group.register.coordinators and all(self._is_whole(member) for member in others)
 
     def _is_whole(self, member: Member) -> bool:

@@ -28,7 +28,7 @@ from broker.replication.effects import (
 from broker.replication.following_replica import Role
 from broker.replication.replica import Replica
 from broker.replication.slave_progress import Run
-from domain.replication.election import Election, ElectionError
+from domain.replication.election import Election, ElectionError, first_election
 from domain.replication.epochs import (
     BEGINNING,
     EpochStart,
@@ -333,3 +333,19 @@ def test_a_quorum_elects_the_longest_of_enough() -> None:
     assert made.master == 3, "of two answers it has the longest log: what only the third has, nobody was told of"
     with pytest.raises(ElectionError, match="promised already"):
         elected(Election(2, "t"), answer(ONE, 5, told), Promise(2, "other"))
+
+
+@pytest.mark.parametrize("known", ["", "b"])
+def test_a_store_that_a_lost_first_master_began_alone_blocks_nobody(known: str) -> None:
+    """Replica 2 was master in epoch 1, and lost before anybody had its store; its successor began another one."""
+    told = replace(appointment(2), members=(ONE,), group=known)
+    first = answer(ONE, 5, told, last=(2, 1))._replace(group="b")
+    second = answer(TWO, 9, appointment(1), last=(1, 1))._replace(group="a")
+    election = Election(3, "t", latest=told)
+    made = elected(election, second, first)
+    assert (made.master, made.group) == (1, "b")
+    assert "another group: a; start it with an empty directory" in election.left_out[2]
+    with pytest.raises(ElectionError, match="not of one group"):
+        elected(Election(3, "t"), first, second)
+    with pytest.raises(ElectionError, match="not of one group"):
+        elected(first_election(3, "t", IN_SYNC, [first, second]), first, second)

@@ -29,6 +29,11 @@ class ControllerProcess(Process):
     def _arguments(self) -> list[str]:
         return ["controller", "--data-dir", str(self.directory / f"{self.name}.data")]
 
+    @property
+    def place(self) -> str:
+        """host:port, before it is started, too."""
+        return f"127.0.0.1:{self.reserve('controller')}"
+
 
 class BrokerProcess(Process):
     """`entrepot broker`, with a data directory of its own."""

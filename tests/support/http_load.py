@@ -61,7 +61,8 @@ class Webhook:
 class HttpLoad:
     """Publishes events, and pulls and acknowledges those of a group, by whichever door answers.
 
-    `doubtful` are those whose acknowledgement was not answered, or refused: they may come twice.
+    `doubtful` are those whose acknowledgement was not answered, or refused: they may come twice.  `settled` are those
+    whose acknowledgement was confirmed, `again` those of them that came once more.
     """
 
     def __init__(self, doors: Sequence[HasDoors], group: str = "pullers", *, pause_seconds: float = 0.0) -> None:
@@ -72,6 +73,8 @@ class HttpLoad:
         self.confirmed: set[str] = set()
         self.taken: Counter[str] = Counter()
         self.doubtful: set[str] = set()
+        self.settled: set[str] = set()
+        self.again: set[str] = set()
         self.refused = 0
         """Publishes."""
         self.is_producing = self.is_consuming = True
@@ -115,6 +118,7 @@ class HttpLoad:
                 found = json.loads(self._ask(f"{self._group}:receive?maxEvents=100&maxWaitTime=1", b"", {}))["value"]
                 held = {each["brokerProperties"]["lockToken"]: payload_of(each["event"]).decode() for each in found}
                 self.taken.update(held.values())
+                self.again |= self.settled & set(held.values())
                 if held:
                     self._acknowledge(held)
             except _BROKEN:
@@ -122,10 +126,11 @@ class HttpLoad:
 
     def _acknowledge(self, held: dict[str, str]) -> None:
         """Settle events by their lock tokens."""
-        self.doubtful.update(held.values())
+        self.doubtful.update(set(held.values()) - self.settled)
         body = json.dumps({"lockTokens": list(held)}).encode()
         answer = json.loads(self._ask(f"{self._group}:acknowledge", body, {"content-type": "application/json"}))
         settled = {held[token] for token in answer["succeededLockTokens"]}
+        self.settled |= settled
         self.doubtful -= {name for name in settled if self.taken[name] == 1}
 
     def stop(self) -> None:

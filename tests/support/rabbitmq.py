@@ -56,6 +56,7 @@ class RabbitMQ:
         self._log = directory / "rabbitmq.out"
         self._epmd: subprocess.Popen[bytes] | None = None
         self._node: subprocess.Popen[bytes] | None = None
+        self._starts = 0
 
     def __enter__(self) -> Self:
         try:
@@ -77,18 +78,28 @@ class RabbitMQ:
         self._configure()
         environment = self._environment()
         epmd_port = environment["ERL_EPMD_PORT"]
-        with self._log.open("ab") as log:
-            if self._joins is None:
+        if self._joins is None:
+            with self._log.open("ab") as log:
                 self._epmd = _begin(["epmd", "-port", epmd_port, "-address", "127.0.0.1"], environment, log)
-            self._node = _begin([str(PROGRAM)], environment, log)
+        self.start_node()
+
+    def start_node(self) -> None:
+        """Start the node alone, on its ports and data, and wait until it takes connections."""
+        with self._log.open("ab") as log:
+            self._node = _begin([str(PROGRAM)], self._environment(), log)
+        self._starts += 1
         wait_until(self._is_ready, self.log_text, 2 * PATIENCE_SECONDS)
 
-    def kill(self) -> None:
-        """SIGKILL to the node and its epmd, and wait for the end."""
+    def kill_node(self) -> None:
+        """SIGKILL to the node alone, and wait for the end."""
         if self._node is not None:
             self._node.kill()
             self._node.wait(PATIENCE_SECONDS)
             self._node = None
+
+    def kill(self) -> None:
+        """SIGKILL to the node and its epmd, and wait for the end."""
+        self.kill_node()
         if self._epmd is not None:
             self._epmd.kill()
             self._epmd.wait(PATIENCE_SECONDS)
@@ -105,7 +116,7 @@ class RabbitMQ:
 
     def control(self, *arguments: str) -> str:
         """What rabbitmqctl answers."""
-        command = [str(PROGRAM.with_name("rabbitmqctl")), "--node", self._node_name, *arguments]
+        command = [str(PROGRAM.with_name("rabbitmqctl")), "--node", self.node_name, *arguments]
         environment = self._environment()
         done = subprocess.run(
             command, env=environment, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS
@@ -113,7 +124,7 @@ class RabbitMQ:
         return done.stdout
 
     @property
-    def _node_name(self) -> str:
+    def node_name(self) -> str:
         return f"entrepot-{self.port}@localhost"
 
     def _configure(self) -> None:
@@ -122,8 +133,8 @@ class RabbitMQ:
             lines += ["management.tcp.ip = 127.0.0.1", f"management.tcp.port = {self.management_port}"]
         if self._joins is not None:
             lines += ["cluster_formation.peer_discovery_backend = classic_config"]
-            lines += [f"cluster_formation.classic_config.nodes.1 = {self._joins._node_name}"]
-            lines += [f"cluster_formation.classic_config.nodes.2 = {self._node_name}"]
+            lines += [f"cluster_formation.classic_config.nodes.1 = {self._joins.node_name}"]
+            lines += [f"cluster_formation.classic_config.nodes.2 = {self.node_name}"]
         (self.directory / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
         (self.directory / "enabled_plugins").write_text(f"[{','.join(self._plugins)}].\n")
         self._home.mkdir(exist_ok=True)  # the first node there makes the cookie
@@ -139,7 +150,7 @@ class RabbitMQ:
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             **self._ports,
             "RUNNING_UNDER_SYSTEMD": "true",  # the script becomes the node, instead of waiting for it
-            "RABBITMQ_NODENAME": self._node_name,
+            "RABBITMQ_NODENAME": self.node_name,
             "RABBITMQ_MNESIA_BASE": str(at / "mnesia"),
             "RABBITMQ_LOG_BASE": str(at / "log"),
             "RABBITMQ_LOGS": "-",
@@ -153,4 +164,4 @@ class RabbitMQ:
     def _is_ready(self) -> bool:
         assert self._node is not None
         assert self._node.poll() is None, f"rabbitmq-server ended:\n{self.log_text()}"
-        return READY in self.log_text()
+        return self.log_text().count(READY) >= self._starts

@@ -61,19 +61,28 @@ class ReplicatedProcesses(ClusterProcesses):
             each.settings |= {"broker.replicas": addresses, "broker.replica_id": str(each.replica)}
         self.brokers = list(made)
         if controllers:
-            self._add_controllers(controllers, lease)
+            self.add_controllers(controllers, lease)
 
-    def _add_controllers(self, count: int, lease: float) -> None:
+    def add_controllers(self, count: int, lease: float) -> None:
+        """To one that has none: what is started from now on is told of them."""
         own = self.name_servers[0]
         own.settings["controller.data_dir"] = str(own.directory / "controller-1.data")
         self.controllers = [ControllerProcess(own.directory, None, f"controller-{n}") for n in range(2, count + 1)]
-        doors: list[tuple[Process, str]] = [(own, "nameserver"), *((each, "controller") for each in self.controllers)]
-        named = [f"{n}=127.0.0.1:{each.reserve(door)}" for n, (each, door) in enumerate(doors, 1)]
-        told = {"cluster.controllers": json.dumps(named), "cluster.lease_seconds": str(lease)}
-        for number, (each, _) in enumerate(doors, 1):
+        places = [f"127.0.0.1:{own.reserve('nameserver')}", *(each.place for each in self.controllers)]
+        told = {"cluster.lease_seconds": str(lease), "cluster.controllers": _numbered(places)}
+        for number, each in enumerate((own, *self.controllers), 1):
             each.settings |= {**told, "controller.id": str(number)}
         for each in (*self.brokers, *self.gateways):
             each.settings |= told
+
+    def add_controller(self) -> ControllerProcess:
+        """One more, not started, that the others do not know of."""
+        number = len(self.controllers) + 2
+        made = ControllerProcess(self.directory, dict(self.controllers[0].settings), f"controller-{number}")
+        known = [each.partition("=")[2] for each in json.loads(made.settings["cluster.controllers"])]
+        made.settings |= {"controller.id": str(number), "cluster.controllers": _numbered([*known, made.place])}
+        self.controllers.append(made)
+        return made
 
     def replica(self, number: int) -> BrokerProcess:
         return self.brokers[number - 1]
@@ -108,3 +117,8 @@ class ReplicatedProcesses(ClusterProcesses):
             return sum(each["isInSync"] and not each["problem"] for each in found) >= count
 
         wait_until(is_even, lambda: f"{count} replicas are in sync: {self.group()}")
+
+
+def _numbered(places: Sequence[str]) -> str:
+    """As a setting has them."""
+    return json.dumps([f"{number}={place}" for number, place in enumerate(places, 1)])

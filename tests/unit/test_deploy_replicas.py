@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
 
 from domain.replication.rule import RuleKind, parse_rule
-from gateway.settings import Settings
+from gateway.settings import ClusterSettings, Settings
 from tests.unit.test_deploy_files import (
     DEPLOY,
     PORTS,
@@ -118,7 +122,7 @@ def test_a_replica_s_pod_is_else_a_broker_s() -> None:
 
 
 def test_replicas_reach_each_other() -> None:
-    [policy] = yaml.safe_load_all((REPLICAS / "networkpolicy.yaml").read_text())
+    policy, _ = yaml.safe_load_all((REPLICAS / "networkpolicy.yaml").read_text())
     selector = policy["spec"]["podSelector"]
     assert selector == named("NetworkPolicy", "entrepot-broker")["spec"]["podSelector"]
     assert selector["matchLabels"].items() <= broker_0()[0]["spec"]["selector"]["matchLabels"].items()
@@ -127,10 +131,55 @@ def test_replicas_reach_each_other() -> None:
     assert [port["port"] for port in rule["ports"]] == [PORTS["broker"]]
 
 
+def test_controllers_reach_each_other() -> None:
+    _, policy = yaml.safe_load_all((REPLICAS / "networkpolicy.yaml").read_text())
+    selector = policy["spec"]["podSelector"]
+    assert selector == named("NetworkPolicy", "entrepot-nameserver")["spec"]["podSelector"]
+    [rule] = policy["spec"]["ingress"]
+    assert rule["from"] == [{"podSelector": selector}]
+    assert [port["port"] for port in rule["ports"]] == [PORTS["nameserver"]]
+
+
+def test_each_name_server_of_groups_is_the_controller_of_its_number() -> None:
+    config, pods = (yaml.safe_load((REPLICAS / name).read_text()) for name in ("config.yaml", "nameserver.yaml"))
+    told = check_environment(named("ConfigMap", "entrepot")["data"] | config["data"]).cluster
+    base = named("StatefulSet", "entrepot-nameserver")["spec"]
+    names = [f"{pods['metadata']['name']}-{n}.{base['serviceName']}.entrepot.svc" for n in (1, 2, 3)]
+    assert told.name_servers == [f"{name}:{PORTS['nameserver']}" for name in names]
+    assert told.controller_addresses() == dict(enumerate(told.name_servers, 1))
+    assert (pods["spec"]["ordinals"]["start"], pods["spec"]["replicas"]) == (1, len(names))
+    [container] = pods["spec"]["template"]["spec"]["containers"]
+    assert container["name"] == base["template"]["spec"]["containers"][0]["name"]
+    settings = check_environment(environment_of_pod(pods, 2))
+    [mount] = container["volumeMounts"]
+    assert (settings.controller.id, settings.controller.data_dir.parent) == (2, Path(mount["mountPath"]))
+    assert pods["spec"]["volumeClaimTemplates"][0]["metadata"]["name"] == mount["name"]
+
+
+def test_what_kustomize_makes_of_it(tmp_path: Path) -> None:
+    """The patches fit the files that they are for."""
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not there")
+    shutil.copytree(DEPLOY / "kubernetes", tmp_path / "kubernetes")
+    file = tmp_path / "kubernetes" / "kustomization.yaml"
+    file.write_text(file.read_text() + "\ncomponents: [replicas, tls]\n")
+    command = ["kubectl", "kustomize", str(file.parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    made = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(done.stdout)}
+    pods = made["StatefulSet", "entrepot-nameserver"]["spec"]
+    [container] = pods["template"]["spec"]["containers"]
+    assert check_command(container["args"])["port"] == PORTS["nameserver"]
+    assert {each["name"] for each in container["volumeMounts"]} == {"data", "tmp", "wire"}
+    assert (pods["replicas"], ("StatefulSet", "entrepot-broker") in made) == (3, False)
+
+
 def test_groups_are_in_place_of_brokers_alone() -> None:
     made = yaml.safe_load((REPLICAS / "kustomization.yaml").read_text())
-    removed = [yaml.safe_load(each["patch"]) for each in made["patches"]]
-    for each, patch in zip(removed, made["patches"], strict=True):
+    patches = [each for each in made["patches"] if "patch" in each]
+    assert [each["path"] for each in made["patches"] if "path" in each] == ["config.yaml", "nameserver.yaml"]
+    removed = [yaml.safe_load(each["patch"]) for each in patches]
+    for each, patch in zip(removed, patches, strict=True):
         assert each["$patch"] == "delete"
         assert patch["target"] == {"kind": each["kind"], "name": each["metadata"]["name"]}
         assert named(each["kind"], each["metadata"]["name"])
@@ -169,17 +218,34 @@ def test_compose_starts_a_group(replica: int) -> None:
 def test_compose_starts_what_a_group_needs() -> None:
     composed = yaml.safe_load((DEPLOY / "docker" / "compose.replicas.yaml").read_text())
     services = composed["services"]
-    assert sorted(services) == ["broker-0-1", "broker-0-2", "broker-0-3", "gateway-0", "nameserver-0"]
+    name_servers = [f"nameserver-{n}" for n in range(3)]
+    assert sorted(services) == ["broker-0-1", "broker-0-2", "broker-0-3", "gateway-0", *name_servers]
     for service in services.values():
         check_command(service["command"])
         check_command(service["healthcheck"]["test"][2:])
         settings = check_environment(filled_in(service["environment"], {"ENTREPOT_ADMIN_PASSWORD": "one"}))
-        assert settings.cluster.name_servers == [f"nameserver-0:{PORTS['nameserver']}"]
+        addresses = [f"{name}:{PORTS['nameserver']}" for name in name_servers]
+        assert settings.cluster.name_servers == addresses
+        assert settings.cluster.controller_addresses() == dict(enumerate(addresses, 1))
         assert (DEPLOY / "docker" / service["build"]["context"]).resolve() == ROOT
         assert set(service.get("depends_on", ())) <= services.keys()
+    for number, name in enumerate(name_servers, 1):
+        settings = check_environment(services[name]["environment"])
+        assert settings.controller.id == number
+        assert services[name]["volumes"] == [f"controller-{number}:/var/lib/entrepot"]
+        assert f"controller-{number}" in composed["volumes"]
     assert services["gateway-0"]["ports"] == [
         f"127.0.0.1:{PORTS[door]}:{PORTS[door]}" for door in ("mqtt", "amqp", "grpc", "http")
     ]
+
+
+def test_systemd_reads_a_controller_s_settings() -> None:
+    assert check_environment(environment_file(DEPLOY / "systemd" / "nameserver.controller-1.env")).controller.id == 1
+    text = (DEPLOY / "systemd" / "entrepot.toml").read_text()
+    said = re.search(r"^# (controllers = .+)$", text, re.M)
+    assert said is not None
+    controllers = tomllib.loads(said[1])["controllers"]
+    assert sorted(ClusterSettings(controllers=controllers).controller_addresses()) == [1, 2, 3]
 
 
 def test_systemd_reads_a_replica_s_settings() -> None:

@@ -1,5 +1,5 @@
 """`/api/v1`: topics, groups and members, namespaces, stored and retained messages, MQTT clients, sessions
-and traces, timers, brokers, bridges, users and policies, a module for each noun.
+and traces, timers, brokers, controllers, bridges, users and policies, a module for each noun.
 
 A PUT is idempotent and says only what it wants to change: what it leaves out stays as it is, or takes the default of
 the settings where the thing is new.
@@ -11,6 +11,7 @@ from gateway.http.admin.acls import acl_routes
 from gateway.http.admin.bridges import bridge_routes
 from gateway.http.admin.brokers import broker_routes
 from gateway.http.admin.clients import client_routes
+from gateway.http.admin.controllers import controller_routes
 from gateway.http.admin.dead_letters import dead_letter_routes
 from gateway.http.admin.event_rules import event_rule_routes
 from gateway.http.admin.groups import group_routes
@@ -45,6 +46,7 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         trace_routes,
         namespace_routes,
         broker_routes,
+        controller_routes,
         user_routes,
         acl_routes,
         bridge_routes,

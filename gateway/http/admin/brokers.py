@@ -7,9 +7,10 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from domain.cluster import BrokerStatus, ClusterControl, Clustered
+from domain.cluster import BrokerStatus, ClusterControl, Clustered, ElectionView
 from domain.errors import Code, EntrepotError
-from gateway.http.admin.common import NO_CONTENT, PREFIX, Body
+from domain.replication.control import ReplicaChange
+from gateway.http.admin.common import NO_CONTENT, PREFIX, Body, time_shape
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
@@ -31,6 +32,12 @@ class Election(Body):
     is_unclean: bool = False
 
 
+class ReplicaCounting(Body):
+    """Whether a replica of a broker copies its log only, and counts for nothing."""
+
+    is_observer: bool
+
+
 def broker_routes(context: HttpContext) -> Routes:
     """The routes of brokers, which are in no namespace."""
     routes = Routes(["brokers"], PREFIX)
@@ -41,7 +48,7 @@ def broker_routes(context: HttpContext) -> Routes:
 def _add(router: APIRouter, context: HttpContext) -> None:
     @router.get("/brokers", summary="Every broker, and what is on it; every name server")
     async def list_brokers() -> Response:
-        control = _control(context)
+        control = control_of(context)
         brokers = [] if control is None else await control.brokers()
         name_servers = {} if control is None else control.name_servers()
         return json_answer(
@@ -54,28 +61,63 @@ def _add(router: APIRouter, context: HttpContext) -> None:
     @router.put("/brokers/{name}", summary="Let no new messages go to a broker, or let them again")
     async def put_broker(request: Request, name: str) -> Response:
         change = await body_of(request, context, BrokerChange)
-        status = await _needed(context).drain(name_in_path(name), is_draining=change.is_draining)
+        status = await needed_control(context).drain(name_in_path(name), is_draining=change.is_draining)
         return json_answer(_shape(status))
 
     @router.post("/brokers/{name}:elect", summary="Make a replica of a broker its master")
     async def elect_master(request: Request, name: str) -> Response:
         asked = await body_of(request, context, Election)
-        control = _needed(context)
+        control = needed_control(context)
         status = await control.elect(name_in_path(name), asked.to, asked.without, is_unclean=asked.is_unclean)
+        by = request.state.principal
+        context.security.audit.changed("master elected", by.name, by.source, f"broker {status.name}", _asked(asked))
         return json_answer(_shape(status))
+
+    @router.put("/brokers/{name}/replicas/{replica}", summary="Have a replica count, or copy only, as an observer")
+    async def put_replica(request: Request, name: str, replica: int) -> Response:
+        asked = await body_of(request, context, ReplicaCounting)
+        change = ReplicaChange.OBSERVER if asked.is_observer else ReplicaChange.ADD
+        status = await needed_control(context).change_replica(name_in_path(name), replica, change)
+        _told(context, request, status.name, replica, "is to be an observer" if asked.is_observer else "is to count")
+        return json_answer(_shape(status))
+
+    @router.delete(
+        "/brokers/{name}/replicas/{replica}", summary="Have a stopped replica count no more", status_code=NO_CONTENT
+    )
+    async def delete_replica(request: Request, name: str, replica: int) -> Response:
+        status = await needed_control(context).change_replica(name_in_path(name), replica, ReplicaChange.REMOVE)
+        _told(context, request, status.name, replica, "is to count no more")
+        return Response(status_code=NO_CONTENT)
 
     @router.delete("/brokers/{name}", summary="Let a drained broker go for good", status_code=NO_CONTENT)
     async def delete_broker(name: str) -> Response:
-        await _needed(context).leave(name_in_path(name))
+        await needed_control(context).leave(name_in_path(name))
         return Response(status_code=NO_CONTENT)
 
 
-def _control(context: HttpContext) -> ClusterControl | None:
+def _told(context: HttpContext, request: Request, name: str, replica: int, detail: str) -> None:
+    by = request.state.principal
+    detail = f"replica {replica} {detail}"
+    context.security.audit.changed("replicas changed", by.name, by.source, f"broker {name}", detail)
+
+
+def _asked(election: Election) -> str:
+    words = (
+        f"to {election.to}" if election.to else "",
+        f"without {', '.join(map(str, election.without))}" if election.without else "",
+        "unclean" if election.is_unclean else "",
+    )
+    return " ".join(filter(None, words))
+
+
+def control_of(context: HttpContext) -> ClusterControl | None:
+    """The brokers behind the store; None where it is in this process."""
     return context.store.operations if isinstance(context.store, Clustered) else None
 
 
-def _needed(context: HttpContext) -> ClusterControl:
-    control = _control(context)
+def needed_control(context: HttpContext) -> ClusterControl:
+    """The same.  Raises UNSUPPORTED."""
+    control = control_of(context)
     if control is None:
         raise EntrepotError(Code.UNSUPPORTED, "the store is in this process: there are no brokers")
     return control
@@ -98,4 +140,15 @@ def _shape(status: BrokerStatus) -> dict[str, Any]:
         "rule": status.rule or None,
         "epoch": status.epoch or None,
         "replicas": [replica_shape(each) for each in status.replicas],
+        "election": None if status.election is None else _election_shape(status.election),
+    }
+
+
+def _election_shape(election: ElectionView) -> dict[str, Any]:
+    return {
+        "epoch": election.epoch,
+        "reason": election.reason,
+        "time": time_shape(election.decided_ms),
+        "isUnderWay": election.is_under_way,
+        "problem": election.problem or None,
     }

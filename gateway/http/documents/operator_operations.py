@@ -1,13 +1,15 @@
-"""Operations for operators: MQTT clients and sessions, traces, namespaces, brokers, bridges, users and their rights."""
+"""Operations for operators: clients, sessions, traces, namespaces, brokers, controllers, bridges, users and rights."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from domain.access.model import Action, Effect
+from domain.cluster import AWAY, FOLLOWS, LEADS, WAITS
 from gateway.bridge.status import BridgeState
-from gateway.http.admin.brokers import BrokerChange, Election
+from gateway.http.admin.brokers import BrokerChange, Election, ReplicaCounting
 from gateway.http.admin.common import PREFIX, schema_of
+from gateway.http.admin.controllers import NewController
 from gateway.http.admin.namespaces import NamespaceChange
 from gateway.http.documents.operation import GONE, Operation, Operations, answers, put
 from gateway.http.documents.shapes import Choice, Maybe, Shape, listed, named, shape, time
@@ -117,11 +119,31 @@ _BROKER: Final = named(
                 "behind": Maybe(0),
                 "behindSeconds": Maybe(0.0),
                 "problem": Maybe("it does not answer"),
+                "controlProblem": Maybe("its controllers do not answer"),
                 "log": Maybe(
                     {"healed": 1, "harmed": 0, "forked": 0, "diverged": [{"from": 0, "to": 95}], "copiesFrom": Maybe(2)}
                 ),
             }
         ],
+        "election": Maybe(
+            {
+                "epoch": 3,
+                "reason": "replica 2 leads in epoch 3: replica 1 has been silent for 3.1 s, replica 2 has lost it too",
+                "time": Maybe(time()),
+                "isUnderWay": False,
+                "problem": Maybe("an operator elects"),
+            }
+        ),
+    },
+)
+_CONTROLLER: Final = named(
+    "Controller",
+    "A controller, which elects the masters of brokers with the others",
+    {
+        "controller": Maybe(1),
+        "address": "192.0.2.10:9876",
+        "state": Choice((LEADS, FOLLOWS, WAITS, AWAY)),
+        "problem": Maybe("it does not answer"),
     },
 )
 _BRIDGE: Final = named(
@@ -217,6 +239,17 @@ SERVER_OPERATIONS: Final[Operations] = {
         "electMaster", answers(_BROKER), body=Shape(schema_of(Election), {"to": 2})
     ),
     ("DELETE", f"{PREFIX}/brokers/{{name}}"): Operation("removeBroker", GONE),
+    ("PUT", f"{PREFIX}/brokers/{{name}}/replicas/{{replica}}"): Operation(
+        "putReplica", answers(_BROKER), body=Shape(schema_of(ReplicaCounting), {"isObserver": True})
+    ),
+    ("DELETE", f"{PREFIX}/brokers/{{name}}/replicas/{{replica}}"): Operation("removeReplica", GONE),
+    ("GET", f"{PREFIX}/controllers"): Operation("listControllers", answers(listed(_CONTROLLER))),
+    ("POST", f"{PREFIX}/controllers"): Operation(
+        "addController",
+        answers(listed(_CONTROLLER), "The change has begun"),
+        body=Shape(schema_of(NewController), {"controller": 4, "address": "192.0.2.14:9876", "replaces": 2}),
+    ),
+    ("DELETE", f"{PREFIX}/controllers/{{controller}}"): Operation("removeController", GONE),
     ("GET", f"{PREFIX}/bridges"): Operation("listBridges", answers(listed(_BRIDGE))),
 }
 ACCESS_OPERATIONS: Final[Operations] = {

@@ -197,7 +197,15 @@ def _amqp(ask: Asking, server: ServerProcess) -> None:
 
 
 def _server(ask: Asking) -> None:
-    for path in ("/healthz", "/readyz", "/metrics", "/asyncapi.json", f"{V1}/brokers", f"{V1}/bridges"):
+    for path in (
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/asyncapi.json",
+        f"{V1}/brokers",
+        f"{V1}/controllers",
+        f"{V1}/bridges",
+    ):
         ask("GET", path)
     for _ in range(2):
         ask("PUT", f"{V1}/namespaces/team", {})

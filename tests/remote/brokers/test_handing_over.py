@@ -34,7 +34,7 @@ class Moving:
     def __init__(self, brokers: list[ProcessBroker], old: int, mover: RemoteStore, writer: RemoteStore) -> None:
         self.brokers, self.old = brokers, old
         self.mover, self.writer = mover, writer
-        self.operations = ClusterOperations(mover.cluster, cast(Directory, None), LinkSettings())
+        self.operations = ClusterOperations(mover.cluster, cast(Directory, None), LinkSettings(), {})
 
     def client(self, number: int) -> BrokerClient:
         return self.mover.cluster.ready[number]

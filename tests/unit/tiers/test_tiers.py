@@ -153,7 +153,7 @@ def test_what_tests_share_is_not_counted(pytester: pytest.Pytester) -> None:
     assert "test_shared" not in shown.partition("short test summary")[2], shown
 
 
-def test_no_more_than_a_dozen_may_be_long() -> None:
+def test_only_a_few_may_be_long() -> None:
     assert len(LONG_TESTS) <= MAX_LONG_TESTS
 
 

@@ -1,0 +1,157 @@
+"""Failover: how long nothing is confirmed when a master is killed.
+
+Controllers elect the next master; beside it three nodes of Debian's rabbitmq-server elect the next leader of a quorum
+queue.  Both sides have the same producer over AMQP, one message after the other, whose own connection is not harmed:
+ours is at a gateway, theirs at a node that does not lead.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+import pika  # type: ignore[import-untyped]
+from rich.console import Console
+
+from benchmarks import many_groups
+from benchmarks.broker_group import BrokerGroup, broker_group
+from benchmarks.processes import BenchmarkError
+from benchmarks.producing import QueueProducer
+from benchmarks.report import Goal, Report
+from tests.support.rabbitmq import RabbitMQ, is_installed
+
+LEASE_SECONDS: Final = 1.0
+NODES: Final = 3
+QUEUE: Final = "failover"
+WELL_CONFIRMS: Final = 50
+"""Confirms before a kill, and after it: the producer goes on then."""
+ONLINE_SECONDS: Final = 60.0
+
+
+def run(console: Console, *, quick: bool) -> Report:
+    """All of it in five minutes; quick: three rounds of each."""
+    report = Report("failover", "Failover: from the last confirm before a kill to the next one", "RabbitMQ")
+    measure(report, console, quick=quick)
+    return report
+
+
+def measure(report: Report, console: Console, *, quick: bool) -> None:
+    """Add the rows of all of it."""
+    kills = 3 if quick else 20
+    console.print(f"failover, ours, {kills} kills", style="dim")
+    ours, still, failures = _ours(kills, pauses=kills // 4 + 1)
+    theirs: list[float] = []
+    if is_installed():
+        console.print(f"failover, RabbitMQ's, {kills // 2 + 1} kills", style="dim")
+        theirs, _ = _theirs(kills // 2 + 1)
+    else:
+        report.notes.append("rabbitmq-server is not installed (make peers): no failover beside ours")
+    _compare(report, ours, theirs)
+    what = "the master stands still: longest time between two confirms"
+    report.add(f"{what}, median", "s", statistics.median(still), goal=Goal(LEASE_SECONDS + 0.5, at_most=True))
+    report.add(f"{what}, worst", "s", max(still))
+    report.add("publishes that fail, of each failover", "messages", len(failures) / (kills + len(still)))
+    if failures:
+        report.notes.append(f"failover: the first publish that failed: {failures[0]}")
+    many_groups.measure(report, console, quick=quick)
+    report.notes += [
+        f"failover: in-sync, 3 replicas, 3 controllers, lease {LEASE_SECONDS:g} s, SIGKILL; {len(ours)} kills of the "
+        f"master beside {len(theirs)} of the node that leads a quorum queue of {NODES} nodes; the killed one is back "
+        "and in sync before the next",
+        "failover: the longest time between two confirms around the kill, one AMQP producer with one message under way",
+    ]
+
+
+def _compare(report: Report, ours: list[float], theirs: list[float]) -> None:
+    what = "the master is killed: longest time between two confirms"
+    middle, beside = statistics.median(ours), statistics.median(theirs) if theirs else None
+    report.add(f"{what}, median", "s", middle, beside, goal=Goal(LEASE_SECONDS + 0.5, at_most=True))
+    report.add(f"{what}, median, beside", "s", middle, beside, judged="ratio", goal=Goal(0.5, at_most=True))
+    report.add(f"{what}, worst", "s", max(ours), max(theirs, default=None))
+
+
+def _ours(kills: int, pauses: int) -> tuple[list[float], list[float], list[str]]:
+    """Seconds without confirms around each kill, and around each pause; the publishes that failed."""
+    with broker_group("in-sync", NODES, NODES, LEASE_SECONDS) as group:
+        _declare(group.ports["amqp"])
+        producer = QueueProducer(port=group.ports["amqp"], queue=QUEUE)
+        with producer.running():
+            killed = [_gap(producer, group, _killed) for _ in range(kills)]
+            still = [_gap(producer, group, BrokerGroup.paused) for _ in range(pauses)]
+            group.wait_even(group.replicas)
+    return killed, still, producer.failures
+
+
+def _gap(producer: QueueProducer, group: BrokerGroup, gone: Callable[..., AbstractContextManager[None]]) -> float:
+    """The longest time between two confirms while the master is gone."""
+    group.wait_even(group.replicas)
+    producer.wait_for(WELL_CONFIRMS)
+    begun = time.monotonic()
+    with gone(group, group.master()):
+        producer.wait_for(WELL_CONFIRMS)
+    return producer.longest_gap(begun, time.monotonic())
+
+
+@contextmanager
+def _killed(group: BrokerGroup, replica: int) -> Iterator[None]:
+    group.kill_replica(replica)
+    try:
+        yield
+    finally:
+        group.start_replica(replica)
+
+
+def _theirs(kills: int) -> tuple[list[float], list[str]]:
+    """The same of three nodes; the producer is at one that does not lead."""
+    found: list[float] = []
+    failures: list[str] = []
+    with _nodes() as nodes:
+        _declare(nodes[0].port, {"x-queue-type": "quorum"})
+        for _ in range(kills):
+            leader = _leader(nodes)
+            others = [node for node in nodes if node is not leader]
+            producer = QueueProducer(port=others[0].port, queue=QUEUE)
+            with producer.running():
+                producer.wait_for(WELL_CONFIRMS)
+                killed = time.monotonic()
+                leader.kill_node()
+                producer.wait_for(WELL_CONFIRMS)
+                found.append(producer.longest_gap(killed, time.monotonic()))
+            failures += producer.failures
+            leader.start_node()
+    return found, failures
+
+
+@contextmanager
+def _nodes() -> Iterator[list[RabbitMQ]]:
+    with ExitStack() as stack:
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rabbitmq-bench-")))
+        nodes: list[RabbitMQ] = []
+        for number in range(NODES):
+            directory = root / str(number)
+            directory.mkdir()
+            nodes.append(stack.enter_context(RabbitMQ(directory, joins=nodes[0] if nodes else None)))
+        yield nodes
+
+
+def _declare(port: int, arguments: dict[str, str] | None = None) -> None:
+    with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
+        connection.channel().queue_declare(QUEUE, durable=True, arguments=arguments)
+
+
+def _leader(nodes: list[RabbitMQ]) -> RabbitMQ:
+    """The node that leads the queue, once all are online for it."""
+    deadline = time.monotonic() + ONLINE_SECONDS
+    while True:
+        told = nodes[0].control("--silent", "list_queues", "name", "leader", "online")
+        fields = next((line for line in told.splitlines() if line.startswith(f"{QUEUE}\t")), "").split("\t")
+        leading = [node for node in nodes if len(fields) == 3 and node.node_name == fields[1].strip("'")]
+        if leading and all(node.node_name in fields[2] for node in nodes):
+            return leading[0]
+        if time.monotonic() > deadline:
+            raise BenchmarkError(f"not all nodes are online for the queue: {told}")

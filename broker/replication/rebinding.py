@@ -1,0 +1,44 @@
+"""Rebinding: a stopped replica forgets which group of controllers it obeys, and obeys the next one that decides.
+
+It is for controllers whose directories are gone for good.  What the replica has promised stays: an appointment of an
+earlier epoch counts no more than before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from broker.replication.replica_files import FILE, ReplicaFiles
+from broker.store.store_files import DirectoryLock
+from domain.errors import Code, EntrepotError, StoreFailedError
+from domain.replication.mastership import ReplicaState
+
+
+def bound_to(data_dir: Path) -> ReplicaState:
+    """The state of a replica.  Raises BAD_REQUEST where there is none, StoreFailedError where it cannot be read."""
+    path = data_dir / FILE
+    if not path.exists():
+        raise EntrepotError(Code.BAD_REQUEST, f"{data_dir} is no data directory of a replica: it has no {FILE}")
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ReplicaState)
+    except msgspec.DecodeError as error:
+        raise StoreFailedError(f"{path} cannot be read: {error}") from error
+
+
+def rebind(data_dir: Path) -> str:
+    """Forget the controllers; returns the id of their group, empty where none was known.
+
+    Raises as `bound_to`; StoreFailedError while a process has the directory, OSError.
+    """
+    bound_to(data_dir)
+    lock = DirectoryLock(str(data_dir))
+    try:
+        state = bound_to(data_dir)
+        if state.controllers:
+            ReplicaFiles(data_dir).save(replace(state, controllers=""))
+        return state.controllers
+    finally:
+        lock.release()

@@ -1,0 +1,118 @@
+"""The plan of a rolling restart: what there is to restart, where it answers, and the command that restarts it.
+
+    [[part]]
+    role = "broker"                    # nameserver, controller, broker, gateway
+    address = "10.0.0.3:10911"         # of a gateway its HTTP door: http://10.0.0.5:8080
+    broker = "broker-0"                # of a broker its name, and which replica it is
+    replica = 1
+    restart = "ssh store-1 systemctl restart entrepot-broker@broker-0"
+
+A name server that is a controller, too, has `controller = true`.  The table `cluster` has `name`, `tls_certificate`,
+`tls_key` and `tls_ca` where the deployment has them.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+from msgspec import Struct
+
+from domain.url import fault_of_url
+
+Role = Literal["nameserver", "controller", "broker", "gateway"]
+ORDER: Final[tuple[Role, ...]] = ("nameserver", "controller", "broker", "gateway")
+
+
+class PlanError(Exception):
+    """The plan cannot be followed; says why."""
+
+
+class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One process."""
+
+    role: Role
+    address: str
+    restart: str = ""
+    broker: str = ""
+    replica: int = 0
+    controller: bool = False
+
+    @property
+    def name(self) -> str:
+        """As people are told of it."""
+        if self.role == "broker":
+            return f"{self.broker}, replica {self.replica}" if self.replica else self.broker
+        return f"{self.role} {self.address}"
+
+    @property
+    def elects(self) -> bool:
+        """It is a controller, by itself or in a name server."""
+        return self.role == "controller" or self.controller
+
+
+class Wire(Struct, frozen=True, forbid_unknown_fields=True):
+    """What controllers are asked by."""
+
+    name: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+    tls_ca: str = ""
+
+    @property
+    def tls(self) -> tuple[Path | None, Path | None, Path | None]:
+        """Certificate, key and authority."""
+        found = [Path(each) if each else None for each in (self.tls_certificate, self.tls_key, self.tls_ca)]
+        return found[0], found[1], found[2]
+
+
+class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All parts of a deployment."""
+
+    part: list[Part]
+    cluster: Wire = Wire()
+
+    def of(self, role: Role) -> list[Part]:
+        return [part for part in self.part if part.role == role]
+
+    @property
+    def is_controlled(self) -> bool:
+        """Controllers elect the masters."""
+        return any(part.elects for part in self.part)
+
+    @property
+    def brokers(self) -> dict[str, list[Part]]:
+        """The replicas of each broker, by its name."""
+        found: dict[str, list[Part]] = {}
+        for part in self.of("broker"):
+            found.setdefault(part.broker, []).append(part)
+        return found
+
+    def check(self) -> None:
+        """Raises PlanError."""
+        if not self.of("gateway"):
+            raise PlanError("it has no gateway, and they are asked how the others are")
+        for part in self.part:
+            if part.role == "broker" and not part.broker:
+                raise PlanError(f"the broker at {part.address} needs its name: broker = ...")
+            if part.role == "gateway" and (fault := fault_of_url(part.address, ("http", "https"))):
+                raise PlanError(f"the address of a gateway is the URL of its HTTP door, not {part.address!r}: {fault}")
+            if part.controller and part.role != "nameserver":
+                raise PlanError(f"controller = true is for name servers: {part.name}")
+        for name, replicas in self.brokers.items():
+            if len({part.replica for part in replicas}) < len(replicas):
+                raise PlanError(f"the replicas of {name} need different numbers: replica = ...")
+
+
+def read_plan(path: Path) -> Plan:
+    """Raises PlanError, OSError."""
+    try:
+        plan = msgspec.convert(tomllib.loads(path.read_text()), Plan)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise PlanError(str(error)) from error
+    plan.check()
+    if missing := [part.name for part in plan.part if not part.restart]:
+        raise PlanError(f"{missing[0]} has no command: restart = ...")
+    return plan

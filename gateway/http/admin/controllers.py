@@ -1,0 +1,73 @@
+"""Controllers: which there are, and how one comes, goes, or takes the place of another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from domain.cluster import ControllerStatus
+from domain.errors import Code, EntrepotError
+from gateway.http.admin.brokers import control_of, needed_control
+from gateway.http.admin.common import NO_CONTENT, PREFIX, Body
+from gateway.http.bodies import body_of, json_answer
+from gateway.http.context import HttpContext
+from gateway.http.namespaced import Routes
+from gateway.settings.addresses import LARGEST_ID, is_address
+
+
+class NewController(Body):
+    """The controller that is to come, and the one that it replaces; 0: none."""
+
+    controller: int = Field(ge=1, le=LARGEST_ID)
+    address: str = Field(max_length=300)
+    replaces: int = Field(0, ge=0, le=LARGEST_ID)
+
+
+def controller_routes(context: HttpContext) -> Routes:
+    """The routes of controllers, which are in no namespace."""
+    routes = Routes(["controllers"], PREFIX)
+    _add(routes.plain, context)
+    return routes
+
+
+def _add(router: APIRouter, context: HttpContext) -> None:
+    @router.get("/controllers", summary="Every controller that elects masters of brokers, and how it is")
+    async def list_controllers() -> Response:
+        return json_answer(await _list(context))
+
+    @router.post("/controllers", summary="Take in a controller that runs, in place of another one if that is named")
+    async def add_controller(request: Request) -> Response:
+        asked = await body_of(request, context, NewController)
+        if not is_address(asked.address):
+            raise EntrepotError(Code.BAD_REQUEST, f"address: {asked.address!r} is not host:port")
+        await needed_control(context).change_controllers(asked.replaces, asked.controller, asked.address)
+        detail = f"at {asked.address}" + (f" in place of {asked.replaces}" if asked.replaces else "")
+        _told(context, request, "controller added", asked.controller, detail)
+        return json_answer(await _list(context))
+
+    @router.delete("/controllers/{controller}", summary="Let a controller go for good", status_code=NO_CONTENT)
+    async def delete_controller(request: Request, controller: int) -> Response:
+        await needed_control(context).change_controllers(controller, 0, "")
+        _told(context, request, "controller removed", controller)
+        return Response(status_code=NO_CONTENT)
+
+
+def _told(context: HttpContext, request: Request, event: str, controller: int, detail: str = "") -> None:
+    by = request.state.principal
+    context.security.audit.changed(event, by.name, by.source, f"controller {controller}", detail)
+
+
+async def _list(context: HttpContext) -> dict[str, Any]:
+    control = control_of(context)
+    return {"value": [] if control is None else [_shape(each) for each in await control.controllers()]}
+
+
+def _shape(status: ControllerStatus) -> dict[str, Any]:
+    return {
+        "controller": status.controller or None,
+        "address": status.address,
+        "state": status.state,
+        "problem": status.problem or None,
+    }
