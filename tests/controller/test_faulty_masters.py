@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from broker.controller.contest import Contest
-from domain.delivery import Delivery
-from domain.errors import Code, EntrepotError
+from domain.errors import EntrepotError
 from domain.replication.rule import Rule, RuleKind
 from domain.topic import Topic
+from tests.controller.failing_over import another, appended, held, popped, reached, reason, taken
 from tests.controller.faulty_channel import slowed
 from tests.support.replicated_group import ReplicatedGroup
-from tests.support.store_steps import append, bodies, eventually, handles, message, pop, settled
+from tests.support.store_steps import append, bodies, handles, message, pop, settled
 from tests.support.waiting import until
 
 IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)
@@ -34,71 +34,6 @@ async def filled(group: ReplicatedGroup) -> None:
     await group.store.topology.put_topic(Topic("t", queues=1))
     await append(group.store, "t", "a", "b")
     await group.in_sync()
-
-
-async def another(group: ReplicatedGroup, old: int) -> int:
-    """The next master, once the gateway has found it."""
-    found = await until(lambda: group.master if group.master != old else 0, "another one is master")
-    await reached(group)
-    return found
-
-
-async def reached(group: ReplicatedGroup) -> None:
-    """Return when the gateway has found the master, and has left any earlier one."""
-
-    def is_there() -> bool:
-        ready = [client.link.address for client in group.store.cluster.ready]
-        return group.master != 0 and ready == [group.addresses[group.master]]
-
-    await until(is_there, "the gateway has found the master")
-
-
-async def appended(group: ReplicatedGroup, body: str) -> Code | None:
-    """None where a message is confirmed; else what is known of it."""
-    confirmation = group.store.messages.append([message("t", body)])
-    failure = await settled(confirmation)
-    refusal = failure or (confirmation.refusals or [None])[0]
-    return None if refusal is None else refusal.code
-
-
-async def taken(group: ReplicatedGroup, body: str) -> None:
-    """Have a message confirmed: it is refused as long as too few are in sync, and never in doubt."""
-
-    async def is_taken() -> bool:
-        outcome = await appended(group, body)
-        assert outcome in (None, Code.UNAVAILABLE)
-        return outcome is None
-
-    await eventually(is_taken)
-
-
-def reason(group: ReplicatedGroup) -> str:
-    leader = group.controllers.running[group.controllers.leader]
-    return leader._ready.register.groups["group"].reason
-
-
-async def popped(group: ReplicatedGroup, count: int = 1) -> list[Delivery]:
-    """So many deliveries, one by one where a master that is new has not derived all yet."""
-    found: list[Delivery] = []
-
-    async def are_there() -> bool:
-        found.extend(await pop(group.store, "t", "g"))
-        return len(found) >= count
-
-    await eventually(are_there)
-    return found
-
-
-async def held(group: ReplicatedGroup, *expected: str) -> None:
-    """What was confirmed is there, each once."""
-    found: list[str] = []
-
-    async def all_there() -> bool:
-        found.extend(bodies(await pop(group.store, "t", "held")))
-        return set(expected) <= set(found)
-
-    await eventually(all_there)
-    assert len(found) == len(set(found)), "nothing is delivered twice"
 
 
 @RULES
