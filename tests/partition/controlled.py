@@ -12,6 +12,7 @@ from typing import Final
 from domain.errors import EntrepotError
 from domain.replication.control import GroupView
 from protocols.remoting import operations as wire
+from tests.partition import disks
 from tests.partition.deployment import Node
 from tests.partition.network import Network
 from tests.partition.replicated import ReplicatedDeployment
@@ -52,6 +53,7 @@ class ControlledDeployment(ReplicatedDeployment):
             "broker.heartbeat_seconds": 0.3,
         }
         self._controllers: dict[str, Node] = {}
+        self._disks: set[str] = set()
 
     def _add(
         self, machine: str, name: str, *arguments: str, settings: Mapping[str, object] = MappingProxyType({})
@@ -62,6 +64,22 @@ class ControlledDeployment(ReplicatedDeployment):
         for number, name in enumerate(CONTROLLERS, 1):
             own = {"controller.id": number, "controller.data_dir": self._data_of(name)}
             self._controllers[name] = self._add(name, name, "nameserver", settings=own)
+
+    def _data_of(self, machine: str) -> Path:
+        """On a disk of its own."""
+        disk = self.disk(machine)
+        if machine not in self._disks:
+            self._disks.add(machine)
+            disks.made(disk)
+        return disk / "data"
+
+    def disk(self, machine: str) -> Path:
+        return self._directory / f"{machine}-disk"
+
+    def stop(self) -> None:
+        super().stop()
+        for machine in self._disks:
+            disks.removed(self.disk(machine))
 
     def controller(self, machine: str) -> Node:
         return self._controllers[machine]

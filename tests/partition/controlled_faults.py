@@ -8,15 +8,21 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from random import Random
 
+from tests.partition import disks
+from tests.partition.client import HttpClient, key_of_broker
 from tests.partition.controlled import CONTROLLERS, LEASE_SECONDS, ControlledDeployment
 from tests.partition.deployment import Node
 from tests.partition.steady_load import PAUSE_SECONDS, SteadyLoad
 from tests.support.waiting import wait_until
+from tests.tiers.marks import scaled
 
 MESSAGES = 5
 """By which all are to go on while a fault lasts."""
 MANY = int(2 * LEASE_SECONDS / PAUSE_SECONDS)
 """Those of some leases, where nobody is elected."""
+SLOW_MS = 300
+MUCH_BYTES = 200_000
+STORAGE_FULL = 507
 Fault = Callable[[str], None]
 
 
@@ -45,7 +51,13 @@ class ControlledFaults:
             self.kill_all_controllers,
             self.wipe_slave,
             self.restart_one_by_one,
+            *scaled([], self._of_disks),
         ]
+
+    @property
+    def _of_disks(self) -> list[Fault]:
+        slow: list[Fault] = [self.slow_disk_of_slave, self.slow_disk_of_master] if disks.can_be_slow() else []
+        return [self.fill_disk_of_slave, self.fill_disk_of_master, *slow]
 
     def run(self, fault: Fault, broker: str) -> None:
         """Do it, and return when everything is whole again."""
@@ -155,6 +167,61 @@ class ControlledFaults:
     def _restart(self, node: Node) -> None:
         node.stop()
         self._start(node)
+
+    # -- disks -----------------------------------------------------------------------------------------------------
+
+    def fill_disk_of_slave(self, broker: str) -> None:
+        """It keeps up no more, and all go on without it."""
+        slave = self._slave(broker)
+        number = self._deployment.groups[broker].index(slave) + 1
+
+        def is_behind() -> bool:
+            self._publish_much(broker)
+            return any(each["replica"] == number and not each["isInSync"] for each in self._deployment.replicas(broker))
+
+        disks.fill(self._deployment.disk(slave))
+        wait_until(is_behind, lambda: f"{slave} falls behind: {self._deployment.replicas(broker)}")
+        self._load.goes_on(MESSAGES)
+        self._make_room(slave)
+
+    def fill_disk_of_master(self, broker: str) -> None:
+        """It refuses what is published; the other group goes on."""
+        master = self._deployment.master(broker)
+        disks.fill(self._deployment.disk(master))
+        wait_until(lambda: self._publish_much(broker) == STORAGE_FULL, f"{master} has no room")
+        for other in self._deployment.groups:
+            if other != broker:
+                self._load.goes_on(MESSAGES, to=other)
+        self._make_room(master)
+
+    def _publish_much(self, broker: str) -> int:
+        """To a topic that nobody reads; the status of the answer."""
+        client = HttpClient(self._deployment)
+        headers = {"ce-specversion": "1.0", "ce-id": "much", "ce-source": "/test", "ce-type": "t"}
+        headers["ce-partitionkey"] = key_of_broker(list(self._deployment.groups).index(broker))
+        try:
+            client.begin("POST", "/topics/filler:publish", "m" * MUCH_BYTES, headers)
+            return client.answer(time.monotonic()).status
+        finally:
+            client.close()
+
+    def _make_room(self, machine: str) -> None:
+        """A process that has ended for want of it is started again."""
+        disks.empty(self._deployment.disk(machine))
+        node = self._deployment.replica(machine)
+        if not node.is_alive:
+            print(f"  {machine} has ended")
+            self._start(node)
+
+    def slow_disk_of_slave(self, broker: str) -> None:
+        self._slow_disk(self._slave(broker))
+
+    def slow_disk_of_master(self, broker: str) -> None:
+        self._slow_disk(self._deployment.master(broker))
+
+    def _slow_disk(self, machine: str) -> None:
+        with disks.slow(self._deployment.replica(machine).pid, SLOW_MS):
+            self._load.goes_on(MESSAGES)
 
     # -- the network -----------------------------------------------------------------------------------------------
 

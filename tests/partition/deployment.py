@@ -99,6 +99,10 @@ class Node:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def bytes_in_wait(self, machine: str) -> int:
         """What connections that are closed here still hold for a machine, and would send it when they can."""
         packed = socket.inet_aton(self._network.address(machine))

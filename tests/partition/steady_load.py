@@ -80,8 +80,10 @@ class Findings:
     phantom: dict[str, list[str]] = field(default_factory=dict)
     twice: list[str] = field(default_factory=list)
     """Of QoS 2, from end to end."""
-    again: list[str] = field(default_factory=list)
-    """After they were acknowledged."""
+    again: dict[str, list[str]] = field(default_factory=dict)
+    """After an acknowledgement that was confirmed, which those of HTTP are."""
+    unanswered_again: list[str] = field(default_factory=list)
+    """After one of AMQP, which no answer confirms: it may be lost with a master or a gateway.  No fault, and told."""
     failures: list[str] = field(default_factory=list)
 
     @property
@@ -192,11 +194,12 @@ class SteadyLoad:
         }
         return self.counts() | {f"reader {name}": count for name, count in readers.items()}
 
-    def goes_on(self, count: int, seconds: float = LONG_SECONDS) -> None:
-        """Return when every publisher and every reader has so many more."""
+    def goes_on(self, count: int, seconds: float = LONG_SECONDS, *, to: str = "") -> None:
+        """Return when every publisher and every reader has so many more.  `to`: only the publishers to that group."""
         before = self.progress()
+        ending = f"to{list(GROUPS).index(to)}" if to else ""
         wait_until(
-            lambda: all(now >= before[who] + count for who, now in self.progress().items()),
+            lambda: all(now >= before[who] + count for who, now in self.progress().items() if who.endswith(ending)),
             lambda: f"all go on: {self.told(before)}",
             seconds,
         )
@@ -234,8 +237,9 @@ class SteadyLoad:
         found.twice = sorted(name for name in exactly_once if taken["once"][name] > 1)
         # published again, as nobody knew what had become of them: their second copies are messages of their own
         stored_twice = self.amqp.unsure.union(*(each.again for each in self.mqtt.publishers if each.qos == 1))
-        again = set(self.http.again).union(*(each.again for each in self.queue))
-        found.again = sorted(again - stored_twice)
+        if again := self.http.again - stored_twice:
+            found.again["pull"] = sorted(again)
+        found.unanswered_again = sorted(set().union(*(each.again for each in self.queue)) - stored_twice)
         return found
 
     def _failures(self) -> list[str]:
