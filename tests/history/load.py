@@ -31,9 +31,11 @@ PAUSE_SECONDS: Final = 0.01
 
 
 class Load:
-    """`advance`: moves the store's clock."""
+    """`advance`: moves the store's clock; None where it goes by itself."""
 
-    def __init__(self, store: Store, recorded: RecordedStore, chance: Random, advance: Callable[[int], None]) -> None:
+    def __init__(
+        self, store: Store, recorded: RecordedStore, chance: Random, advance: Callable[[int], None] | None
+    ) -> None:
         self._store, self.recorded, self._chance, self._advance = store, recorded, chance, advance
         self.is_over = asyncio.Event()
         self._tails: dict[int, Tail] = {}
@@ -49,7 +51,9 @@ class Load:
             self._tails[queue] = self._store.messages.tail(TOPIC, queue, 0, self._tailed(queue))
         clients = [self._produce(f"p{number}") for number in range(3)]
         clients += [self._consume(f"c{number}", group) for number in range(2) for group in GROUPS]
-        clients += [self._read("r0"), self._keep("k0"), self._keep("k1"), self._let_time_pass()]
+        clients += [self._read("r0"), self._keep("k0"), self._keep("k1")]
+        if self._advance is not None:
+            clients.append(self._let_time_pass(self._advance))
         self._tasks = [asyncio.create_task(client) for client in clients]
 
     async def stop(self) -> None:
@@ -133,9 +137,9 @@ class Load:
                 known = await self.recorded.get(name, KEY)
             await self._pause(2 * PAUSE_SECONDS)
 
-    async def _let_time_pass(self) -> None:
+    async def _let_time_pass(self, advance: Callable[[int], None]) -> None:
         while not self.is_over.is_set():
-            self._advance(self._chance.choice((1, 5, 20)))
+            advance(self._chance.choice((1, 5, 20)))
             await self._pause()
 
     # -- the end -------------------------------------------------------------------------------------------------
@@ -161,11 +165,11 @@ class Load:
     async def _drain(self, group: str) -> None:
         empty = 0
         while empty < EMPTY_ROUNDS:
-            request = PopRequest(TOPIC, group, PAGE, 0, LONGEST_MS)
+            request = PopRequest(TOPIC, group, PAGE, 0 if self._advance else 2 * LONGEST_MS, LONGEST_MS)
             found = await self.recorded.pop("drain", request, is_fifo=GROUPS[group])
             if found:
                 await self.recorded.acknowledge("drain", TOPIC, group, found)
             is_answered = self.recorded.recorder.operations[-1].is_ok
             empty = empty + 1 if is_answered and not found else 0
-            if not found:
+            if not found and self._advance is not None:
                 self._advance(2 * LONGEST_MS)

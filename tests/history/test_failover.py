@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
+from broker.consume.consumption_op import ConsumptionOp
+from broker.consume.progress import Progress
 from domain.replication.rule import Rule, RuleKind
-from tests.history.checker import check, report
 from tests.history.load import Load
-from tests.history.operations import Outcome
 from tests.history.recorder import RecordedStore, Recorder
+from tests.history.runs import judge, mastership, progress
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.seed import seeded
-from tests.support.soak_table import tell
 from tests.support.waiting import until
 from tests.tiers.marks import scaled
 
 RULES = {"in-sync": Rule(RuleKind.IN_SYNC, 3, min_in_sync=2), "2-3": Rule(RuleKind.QUORUM, 3, 2)}
 ROUNDS = scaled(1, 12)
-FAULTS = scaled(3, 8)
-OPERATIONS_BETWEEN = 200
-"""Operations that end before the next fault."""
+FAULTS = scaled(2, 8)
+FORGOTTEN = 9
+"""Settlements, of all replicas together."""
 
 
 @pytest.fixture(autouse=True)
@@ -114,59 +115,25 @@ class Faults:
         await until(lambda: self.group.master not in (0, old), "another one is master")
 
 
-def masterships(group: ReplicatedGroup) -> object:
-    """Else with each master that the gateway knows; None while it knows none."""
-    ready = group.store.cluster.ready
-    return (ready[0].link.address, id(ready[0].link)) if ready else None
-
-
-async def run_history(directory: Path, rule: Rule, chance: Random) -> Path:
+async def run_history(directory: Path, rule: Rule, chance: Random, faults: int) -> None:
     """One history of real replicas, in a file."""
     directory.mkdir()
     async with ReplicatedGroup(directory, rule, controllers=3) as group:
         recorder = Recorder(directory / "history", group.clock)
-        recorded = RecordedStore(group.store, recorder, lambda: masterships(group))
+        recorded = RecordedStore(group.store, recorder, lambda: mastership(group.store))
         load = Load(group.store, recorded, chance, group.clock.advance)
         await load.define()
         load.start()
-        faults = Faults(group, chance)
-        for _ in range(FAULTS):
-            await _progress(load, recorder)
-            await faults.one()
-        await _progress(load, recorder)
+        planned = Faults(group, chance)
+        for _ in range(faults):
+            await progress(load, recorder)
+            await planned.one()
+        await progress(load, recorder)
         await load.stop()
         await until(lambda: group.store.cluster.ready, "the gateway knows a master")
         await load.end()
         recorder.close()
-        _check(recorder)
-        return recorder.path
-
-
-async def _progress(load: Load, recorder: Recorder) -> None:
-    """Return when so many more operations were confirmed."""
-    wanted = sum(each.is_ok for each in recorder.operations) + OPERATIONS_BETWEEN
-
-    def is_reached() -> bool:
-        load.check()
-        return sum(each.is_ok for each in recorder.operations) >= wanted
-
-    await until(is_reached, "there is progress")
-
-
-def _check(recorder: Recorder) -> None:
-    violations = check(recorder.operations)
-    counts = Counter(each.outcome for each in recorder.operations)
-    rules = Counter(each.rule for each in violations)
-    tell(
-        "histories of replicas",
-        messages=len(recorder.operations),
-        lost=rules["lost"],
-        phantom=rules["phantom"],
-        duplicated=rules["stored twice"] + rules["handed out twice"] + rules["acknowledged and popped"],
-        faults=FAULTS,
-    )
-    print(f"{counts[Outcome.OK]} ok, {counts[Outcome.FAILED]} failed, {counts[Outcome.UNKNOWN]} unknown")
-    assert not violations, report(violations, recorder.path)
+        judge("histories of replicas", recorder, faults)
 
 
 @pytest.mark.scaled
@@ -175,4 +142,17 @@ def _check(recorder: Recorder) -> None:
 async def test_a_history_through_lost_masters_is_allowed(tmp_path: Path, rule: str) -> None:
     chance = seeded(rule)
     for number in range(ROUNDS):
-        await run_history(tmp_path / str(number), RULES[rule], chance)
+        await run_history(tmp_path / str(number), RULES[rule], chance, FAULTS)
+
+
+async def test_replicas_that_forget_acknowledgements_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checker sees a fault of the real thing, too."""
+    change, settled = Progress.change, count()
+
+    def forgetful(progress: Progress, op: int, *others: Any) -> None:
+        if op != ConsumptionOp.SETTLE or next(settled) >= FORGOTTEN:
+            change(progress, op, *others)
+
+    monkeypatch.setattr(Progress, "change", forgetful)
+    with pytest.raises(AssertionError, match="acknowledged and popped"):
+        await run_history(tmp_path / "history", RULES["2-3"], seeded("forgetful"), 0)
