@@ -11,6 +11,7 @@ import pytest
 
 from broker.consume.consumption_op import ConsumptionOp
 from broker.consume.progress import Progress
+from domain.replication.mastership import Member
 from domain.replication.rule import Rule, RuleKind
 from tests.history.load import Load
 from tests.history.recorder import RecordedStore, Recorder
@@ -103,6 +104,15 @@ class Faults:
         await until(lambda: self.group.master, "somebody is master")
         end = self._end()
         await until(lambda: min(each.machine.confirmed for each in self.group.replicas.values()) >= end, "all have it")
+        await until(self._are_admitted, "the controllers know them all")
+
+    def _are_admitted(self) -> bool:
+        """Whether each counts in an election: a new disk does so only once that is decided, and until then a master
+        must not be lost as well."""
+        leader = self.group.controllers.running.get(self.group.controllers.leader)
+        decided = None if leader is None or leader._controller is None else leader._controller.decided("group")
+        own = {Member(number, each.machine.state.incarnation) for number, each in self.group.replicas.items()}
+        return decided is not None and own <= {*decided.known, *decided.members}
 
     def _end(self) -> int:
         master = self.group.replicas[self.group.master]
