@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from broker.controller.starts import DirectoryStart
 from domain.replication.control import GroupShape
 from domain.replication.mastership import Appointment
 
@@ -77,8 +78,7 @@ class HearController(Struct, frozen=True, tag=True):
     """Remember the last start of a controller's directory: an old copy of it counts for nothing."""
 
     controller: int
-    incarnation: str
-    run: int
+    start: DirectoryStart
 
 
 Command: TypeAlias = (

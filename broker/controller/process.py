@@ -186,7 +186,7 @@ class ControllerServer:
             return f"controller {sender.controller} is of another group of controllers: {sender.cluster}"
         if sender.controller == own.controller:
             return f"two controllers have the id {own.controller}: one of them has to stop"
-        problem = self._ready.register.old_copy(sender.controller, sender.start.incarnation, sender.start.run)
+        problem = self._ready.register.old_copy(sender.controller, sender.start)
         if problem:
             self._peers.forget(sender)
         return problem or self._peers.hear(sender)
@@ -224,7 +224,7 @@ class ControllerServer:
             is_new = known is None or (known.incarnation == start.incarnation and known.run < start.run)
             if is_new and number in member.configuration.members and number not in self._hearing:
                 self._hearing.add(number)
-                member.propose(0, HearController(number, start.incarnation, start.run))
+                member.propose(0, HearController(number, start))
             elif not is_new:
                 self._hearing.discard(number)
 

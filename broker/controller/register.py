@@ -29,6 +29,7 @@ from broker.controller.commands import (
     Reshape,
     WantReplicas,
 )
+from broker.controller.starts import DirectoryStart
 from domain.replication.control import GroupShape
 from domain.replication.mastership import Appointment, Promise
 
@@ -63,17 +64,10 @@ class Group(Struct, frozen=True):
         return self.electing.epoch > self.appointment.epoch
 
 
-class Start(Struct, frozen=True):
-    """The last start of a controller's directory that was heard of."""
-
-    incarnation: str
-    run: int
-
-
 class _State(Struct):
     groups: dict[str, Group] = field(default_factory=dict)
     addresses: dict[int, str] = field(default_factory=dict)
-    starts: dict[int, Start] = field(default_factory=dict)
+    starts: dict[int, DirectoryStart] = field(default_factory=dict)
 
 
 class Register:
@@ -92,22 +86,13 @@ class Register:
         """host:port of controllers that came later, or have moved, by id."""
         return self._state.addresses
 
-    def old_copy(self, controller: int, incarnation: str, run: int) -> str:
+    def old_copy(self, controller: int, start: DirectoryStart) -> str:
         """Reason why a controller's directory is not the one that was heard of last; empty where it is."""
         known = self._state.starts.get(controller)
-        if known is None or (incarnation == known.incarnation and run >= known.run):
-            return ""
-        if incarnation == known.incarnation:
-            return (
-                f"controller {controller} comes with run {run}, run {known.run} was heard: its directory is an old "
-                "copy; remove it, and add a controller with a new id"
-            )
-        return (
-            f"controller {controller} comes with another directory than it had: it may have forgotten votes; "
-            "remove it, and add a controller with a new id"
-        )
+        return "" if known is None else start.old_copy(controller, known)
 
-    def start_of(self, controller: int) -> Start | None:
+    def start_of(self, controller: int) -> DirectoryStart | None:
+        """The last start of a controller's directory that was heard of."""
         return self._state.starts.get(controller)
 
     # -- the log -------------------------------------------------------------------------------------------------
@@ -140,10 +125,10 @@ class Register:
                     self.addresses[controller] = address
                 else:
                     self.addresses.pop(controller, None)
-            case HearController(controller, incarnation, run):
-                if reason := self.old_copy(controller, incarnation, run):
+            case HearController(controller, start):
+                if reason := self.old_copy(controller, start):
                     return reason
-                self._state.starts[controller] = Start(incarnation, run)
+                self._state.starts[controller] = start
         return ""
 
     def _adopt(self, command: Adopt) -> str:
@@ -151,6 +136,8 @@ class Register:
         known = self.groups.get(name)
         if (known.appointment.order if known else (0, 0)) != command.base:
             return f"group {name} was decided about meanwhile"
+        if known is not None and command.appointment.epoch <= known.appointment.epoch:
+            return f"group {name} has a later appointment than that"
         if known is None and len(self.groups) >= MAX_GROUPS:
             return f"there are {MAX_GROUPS} groups"
         electing, wanted = (Promise(), ()) if known is None else (known.electing, known.wanted)

@@ -73,8 +73,7 @@ async def test_one_with_an_earlier_copy_of_its_directory_is_not_listened_to(tmp_
         words = "is a copy" if runs == 1 else "is an old copy"
         await says(group, await agrees(group, 3), f"{words}; remove it, and add a controller with a new id")
         await says(group, 3, f"{words}; remove it, and add a controller with a new id")
-        if runs > 1:
-            await is_alone_without(group, 3)
+        await is_alone_without(group, 3)
 
 
 async def test_an_earlier_copy_is_found_by_those_that_have_started_since(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from broker.controller.commands import (
     encode_command,
 )
 from broker.controller.register import Group, Register
+from broker.controller.starts import DirectoryStart
 from domain.replication.control import GroupShape
 from domain.replication.mastership import Appointment, Member, Promise
 from domain.replication.rule import Rule, RuleKind
@@ -47,7 +48,7 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(lambda port: Reshape(replace(SHAPE, replicas=((1, f"a:{port}"),))), NUMBERS),
     st.builds(WantReplicas, st.just("g"), st.just((1, 2))),
     st.builds(NameController, st.integers(1, 3), st.sampled_from(["", "c:1", "c:2"])),
-    st.builds(HearController, st.integers(1, 3), st.sampled_from(["i", "j"]), NUMBERS),
+    st.builds(HearController, st.integers(1, 3), st.builds(DirectoryStart, st.sampled_from(["i", "j"]), NUMBERS)),
 )
 
 
@@ -148,12 +149,18 @@ def test_only_the_master_that_was_decided_changes_its_set(made: Appointment, rea
 
 def test_an_old_copy_of_a_controller_s_directory_is_known() -> None:
     register = Register()
-    assert register.apply(HearController(1, "i", 2)) == ""
-    assert register.apply(HearController(1, "i", 2)) == "", "the same start"
-    for incarnation, run, words in (("i", 1, "its directory is an old copy"), ("j", 9, "it may have forgotten votes")):
-        assert words in register.apply(HearController(1, incarnation, run))
-        assert words in register.old_copy(1, incarnation, run)
-    assert register.old_copy(1, "i", 3) == register.old_copy(2, "j", 1) == ""
+    heard = DirectoryStart("i", 2, ("a", "b"))
+    assert register.apply(HearController(1, heard)) == ""
+    assert register.apply(HearController(1, heard)) == "", "the same start"
+    for start, words in (
+        (DirectoryStart("i", 1, ("a",)), "its directory is an old copy"),
+        (DirectoryStart("i", 2, ("a", "x")), "is a copy"),
+        (DirectoryStart("i", 3, ("a", "x", "c")), "is a copy"),
+        (DirectoryStart("j", 9), "it may have forgotten votes"),
+    ):
+        assert words in register.apply(HearController(1, start))
+        assert words in register.old_copy(1, start)
+    assert register.old_copy(1, heard.next("c")) == register.old_copy(2, DirectoryStart("j", 1)) == ""
 
 
 def test_a_group_that_is_not_there_is_not_changed() -> None:
