@@ -183,10 +183,11 @@ class Leading:
             self.broker.core.commit.go_on()
             self._door.go_on()
 
-    def resign(self, listener: RemotingListener, reason: str) -> None:
+    def resign(self, listener: RemotingListener, reason: str) -> StoreFailedError | None:
         """Confirm nothing any more: what waits is unknown, what was held back was not taken, nor is what is on its way
-        here.  `close` is to follow: then gateways look for the next master."""
+        here.  `close` is to follow: then gateways look for the next master.  Returns why its store had failed."""
         log.warning("leads no more", reason=reason)
+        failure = self.engine.failure
         self.engine.on_written = self.engine.on_durable = lambda offset: None
         if self._door is not None:
             self._door.refuse_held()
@@ -194,6 +195,7 @@ class Leading:
         for channel in self._parting:
             channel.end_calls()
         self.broker.core.commit.give_up(StoreFailedError(f"not master any more: {reason}"))
+        return failure
 
     async def close(self) -> None:
         self.is_open = False

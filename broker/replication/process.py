@@ -233,13 +233,10 @@ class ReplicaProcess:
 
     async def _prepare_store(self, seed: StoreSeed | None) -> bool:
         """Have a store; of a new replica one that begins as its group's does."""
-        if self._slave is not None:
-            return True
-        if seed is None:
-            return False
-        begin_store(self.machine, self._files, self._store_files, seed)
-        self._open_slave_store()
-        return True
+        if self._slave is None and seed is not None and not self.stopped.done():
+            begin_store(self.machine, self._files, self._store_files, seed)
+            self._open_slave_store()
+        return self._slave is not None
 
     def _welcomed(self, welcome: Welcome) -> None:
         self._caught_up_at = max(self._caught_up_at, welcome.confirmed)
@@ -335,7 +332,9 @@ class ReplicaProcess:
         leading, self._leading = self._leading, None
         assert leading is not None, "a master leads"
         self._streams.close()
-        leading.resign(self._listener, effect.reason)
+        failure = leading.resign(self._listener, effect.reason)
+        if failure is not None:  # the operating system may show what its disk has not: its promise is not told
+            self._end(failure)
         return self._open_anew(leading)
 
     async def _open_anew(self, leading: Leading) -> None:

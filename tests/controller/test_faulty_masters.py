@@ -59,9 +59,13 @@ async def test_a_master_whose_disk_fails_is_replaced(tmp_path: Path, rule: Rule)
         old = group.master
         slowed(group.replicas[old], 0.0).fails = True
         await settled(group.store.messages.append([message("t", "in doubt")]))
+        failed = group.replicas[old]
         await another(group, old)
         assert f"replica {old}" in reason(group)
+        await until(failed.stopped.done, "it ends: nobody knows what its disk has")
         await taken(group, "c")
+        await group.stop(old)
+        await group.start(old)
         await group.in_sync()
         await held(group, "a", "b", "c")
 
