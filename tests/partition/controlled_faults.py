@@ -177,7 +177,8 @@ class ControlledFaults:
 
         def is_behind() -> bool:
             self._publish_much(broker)
-            return any(each["replica"] == number and not each["isInSync"] for each in self._deployment.replicas(broker))
+            found = next((x for x in self._deployment.replicas(broker) if x["replica"] == number), None)
+            return found is not None and (not found["isInSync"] or found["problem"] is not None)
 
         disks.fill(self._deployment.disk(slave))
         wait_until(is_behind, lambda: f"{slave} falls behind: {self._deployment.replicas(broker)}")

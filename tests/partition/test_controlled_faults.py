@@ -67,6 +67,7 @@ def due(faults: ControlledFaults, rng: Random) -> list[tuple[Fault, str]]:
     """A round: every fault of one of the groups, and both masters killed."""
     groups = list(GROUPS)
     found = [(fault, rng.choice(groups)) for fault in faults.all if fault != faults.kill_master]
+    found = [(fault, "broker-1" if fault == faults.fill_disk_of_slave else group) for fault, group in found]
     found += [(faults.kill_master, group) for group in groups]
     rng.shuffle(found)
     return found
