@@ -128,7 +128,7 @@ class SimulatedGroup:
 
     @property
     def has_master(self) -> bool:
-        """Whether slaves have a connection to a master."""
+        """True while slaves have a connection to a master."""
         return self.master != 0 and self.replicas[self.master].runs > 0
 
 

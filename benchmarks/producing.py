@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ BODY: Final = b"x" * 200
 
 
 @dataclass(slots=True)
-class Confirms:
+class Confirms(ABC):
     """When messages were confirmed, and what became of the others."""
 
     confirms: list[float] = field(default_factory=list)
@@ -42,9 +43,9 @@ class Confirms:
                 raise BenchmarkError(f"no confirms for {GOES_ON_SECONDS:g} s: {self.failures[-1:]}")
             time.sleep(AGAIN_SECONDS)
 
+    @abstractmethod
     def publish(self) -> None:
         """Until it is told to end; a message that fails is not sent again."""
-        raise NotImplementedError
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""How a deployment is: what is not well, in words, as its gateways and controllers tell."""
+"""Health of a deployment: all that is not well, in words, as its gateways and controllers tell."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Wire(Struct, frozen=True, forbid_unknown_fields=True):
-    """What controllers are asked by."""
+    """Name of the deployment and files of its TLS, by which controllers are asked."""
 
     name: str = ""
     tls_certificate: str = ""

@@ -86,7 +86,7 @@ _WORDS: Final = {
 
 
 def unusable(data_dir: Path, error: OSError, key: str = "store.data_dir") -> EntrepotError:
-    """What an operator is told of a data directory that cannot be used.  `key`: the setting that names it."""
+    """The error for a data directory that cannot be used.  `key`: the setting that names it."""
     why = _WORDS.get(error.errno or 0) or error.strerror or str(error)
     named = "" if error.filename is None or str(error.filename) == str(data_dir) else f" ({error.filename})"
     return EntrepotError(

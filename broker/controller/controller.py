@@ -240,28 +240,34 @@ class Controller:
     ) -> list[Effect]:
         """An operator wants a master elected; 0: the best replica."""
         self._agreement.now = now
-        group, watched, refuse = self.register.groups.get(name), self.watched.get(name), self._agreement.refuse
-        if not self.is_leader:
-            refuse(request, Code.UNAVAILABLE, NOT_LEADER)
-        elif group is None or watched is None:
-            refuse(request, Code.BAD_REQUEST, f"the controllers know no group {name!r}")
-        elif watched.contest is not None:
-            refuse(request, Code.PRECONDITION_FAILED, f"an election of group {name} is under way: try again")
-        elif unknown := {to, *lost} - {NOBODY, *(replica for replica, _ in group.shape.replicas)}:
-            refuse(request, Code.BAD_REQUEST, f"group {name} has no replica {min(unknown)}")
+        try:
+            group, watched = self._led(name)
+            if watched.contest is not None:
+                text = f"an election of group {name} is under way: try again"
+                raise EntrepotError(Code.PRECONDITION_FAILED, text)
+            if unknown := {to, *lost} - {NOBODY, *(replica for replica, _ in group.shape.replicas)}:
+                raise EntrepotError(Code.BAD_REQUEST, f"group {name} has no replica {min(unknown)}")
+        except EntrepotError as error:
+            self._agreement.refuse(request, error.code, error.message)
         else:
             self._elections.ask(request, watched, to, lost, is_unclean=is_unclean)
         return self._agreement.done()
 
+    def _led(self, name: str) -> tuple[Group, Watched]:
+        """The group that an operator means.  Raises UNAVAILABLE, BAD_REQUEST."""
+        group, watched = self.register.groups.get(name), self.watched.get(name)
+        if not self.is_leader:
+            raise EntrepotError(Code.UNAVAILABLE, NOT_LEADER)
+        if group is None or watched is None:
+            raise EntrepotError(Code.BAD_REQUEST, f"the controllers know no group {name!r}")
+        return group, watched
+
     def change_replicas(self, request: int, name: str, replica: int, change: ReplicaChange, now: float) -> list[Effect]:
         """An operator says whether a replica counts; the reply is the group's view."""
         self._agreement.now = now
-        agreement, group, watched = self._agreement, self.register.groups.get(name), self.watched.get(name)
-        if not self.is_leader or group is None or watched is None:
-            code = Code.BAD_REQUEST if self.is_leader else Code.UNAVAILABLE
-            agreement.refuse(request, code, f"the controllers know no group {name!r}" if self.is_leader else NOT_LEADER)
-            return agreement.done()
+        agreement = self._agreement
         try:
+            group, watched = self._led(name)
             counting = changed(group, replica, change, watched.fresh(now, self.options.lease))
         except EntrepotError as error:
             agreement.refuse(request, error.code, error.message)

@@ -9,23 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
 from broker.replication.replica_files import FILE, ReplicaFiles
 from broker.store.store_files import DirectoryLock
-from domain.errors import Code, EntrepotError, StoreFailedError
+from domain.errors import Code, EntrepotError
 from domain.replication.mastership import ReplicaState
 
 
 def bound_to(data_dir: Path) -> ReplicaState:
     """The state of a replica.  Raises BAD_REQUEST where there is none, StoreFailedError where it cannot be read."""
-    path = data_dir / FILE
-    if not path.exists():
+    found = ReplicaFiles(data_dir).kept()
+    if found is None:
         raise EntrepotError(Code.BAD_REQUEST, f"{data_dir} is no data directory of a replica: it has no {FILE}")
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=ReplicaState)
-    except msgspec.DecodeError as error:
-        raise StoreFailedError(f"{path} cannot be read: {error}") from error
+    return found
 
 
 def rebind(data_dir: Path) -> str:

@@ -45,18 +45,24 @@ class ReplicaFiles:
         self._path, self._cut = data_dir / FILE, data_dir / CUT
         self.diverged = data_dir / DIVERGED
 
+    def kept(self) -> ReplicaState | None:
+        """The state that is there; None where none is.  Raises StoreFailedError where it cannot be read."""
+        if not self._path.exists():
+            return None
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=ReplicaState)
+        except msgspec.DecodeError as error:
+            raise StoreFailedError(f"{self._path} cannot be read: {error}") from error
+
     def load(self, replica: int, group: str) -> ReplicaState:
         """The state, of a new directory one that has promised nothing.
 
         `group`: id of the store that is there, empty where none is.  Raises StoreFailedError where the directory is
         that of another replica.
         """
-        if not self._path.exists():
+        found = self.kept()
+        if found is None:
             return ReplicaState(group, replica, secrets.token_hex(16))
-        try:
-            found = msgspec.json.decode(self._path.read_bytes(), type=ReplicaState)
-        except msgspec.DecodeError as error:
-            raise StoreFailedError(f"{self._path} cannot be read: {error}") from error
         if found.replica != replica:
             raise StoreFailedError(f"{self._path.parent} has the data of replica {found.replica}, not of {replica}")
         if group and found.group and found.group != group:

@@ -95,7 +95,7 @@ class OrderAnswer(NamedTuple):
 
 
 class ReplicaChange(StrEnum):
-    """What an operator does with one replica of a group."""
+    """An operator's wish for one replica of a group."""
 
     ADD = "add"
     """It is to count, as soon as it has the log."""

@@ -9,7 +9,7 @@ LARGEST_ID: Final = 99
 
 
 def is_address(text: str) -> bool:
-    """Whether a text is host:port."""
+    """True for host:port."""
     host, colon, port = text.rpartition(":")
     return bool(host and colon) and port.isascii() and port.isdecimal() and 0 < int(port) < 65_536
 

@@ -60,7 +60,7 @@ class ControllerClients:
         return {group.name: _election(group) for group in groups}
 
     async def _views(self) -> dict[str, ControllerView]:
-        """What each that answers says of itself, by address."""
+        """Views that controllers have of themselves, of those that answer, by address."""
         found: dict[str, ControllerView] = {}
         asked: set[str] = set()
         while new := self._addresses - asked:

@@ -33,7 +33,7 @@ class Election(Body):
 
 
 class ReplicaCounting(Body):
-    """Whether a replica of a broker copies its log only, and counts for nothing."""
+    """The part of a replica: it counts, or copies the log only, as an observer."""
 
     is_observer: bool
 
@@ -69,8 +69,7 @@ def _add(router: APIRouter, context: HttpContext) -> None:
         asked = await body_of(request, context, Election)
         control = needed_control(context)
         status = await control.elect(name_in_path(name), asked.to, asked.without, is_unclean=asked.is_unclean)
-        by = request.state.principal
-        context.security.audit.changed("master elected", by.name, by.source, f"broker {status.name}", _asked(asked))
+        audited(context, request, "master elected", f"broker {status.name}", _asked(asked))
         return json_answer(_shape(status))
 
     @router.put("/brokers/{name}/replicas/{replica}", summary="Have a replica count, or copy only, as an observer")
@@ -78,7 +77,8 @@ def _add(router: APIRouter, context: HttpContext) -> None:
         asked = await body_of(request, context, ReplicaCounting)
         change = ReplicaChange.OBSERVER if asked.is_observer else ReplicaChange.ADD
         status = await needed_control(context).change_replica(name_in_path(name), replica, change)
-        _told(context, request, status.name, replica, "is to be an observer" if asked.is_observer else "is to count")
+        detail = f"replica {replica} is to {'be an observer' if asked.is_observer else 'count'}"
+        audited(context, request, "replicas changed", f"broker {status.name}", detail)
         return json_answer(_shape(status))
 
     @router.delete(
@@ -86,7 +86,7 @@ def _add(router: APIRouter, context: HttpContext) -> None:
     )
     async def delete_replica(request: Request, name: str, replica: int) -> Response:
         status = await needed_control(context).change_replica(name_in_path(name), replica, ReplicaChange.REMOVE)
-        _told(context, request, status.name, replica, "is to count no more")
+        audited(context, request, "replicas changed", f"broker {status.name}", f"replica {replica} is to count no more")
         return Response(status_code=NO_CONTENT)
 
     @router.delete("/brokers/{name}", summary="Let a drained broker go for good", status_code=NO_CONTENT)
@@ -95,10 +95,10 @@ def _add(router: APIRouter, context: HttpContext) -> None:
         return Response(status_code=NO_CONTENT)
 
 
-def _told(context: HttpContext, request: Request, name: str, replica: int, detail: str) -> None:
+def audited(context: HttpContext, request: Request, event: str, subject: str, detail: str = "") -> None:
+    """Have the audit log tell what an operator did to the cluster."""
     by = request.state.principal
-    detail = f"replica {replica} {detail}"
-    context.security.audit.changed("replicas changed", by.name, by.source, f"broker {name}", detail)
+    context.security.audit.changed(event, by.name, by.source, subject, detail)
 
 
 def _asked(election: Election) -> str:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from domain.cluster import ControllerStatus
 from domain.errors import Code, EntrepotError
-from gateway.http.admin.brokers import control_of, needed_control
+from gateway.http.admin.brokers import audited, control_of, needed_control
 from gateway.http.admin.common import NO_CONTENT, PREFIX, Body
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
@@ -44,19 +44,14 @@ def _add(router: APIRouter, context: HttpContext) -> None:
             raise EntrepotError(Code.BAD_REQUEST, f"address: {asked.address!r} is not host:port")
         await needed_control(context).change_controllers(asked.replaces, asked.controller, asked.address)
         detail = f"at {asked.address}" + (f" in place of {asked.replaces}" if asked.replaces else "")
-        _told(context, request, "controller added", asked.controller, detail)
+        audited(context, request, "controller added", f"controller {asked.controller}", detail)
         return json_answer(await _list(context))
 
     @router.delete("/controllers/{controller}", summary="Let a controller go for good", status_code=NO_CONTENT)
     async def delete_controller(request: Request, controller: int) -> Response:
         await needed_control(context).change_controllers(controller, 0, "")
-        _told(context, request, "controller removed", controller)
+        audited(context, request, "controller removed", f"controller {controller}")
         return Response(status_code=NO_CONTENT)
-
-
-def _told(context: HttpContext, request: Request, event: str, controller: int, detail: str = "") -> None:
-    by = request.state.principal
-    context.security.audit.changed(event, by.name, by.source, f"controller {controller}", detail)
 
 
 async def _list(context: HttpContext) -> dict[str, Any]:
