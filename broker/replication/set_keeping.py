@@ -98,7 +98,9 @@ class SetKeeping:
 
     def _wanted(self, own: Appointment) -> Appointment:
         if own.rule.kind is RuleKind.QUORUM:  # only the register admits: an earlier run may not have read that
-            known = admitted(self._register.known, self._machine.wanted)
+            counting = {member.replica for member in self._register.known}  # one that was dismissed joins by a wish
+            waiting = [member for member in self._machine.wanted if member.replica in counting]
+            known = admitted(self._register.known, waiting)
             going = self._going(known, own) if self._machine.needs_no_discounted else frozenset()
             return _counted_by(own, self._joined(known, going))
         staying = tuple(member for member in own.members if not self._is_leaving(member, own))

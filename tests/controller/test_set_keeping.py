@@ -11,8 +11,9 @@ from broker.replication.replica import Replica
 from broker.replication.set_keeping import SetKeeping
 from domain.replication.control import SetChange
 from domain.replication.greeting import Greeting
-from domain.replication.mastership import Appointment
-from tests.replication.test_replica import ONE, TWO, greeting, master
+from domain.replication.mastership import Appointment, Member
+from domain.replication.rule import Rule, RuleKind
+from tests.replication.test_replica import ONE, THREE, TWO, greeting, master
 
 
 class Group:
@@ -121,3 +122,20 @@ def test_a_replica_that_is_no_master_proposes_nothing(group: Group) -> None:
     group.keeping.gone = frozenset({2})
     group.machine.fence(9, "t")
     assert group.keeping.proposal() == ([], None)
+
+
+def test_a_directory_that_waits_does_not_bring_a_dismissed_replica_back(group: Group) -> None:
+    """It was to take the place of an earlier one of replica 3, which was made an observer meanwhile."""
+    machine = group.machine
+    quorum = replace(group.own, rule=Rule(RuleKind.QUORUM, 2, 2))
+    machine.state = replace(machine.state, appointment=quorum)
+    group.keeping = SetKeeping(machine)
+    group.keeping.heard(quorum)
+    machine.wanted.add(THREE)
+    assert group.keeping.proposal()[1] is None
+    machine.wanted.add(replace_directory(TWO))
+    assert replace_directory(TWO) in group.proposed().appointment.known, "one that counts is admitted"
+
+
+def replace_directory(member: Member) -> Member:
+    return member._replace(incarnation="f" * 32)
