@@ -23,6 +23,7 @@ from broker.ports.core import BrokerCore
 from broker.ports.finder import Finder
 from broker.ports.key_values import KeyValues
 from broker.ports.messages import Messages
+from broker.ports.missing import Missing
 from broker.ports.timers import Timers
 from broker.ports.topology import Topology
 from broker.ports.transactions import Transactions
@@ -78,6 +79,7 @@ class Broker:
         self.key_values = KeyValues(core)
         self.finder = Finder(core)
         self.timers = Timers(core)
+        self.missing = Missing(self.messages, self.finder, self.timers)
         self.transactions = Transactions(core, self.messages, self.timers)
         self.condition = Condition(core, lambda: self.cleaner.deleted_segments)
         self._is_closed = False

@@ -176,7 +176,7 @@ class GroupCommit:
         self._waiting_here.clear()
         if self._engine.failure is None:  # replicas that it waits for are away
             for _, confirmation, _, _ in waiting:
-                confirmation.settle(StoreFailedError("the store is closed: the outcome is unknown"))
+                confirmation.settle(StoreFailedError("the store is closed").in_doubt())
         if self._late is not None:
             self._late.cancel()
 
@@ -332,8 +332,9 @@ class GroupCommit:
         waiting = [*self._waiting, *self._waiting_here]
         self._waiting.clear()
         self._waiting_here.clear()
+        in_doubt = failure.in_doubt()
         for confirmation in [*(waits[1] for waits in waiting), *self._step.fail()]:
-            confirmation.settle(failure)
+            confirmation.settle(in_doubt)
         self._on_failure(failure)
         relieved, self._relieved = self._relieved, []
         for callback in relieved:  # who waits for room is told by the next append that there will be none

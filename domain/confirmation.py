@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from domain.errors import EntrepotError
+from domain.message import Message
+
+M = TypeVar("M", bound=Message)
 
 
 class Confirmation:
@@ -62,3 +66,17 @@ class Confirmation:
         """Itself, settled: nothing was taken, so there is nothing to wait for."""
         self.settle()
         return self
+
+
+def append_at(
+    places: Sequence[int],
+    messages: Sequence[M],
+    refusals: list[EntrepotError | None],
+    append: Callable[[Sequence[M]], Confirmation],
+) -> Confirmation:
+    """Append the messages at some places of a batch; of the others `refusals` says what became of them."""
+    confirmation = append([messages[place] for place in places])
+    for place, refusal in zip(places, confirmation.refusals or (), strict=False):
+        refusals[place] = refusal
+    confirmation.refusals = refusals if any(refusals) else None
+    return confirmation

@@ -75,6 +75,10 @@ class StoreFailedError(EntrepotError):
     def __init__(self, message: str) -> None:
         super().__init__(Code.UNAVAILABLE, message)
 
+    def in_doubt(self) -> EntrepotError:
+        """The same, of what was under way when it failed: it may be on the disk, or on that of a replica."""
+        return EntrepotError(Code.OUTCOME_UNKNOWN, f"{self.message}: the outcome is unknown")
+
 
 class StorageFullError(EntrepotError):
     """There is no room for another message.  Publishing may be tried again; consuming is not affected."""

@@ -97,6 +97,10 @@ class Search:
         return engine.commit_log.message_at(commit_log_offset) if commit_log_offset < engine.confirmed_offset else None
 
     async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]:
+        return self.having_id(message_id)
+
+    def having_id(self, message_id: bytes) -> list[StoredMessage]:
+        """The confirmed messages with an id, the newest first, at most MAX_QUERY_MESSAGES."""
         offsets = islice(self._engine.lookup.records_with_id(message_id), MAX_CANDIDATES)
         found = (self._message_at(offset) for offset in offsets)
         same = (message for message in found if message is not None and message.message_id == message_id)

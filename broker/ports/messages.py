@@ -10,7 +10,7 @@ from broker.ports.reading import Reading
 from broker.retention.watermarks import DiskState
 from broker.store.consume_queue import ConsumeQueue
 from domain.acceptance import lacks_key, too_large
-from domain.confirmation import Confirmation
+from domain.confirmation import Confirmation, append_at
 from domain.errors import Code, EntrepotError, StorageFullError
 from domain.message import Message, compaction_key
 from domain.topic import Topic
@@ -73,11 +73,7 @@ class Messages(Reading):
             None if self._has_needed_key(message) else lacks_key() for message in messages
         ]
         places = [place for place, refusal in enumerate(refusals) if refusal is None]
-        confirmation = self.append([messages[place] for place in places])
-        for place, refusal in zip(places, confirmation.refusals or (), strict=False):
-            refusals[place] = refusal
-        confirmation.refusals = refusals
-        return confirmation
+        return append_at(places, messages, refusals, self.append)
 
     def _queue_for(self, topic: str, queue_id: int, body_bytes: int) -> ConsumeQueue:
         queue = self._queues.get((topic, queue_id))

@@ -92,12 +92,22 @@ class Timers:
             self.deliver(message, origin, now_ms)
         await self._core.commit.wait()
 
-    def _find(self, topic: str, message_id: bytes, deliver_at_ms: int) -> StoredMessage:
-        self.deliver_due()
+    def waits(self, topic: str, message_id: bytes, deliver_at_ms: int) -> bool:
+        """Whether a message waits for its time."""
+        return self._kept_aside(topic, message_id, deliver_at_ms) is not None
+
+    def _kept_aside(self, topic: str, message_id: bytes, deliver_at_ms: int) -> StoredMessage | None:
         for offset in self._engine.aside.timers.find(deliver_at_ms, message_id):
             message = self._waiting(offset)
             if message is not None and (message.topic, message.message_id) == (topic, message_id):
                 return message
+        return None
+
+    def _find(self, topic: str, message_id: bytes, deliver_at_ms: int) -> StoredMessage:
+        self.deliver_due()
+        message = self._kept_aside(topic, message_id, deliver_at_ms)
+        if message is not None:
+            return message
         raise EntrepotError(Code.OFFSET_NOT_FOUND, f"no such message of topic {topic!r} waits for {deliver_at_ms}")
 
     def _waiting(self, commit_log_offset: int) -> StoredMessage | None:

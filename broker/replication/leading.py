@@ -83,7 +83,7 @@ class Leading:
         """Append the EPOCH record; returns the start with its place."""
         epoch = max(start.recovery_epoch, self.engine.recovery_epoch + start.is_unclean)
         start = start._replace(recovery_epoch=epoch)
-        offset = self.engine.append_record(RecordKind.EPOCH, start.payload(), self._clock.now_ms())
+        offset = self.engine.append_record(RecordKind.EPOCH, start.payload(), self.broker.core.now_ms())
         self.broker.core.commit.submit(Confirmation())
         log.info("leads", epoch=start.epoch, run=start.run, end=self.engine.end)
         return start._replace(start=offset)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from domain.confirmation import Confirmation
+from domain.confirmation import Confirmation, append_at
 from domain.errors import Code, EntrepotError
 from domain.message import Message
 from domain.ports import Store
@@ -48,11 +48,7 @@ class Placement:
         if not any(refusals):
             return append(messages)
         places = [place for place, refusal in enumerate(refusals) if refusal is None]
-        confirmation = append([messages[place] for place in places])
-        for place, refusal in zip(places, confirmation.refusals or (), strict=False):
-            refusals[place] = refusal
-        confirmation.refusals = refusals
-        return confirmation
+        return append_at(places, messages, refusals, append)
 
     def _refusal_of(self, message: Message) -> EntrepotError | None:
         for topic in (message.topic, *(topic for topic, _ in message.further_queues)):

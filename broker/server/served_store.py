@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from domain.confirmation import Confirmation
 from domain.delivery import DeliveryPlaces, Receipt
 from domain.errors import EntrepotError
 from domain.expression.filter import FilterExpression
-from domain.message import StoredMessage
+from domain.message import Message, StoredMessage
 from domain.ports import REJECTED, Consumption, Messages, Pulled, Store, Tail, Topology
 from domain.position import Position
 from domain.query import MessagePage, MessageQuery
@@ -107,8 +108,19 @@ class ServedTopology(Topology, Protocol):
         ...
 
 
+class MissingMessages(Protocol):
+    """Messages whose append was not answered."""
+
+    def append(self, messages: Sequence[Message], refusal: EntrepotError | None = None) -> Confirmation:
+        """Append those that are not stored; `refusal`: why no message is taken just now."""
+        ...
+
+
 class ServedStore(Store, Protocol):
     """A store that can be served."""
+
+    @property
+    def missing(self) -> MissingMessages: ...
 
     @property
     def messages(self) -> ServedMessages: ...

@@ -69,6 +69,7 @@ class StoreService:
         service.direct[wire.APPEND_HALF] = lambda channel, request: self._append(
             channel, request, self.store.transactions.append_half
         )
+        service.direct[wire.APPEND_MISSING] = self._append_missing
         self.reads.install(service)
         service.calls[wire.MESSAGE_CONSUMERS] = self._message_consumers
         service.calls[wire.MESSAGE_TRACE] = self.store.finder.message_trace
@@ -122,7 +123,8 @@ class StoreService:
             self._held.append(lambda: self._take_held(channel, request, append))
             return
         messages = decode_messages(request.payload)
-        refusal = self.refuses() or (EntrepotError(Code.UNAVAILABLE, wire.LEAVES) if self.is_leaving else None)
+        leaves = EntrepotError(Code.UNAVAILABLE, wire.LEAVES) if self.is_leaving else None
+        refusal = leaves or (None if append == self._missing else self.refuses())
         if refusal is not None:
             channel.answer(request.id, encode([refusal] * len(messages)))
             return
@@ -130,8 +132,6 @@ class StoreService:
         confirmation = self._placement.append(messages, append)
 
         def settled(failure: EntrepotError | None) -> None:
-            if failure is not None and self.is_leaving:  # the next master may have it
-                failure = EntrepotError(Code.OUTCOME_UNKNOWN, f"{failure.message}: the outcome is unknown")
             if failure is not None:
                 channel.refuse(request.id, failure)
             else:
@@ -139,6 +139,13 @@ class StoreService:
                 channel.answer(request.id, ALL_TAKEN if refusals is None else encode(refusals))
 
         confirmation.when_settled(settled)
+
+    def _append_missing(self, channel: ServerChannel, request: Requested) -> None:
+        self._append(channel, request, self._missing)
+
+    def _missing(self, messages: Sequence[Message]) -> Confirmation:
+        """What is stored is taken, also while no message is."""
+        return self.store.missing.append(messages, self.refuses())
 
     async def _message_consumers(self, message: bytes) -> list[MessageConsumer]:
         found = decode_stored(message, 0)

@@ -62,6 +62,12 @@ class MessageIndex:
         self._changed: set[str] = set()
         self._reported_head = b""
 
+    @property
+    def latest_ms(self) -> int:
+        """Latest store time that is known of; 0 where there is no message."""
+        waiting = self._times[-1] if self._times else 0
+        return max(waiting, self._files[-1].max_time_ms if self._files else 0)
+
     # -- writing -----------------------------------------------------------------------------------------------
 
     def put(self, key: bytes, commit_log_offset: int, store_time_ms: int) -> None:

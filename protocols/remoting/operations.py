@@ -87,6 +87,8 @@ NOT_HERE: Final = "is not available here"
 # -- messages --------------------------------------------------------------------------------------------------------
 APPEND: Final = _operation(1, "append", RAW, Outcomes | None)
 APPEND_HALF: Final = _operation(2, "append_half", RAW, Outcomes | None)
+APPEND_MISSING: Final = _operation(3, "append_missing", RAW, Outcomes | None)
+"""Asked of a later master than the one that lost the answer to APPEND: it stores what it does not have."""
 READ: Final = _operation(10, "read", tuple[str, int, int, int], RAW, again=True)
 PULL: Final = _operation(
     11, "pull", tuple[str, int, int, int, FilterExpression | None], tuple[bytes, int, int, int], again=True

@@ -3,6 +3,9 @@
 A message with further queues on other brokers goes to each of them as a message of its own, of the topic it lies in
 there; SENT_TO says where it was sent.  It is then stored once on each broker, not once in all, and may be taken by one
 and refused by another: it counts as refused.
+
+Of a broker with replicas the next master is asked about a part in doubt: it stores what it does not have of it.  A
+master of before cannot confirm it any more, and what it did confirm, the next one has.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ FRAME_BODY_BYTES: Final = 8 << 20
 """A part with more bytes of bodies is cut further."""
 
 _NEVER_LEFT: Final = frozenset((Code.REQUEST_TIMEOUT, Code.TOO_MANY_REQUESTS, Code.MESSAGE_BODY_TOO_LARGE))
+MAY_BE_MISSING: Final = frozenset((wire.APPEND, wire.APPEND_MISSING))
+"""Operations after whose loss the next master can be asked what it has."""
 OnSettled = Callable[[EntrepotError | None], None]
 
 
@@ -107,9 +112,15 @@ class _Part:
     messages: list[Message]
     indexes: list[int]
     sequence: int
+    operation: wire.Operation = wire.APPEND
     size: int = 0
     rides_until: float = 0.0
     """Once it waits for the next master of its broker: how long at most, in seconds of the event loop."""
+    sent_to: int = 0
+    """Order of the master that it was sent to last (`BrokerInfo.epoch`)."""
+    doubt: EntrepotError | None = None
+    """Why its outcome is unknown: only a master of a later order than `in_doubt_at` can say it."""
+    in_doubt_at: int = 0
 
 
 class Appending:
@@ -125,9 +136,10 @@ class Appending:
     def append(self, messages: Sequence[Message], operation: wire.Operation = wire.APPEND) -> Confirmation:
         confirmation = PartedConfirmation(len(messages))
         # All parts are known before one is sent: one that fails at once must not settle the others.
-        parts = [(confirmation.add_part(part.indexes), part) for part in self._cut(messages, confirmation)]
+        cut = self._cut(messages, confirmation, operation)
+        parts = [(confirmation.add_part(part.indexes), part) for part in cut]
         for number, part in parts:
-            self._send(number, part, operation, confirmation)
+            self._send(number, part, confirmation)
         if not confirmation.is_pending:
             return confirmation if confirmation.settled else confirmation.settled_now()
         self._unsettled.add(confirmation)
@@ -140,7 +152,9 @@ class Appending:
             with suppress(EntrepotError):
                 await next(iter(self._unsettled)).wait()
 
-    def _cut(self, messages: Sequence[Message], confirmation: PartedConfirmation) -> list[_Part]:
+    def _cut(
+        self, messages: Sequence[Message], confirmation: PartedConfirmation, operation: wire.Operation
+    ) -> list[_Part]:
         parts: list[_Part] = []
         current: dict[tuple[int, bool], _Part] = {}
         confirmed_here = self._cluster.confirmed_here
@@ -155,7 +169,7 @@ class Appending:
                     text = f"there is no queue {message.queue_id} of topic {message.topic!r}"
                     confirmation.refuse(index, EntrepotError(Code.TOPIC_NOT_FOUND, text))
                     return
-                part = current[key] = _Part(client, [], [], next(self._sequence))
+                part = current[key] = _Part(client, [], [], next(self._sequence), operation)
                 parts.append(part)
             part.messages.append(message)
             part.indexes.append(index)
@@ -169,47 +183,61 @@ class Appending:
                 put(message, index)
         return parts
 
-    def _send(self, number: int, part: _Part, operation: wire.Operation, confirmation: PartedConfirmation) -> None:
+    def _send(self, number: int, part: _Part, confirmation: PartedConfirmation) -> None:
         try:
             part.client.check_ready()
             payload = encode_messages(part.messages)
         except ConnectionLostError as refusal:
-            self._ride(number, part, operation, confirmation, refusal)
+            self._ride(number, part, confirmation, refusal)
             return
         except EntrepotError as refusal:
             _refuse_all(confirmation, part, refusal)
             confirmation.settle_part(number)
             return
+        part.sent_to = _order(part.client)
+        if part.doubt is not None and part.sent_to <= part.in_doubt_at:  # the same master may have it still to take
+            confirmation.settle_part(number, part.doubt)
+            return
         sent_at = self._loop.time()
-        part.client.send(operation, payload, partial(self._answered, part, operation, confirmation, number, sent_at))
+        part.client.send(part.operation, payload, partial(self._answered, part, confirmation, number, sent_at))
 
-    def _ride(
-        self,
-        number: int,
-        part: _Part,
-        operation: wire.Operation,
-        confirmation: PartedConfirmation,
-        refusal: EntrepotError,
-    ) -> None:
-        """Nobody took it: wait for the next master, where its broker has replicas, or refuse it."""
+    def _ride(self, number: int, part: _Part, confirmation: PartedConfirmation, refusal: EntrepotError) -> None:
+        """Nobody took it, or that is not known: wait for the next master, where its broker has replicas, or tell it."""
 
         def go() -> None:
             part.client = self._cluster.of_number(broker) or part.client
-            self._send(number, part, operation, confirmation)
+            self._send(number, part, confirmation)
 
         def give_up() -> None:
-            _refuse_all(confirmation, part, refusal)
-            confirmation.settle_part(number)
+            self._tell_refused(number, part, confirmation, refusal)
 
         broker = part.client.number
         part.rides_until = part.rides_until or self._loop.time() + RIDE_SECONDS
         if not self._riding.take(part.client, Ride(part.sequence, broker, part.size, part.rides_until, go, give_up)):
             give_up()
 
+    def _tell_refused(self, number: int, part: _Part, confirmation: PartedConfirmation, refusal: EntrepotError) -> None:
+        """Nobody takes it any more: it was not taken, or is in doubt for good."""
+        if part.doubt is None:
+            _refuse_all(confirmation, part, refusal)
+        confirmation.settle_part(number, part.doubt)
+
+    def _is_in_doubt(self, number: int, part: _Part, confirmation: PartedConfirmation, doubt: EntrepotError) -> None:
+        """Let the next master say whether it is stored."""
+        if part.operation not in MAY_BE_MISSING:
+            confirmation.settle_part(number, doubt)
+            return
+        part.operation, part.doubt, part.in_doubt_at = wire.APPEND_MISSING, doubt, part.sent_to
+        current = self._cluster.of_number(part.client.number)
+        if current is not None and current.is_ready and _order(current) > part.in_doubt_at:
+            part.client = current
+            self._send(number, part, confirmation)
+        else:
+            self._ride(number, part, confirmation, doubt)
+
     def _answered(
         self,
         part: _Part,
-        operation: wire.Operation,
         confirmation: PartedConfirmation,
         number: int,
         sent_at: float,
@@ -217,26 +245,21 @@ class Appending:
         payload: bytes,
     ) -> None:
         if error is None:
-            self._taken(part, operation, confirmation, number, sent_at, payload)
+            self._taken(part, confirmation, number, sent_at, payload)
             return
         if error.code in (Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT, Code.UNAVAILABLE):
             self._cluster.failed(part.client)
-        if isinstance(error, ConnectionLostError):
-            self._ride(number, part, operation, confirmation, error)  # it never left here
+        if error.code is Code.UNAVAILABLE:
+            self._ride(number, part, confirmation, error)  # it never left here, or met a store that had failed before
         elif error.code in _NEVER_LEFT:
-            _refuse_all(confirmation, part, error)  # nothing was taken, and we know it
-            confirmation.settle_part(number)
+            self._tell_refused(number, part, confirmation, error)  # nothing was taken, and we know it
+        elif error.code is Code.OUTCOME_UNKNOWN:
+            self._is_in_doubt(number, part, confirmation, error)
         else:
             confirmation.settle_part(number, error)
 
     def _taken(
-        self,
-        part: _Part,
-        operation: wire.Operation,
-        confirmation: PartedConfirmation,
-        number: int,
-        sent_at: float,
-        payload: bytes,
+        self, part: _Part, confirmation: PartedConfirmation, number: int, sent_at: float, payload: bytes
     ) -> None:
         """A broker says of each message whether it took it."""
         self._cluster.took(part.client, self._loop.time() - sent_at)
@@ -247,12 +270,17 @@ class Appending:
             return
         first = refusals[0] if refusals else None
         if first is not None and all(each is not None and each.message == wire.LEAVES for each in refusals):
-            self._ride(number, part, operation, confirmation, first)  # a master that is about to go
+            self._ride(number, part, confirmation, first)  # a master that is about to go
             return
         for index, refusal in zip(part.indexes, refusals, strict=True):
             if refusal is not None:
                 confirmation.refuse(index, refusal)
         confirmation.settle_part(number)
+
+
+def _order(client: BrokerClient) -> int:
+    """Order of the master that a client is connected to."""
+    return 0 if client.known is None else client.known.epoch
 
 
 def _refusals_in(payload: bytes, size: int) -> Sequence[EntrepotError | None]:

@@ -85,8 +85,8 @@ class Cluster:
             self._fault_timer.cancel()
         self._arriving.close()
         await self._repairing.close()
-        await self.slaves.close()
         await asyncio.gather(*(client.close() for client in self.clients.values()))
+        await self.slaves.close()  # last: it connects to the slaves of whoever is away
 
     # -- who there is --------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """Riding: messages and questions that wait while the mastership of their broker moves.
 
-Only what is known to be done by nobody waits here: it had not left, or was refused by a replica that is not master, or
-about to go.  It goes to the next master, messages in the order in which they were first sent, or is refused when its
-time is over.
+What waits here is known to be done by nobody: it had not left, or was refused by a replica that is not master, or about
+to go.  Or it is an append in doubt, which only the next master can settle.  It goes to that one, messages in the order
+in which they were first sent, or is told when its time is over.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from store_client.remote.cluster import Cluster
 P = ParamSpec("P")
 T = TypeVar("T")
 
-RIDE_SECONDS: Final = 1.5
-"""Longest wait for the next master."""
+RIDE_SECONDS: Final = 6.0
+"""Longest wait for the next master: the default lease of a master that falls silent, and as long again to elect."""
 MAX_RIDING_BYTES: Final = 64 << 20
 """Named limit: of all that waits; beyond it, messages are refused at once."""
 AGAIN_SECONDS: Final = 0.02

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from domain.delivery import Delivery
 from domain.errors import Code
+from domain.replication.mastership import Member
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import bodies, eventually, message, pop, settled
 from tests.support.waiting import until
@@ -43,6 +44,24 @@ async def taken(group: ReplicatedGroup, body: str) -> None:
         return outcome is None
 
     await eventually(is_taken)
+
+
+async def joined(group: ReplicatedGroup) -> None:
+    """Return when each replica has what the master has now.  All of it they never have: a load goes on."""
+    await until(lambda: group.master, "somebody is master")
+    leading = group.replicas[group.master]._leading
+    end = 0 if leading is None else leading.end
+    await until(lambda: min(each.machine.confirmed for each in group.replicas.values()) >= end, "all have it")
+
+    def are_admitted() -> bool:
+        """Whether each counts in an election: a new disk does so only once that is decided, and until then a master
+        must not be lost as well."""
+        leader = group.controllers.running.get(group.controllers.leader)
+        decided = None if leader is None or leader._controller is None else leader._controller.decided("group")
+        own = {Member(number, each.machine.state.incarnation) for number, each in group.replicas.items()}
+        return decided is not None and own <= {*decided.known, *decided.members}
+
+    await until(are_admitted, "the controllers know them all")
 
 
 def reason(group: ReplicatedGroup) -> str:

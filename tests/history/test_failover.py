@@ -11,8 +11,8 @@ import pytest
 
 from broker.consume.consumption_op import ConsumptionOp
 from broker.consume.progress import Progress
-from domain.replication.mastership import Member
 from domain.replication.rule import Rule, RuleKind
+from tests.controller.failing_over import joined
 from tests.history.load import Load
 from tests.history.recorder import RecordedStore, Recorder
 from tests.history.runs import judge, mastership, progress
@@ -56,7 +56,7 @@ class Faults:
         kind = self._next.pop() if self._next else self._chance.choice(self._kinds)
         print(kind.__name__)
         await kind()
-        await self._joined()
+        await joined(self.group)
 
     async def master_crashes(self) -> None:
         old = self.group.master
@@ -98,25 +98,6 @@ class Faults:
         await controllers.stop(leader)
         await self.master_crashes()
         await controllers.start(leader)
-
-    async def _joined(self) -> None:
-        """Return when each replica has what the master has now.  All of it they never have: the load goes on."""
-        await until(lambda: self.group.master, "somebody is master")
-        end = self._end()
-        await until(lambda: min(each.machine.confirmed for each in self.group.replicas.values()) >= end, "all have it")
-        await until(self._are_admitted, "the controllers know them all")
-
-    def _are_admitted(self) -> bool:
-        """Whether each counts in an election: a new disk does so only once that is decided, and until then a master
-        must not be lost as well."""
-        leader = self.group.controllers.running.get(self.group.controllers.leader)
-        decided = None if leader is None or leader._controller is None else leader._controller.decided("group")
-        own = {Member(number, each.machine.state.incarnation) for number, each in self.group.replicas.items()}
-        return decided is not None and own <= {*decided.known, *decided.members}
-
-    def _end(self) -> int:
-        master = self.group.replicas[self.group.master]
-        return 0 if master._leading is None else master._leading.end
 
     def _slave(self) -> int:
         return self._chance.choice([each for each in self.group.replicas if each != self.group.master])

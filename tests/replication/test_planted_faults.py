@@ -142,7 +142,11 @@ class OldCopiesCount(Election):
         pass
 
 
-FOUND_EARLY: Final = {"R2: a promise is forgotten": "found20"}
+FOUND_EARLY: Final = {
+    "R2: a promise is forgotten": "found20",
+    "R7": "early 2",
+    "an old copy leads": "early 13",
+}
 """Beginning of the seeds of rare faults, that finds them early."""
 FAULTS: Final = {
     "R1": (PlantedFaults(SameRunAgain), "3 in sync"),

@@ -171,7 +171,7 @@ class ChannelPublishing:
         if not messages:
             return None
         self.note_under_way(1)
-        return channel.conversation.frontend.overflow.admit(vhost, messages, _Sent(channel, tags))
+        return channel.conversation.frontend.overflow.admit(vhost, messages, _Sent(channel, len(messages), tags))
 
     def _check(self, publish: Publish) -> None:
         """What RabbitMQ looks at before it routes."""
@@ -260,10 +260,10 @@ class ChannelPublishing:
 class _Sent:
     """A run of messages that were sent, with their places in the channel's sequence where they are to be confirmed."""
 
-    __slots__ = ("channel", "tags")
+    __slots__ = ("channel", "size", "tags")
 
-    def __init__(self, channel: AmqpChannel, tags: Sequence[int]) -> None:
-        self.channel, self.tags = channel, tags
+    def __init__(self, channel: AmqpChannel, size: int, tags: Sequence[int]) -> None:
+        self.channel, self.size, self.tags = channel, size, tags
 
     def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
         channel = self.channel
@@ -271,9 +271,8 @@ class _Sent:
         channel.publishing.note_under_way(-1)
         if not channel.is_open:
             return
-        if failure is not None:
-            conversation.close_connection(ReplyCode.INTERNAL_ERROR, failure.message)
-            return
+        if failure is not None:  # no word for "unknown": a nack says that nothing is promised, and the client goes on
+            refusals = [failure] * self.size
         counters = conversation.frontend.counters
         if refusals is not None:
             counters.refused += sum(refusal is not None for refusal in refusals)

@@ -19,6 +19,7 @@ class Broker:
     def __init__(self, *, is_away: bool) -> None:
         self.is_away = is_away
         self.number, self.known = 0, None
+        self.is_ready = not is_away
         self.answers: list[Any] = []
 
     def check_ready(self) -> None:

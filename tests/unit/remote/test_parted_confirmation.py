@@ -25,6 +25,7 @@ class Sent:
     """A broker that keeps what it is asked, or is away."""
 
     known = None
+    is_ready = True
 
     def __init__(self, problem: str = "", number: int = 0) -> None:
         self.problem, self.number = problem, number

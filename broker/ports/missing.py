@@ -1,0 +1,43 @@
+"""Appending what is missing: of messages in doubt, those that the log does not have.
+
+A gateway that lost the answer to an append asks the next master so.  What the old master confirmed is in this log, and
+what it did not confirm it never will: so what is not here now comes from nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.ports.finder import Finder
+from broker.ports.messages import Messages
+from broker.ports.timers import Timers
+from domain.confirmation import Confirmation, append_at
+from domain.errors import EntrepotError
+from domain.message import Message, SystemProperty
+
+
+class Missing:
+    """A stored message is the same as one in doubt where id, topic, time of birth and body are: producers choose ids,
+    and may give one to two messages."""
+
+    def __init__(self, messages: Messages, finder: Finder, timers: Timers) -> None:
+        self._messages, self._finder, self._timers = messages, finder, timers
+
+    def append(self, messages: Sequence[Message], refusal: EntrepotError | None = None) -> Confirmation:
+        """Append those that are not stored; `refusal`: why no message is taken just now.  Refusals as `append`."""
+        missing = [place for place, message in enumerate(messages) if not self._is_stored(message)]
+        refusals: list[EntrepotError | None] = [None] * len(messages)
+        if refusal is not None:
+            for place in missing:
+                refusals[place] = refusal
+            missing = []
+        return append_at(missing, messages, refusals, self._messages.append)
+
+    def _is_stored(self, message: Message) -> bool:
+        at_ms = message.time_ms(SystemProperty.DELIVER_AT_MS)
+        if at_ms is not None and self._timers.waits(message.topic, message.message_id, at_ms):
+            return True
+        return any(
+            (stored.topic, stored.born_time_ms, stored.body) == (message.topic, message.born_time_ms, message.body)
+            for stored in self._finder.having_id(message.message_id)
+        )

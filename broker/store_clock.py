@@ -1,0 +1,34 @@
+"""StoreClock: store time, which does not fall behind what the log has, whoever was master before."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import structlog
+
+from domain.clock import Clock
+
+MAX_BEHIND_MS: Final = 60_000
+"""Longest time for which store time stands still until the clock has caught up: leases last so much longer."""
+log = structlog.get_logger(__name__)
+
+
+class StoreClock:
+    """max(clock, latest store time of the log).  `latest_ms`: of the messages that the log has when it is opened; 0 for
+    none.
+
+    A clock that is further behind is believed: the one of before was wrong, and nothing may wait a day for that.
+    """
+
+    def __init__(self, clock: Clock, latest_ms: int) -> None:
+        self._clock = clock
+        behind = latest_ms - clock.now_ms()
+        if behind > MAX_BEHIND_MS:
+            log.error("the clock is behind the log: positions by time are wrong until it is past that", ms=behind)
+            latest_ms = 0
+        elif behind > 0:
+            log.warning("the clock is behind the log: store time waits for it", ms=behind)
+        self._latest_ms = latest_ms
+
+    def now_ms(self) -> int:
+        return max(self._clock.now_ms(), self._latest_ms)
