@@ -14,6 +14,7 @@ from typing import Any, Final
 import structlog
 
 from broker.remoting.link import ClientStream, Link, LinkSettings
+from broker.remoting.listener import Service
 from broker.replication.controlling import Controlling
 from broker.replication.peers import GroupSettings
 from broker.replication.set_keeping import SetKeeping
@@ -56,6 +57,10 @@ class Controllers:
         self._heard_at = 0.0
         self._proposed_at = 0.0
         self.problem = "its controllers do not answer" if addresses else ""
+
+    def install(self, service: Service) -> None:
+        """Put in a service what slaves say to their master."""
+        service.calls[wire.PART] = self._parted
 
     def start(self) -> None:
         for link in self._links:
@@ -207,6 +212,13 @@ class Controllers:
             self._replica.perform(self.keeping.answered(_APPOINTMENT.decode(payload)))
         else:
             self.keeping.not_answered()
+
+    async def _parted(self, replica: int) -> None:
+        """A slave is about to stop: have it leave the set now."""
+        self._replica.observe(self.keeping)
+        self._replica.parted(replica)
+        self._replica.observe(self.keeping)
+        self.report_soon()
 
     async def hand_over(self, wanted: int) -> None:
         """Have another replica elected, before this master stops."""

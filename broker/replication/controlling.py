@@ -19,7 +19,7 @@ from broker.replication.set_keeping import SetKeeping
 from broker.replication.slave_streams import SlaveStreams
 from broker.replication.slave_watch import SlaveSight, SlaveWatch
 from broker.replication.status import problem_of
-from domain.replication.control import Report
+from domain.replication.control import NEVER, Report
 from domain.replication.mastership import NOBODY, FenceAnswer, Promise
 
 MAX_LAG_SECONDS: Final = 10.0
@@ -69,6 +69,8 @@ class Controlling:
         self._syncing, self._confirming = Progress(), Progress()
         self._watch = SlaveWatch(lease, max(MAX_LAG_SECONDS, lease))
         self._mastership = (0, 0)
+        self._parted: dict[int, int] = {}
+        """Streams of slaves that have said that they stop."""
 
     def report(self, known: tuple[int, int]) -> Report:
         """Its heartbeat.  `known`: see there."""
@@ -104,6 +106,7 @@ class Controlling:
         if self._mastership != (machine.epoch, machine.state.run):
             self._mastership = (machine.epoch, machine.state.run)
             self._watch.begin(now)
+            self._parted.clear()
         members = {member.replica for member in machine.state.appointment.members} | machine.slaves.keys()
         sights = {replica: self._sight(replica) for replica in members if replica != machine.state.replica}
         gone, machine.kept_out = self._watch.look(now, machine.end, sights)
@@ -111,8 +114,18 @@ class Controlling:
             log.warning("slaves are to leave the set", replicas=sorted(gone - keeping.gone))
         keeping.gone = gone
 
+    def parted(self, replica: int) -> None:
+        """A slave has said that it stops; its next stream is that of another start."""
+        slave = self.machine.slaves.get(replica)
+        if slave is not None:
+            self._parted[replica] = slave.stream
+
     def _sight(self, replica: int) -> SlaveSight:
         slave = self.machine.slaves.get(replica)
+        if slave is not None and slave.stream >= 0 and slave.stream != self._parted.get(replica):
+            self._parted.pop(replica, None)
+        if replica in self._parted:
+            return SlaveSight(NEVER, 0)
         if slave is None or slave.stream < 0:
             return SlaveSight(None, 0)
         return SlaveSight(self._parts.streams.silence(slave.stream), slave.acknowledged)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -26,6 +27,8 @@ AGAIN_SECONDS: Final = 0.2
 MOST_AGAIN_SECONDS: Final = 10.0
 """Longest pause before a master is greeted again that has sent a harmed record."""
 ASK_SECONDS: Final = 5.0
+PART_SECONDS: Final = 1.0
+"""Longest time for which a slave that stops waits for its master to know."""
 CHECKED_BYTES: Final = 1 << 20
 """Part of the log behind a record that came harmed that the master looks at, too."""
 _WELCOME: Final[Codec[tuple[int, Welcome]]] = Codec(tuple[int, Welcome])
@@ -108,6 +111,13 @@ class Following:
         stream, self._stream = self._stream, None
         if stream is not None and self._link is not None:
             self._link.close_stream(stream)
+
+    async def part(self, replica: int) -> None:
+        """Tell the master that this replica stops, so that nothing waits for it a lease long."""
+        link = self._link
+        if link is not None and await link.wait_up(PART_SECONDS):
+            with suppress(EntrepotError):  # then it is missed
+                await link.ask(wire.PART, replica, seconds=PART_SECONDS)
 
     async def close(self) -> None:
         self.unfollow()

@@ -129,6 +129,7 @@ class ReplicaProcess:
             perform=self._perform,
         )
         self._controllers = Controllers(group, process.name, links, self._controlling)
+        self._controllers.install(self._listener.service)
 
     def _open_slave_store(self) -> SlaveStore:
         self._slave = SlaveStore(
@@ -156,8 +157,7 @@ class ReplicaProcess:
 
     @property
     def _commit_log(self) -> CommitLog | None:
-        opened = self._leading or self._slave
-        return None if opened is None else opened.engine.commit_log
+        return None if (opened := self._leading or self._slave) is None else opened.engine.commit_log
 
     @property
     def _slave_store(self) -> SlaveStore:
@@ -176,8 +176,9 @@ class ReplicaProcess:
         log.info("replica", group=self._process.name, replica=self._group.replica, role=self.machine.role.value)
 
     async def close(self) -> None:
-        """Stop, cleanly: a master hands over first."""
+        """Stop, cleanly: a master hands over first, and nobody waits for a slave that is gone."""
         await self._controllers.hand_over(self._controlling.successor())
+        await self._following.part(self._group.replica)
         for part in (self._controllers, self._copying, self._log, self._peers, self._following):
             await part.close()
         await self.settled()

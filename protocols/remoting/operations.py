@@ -277,6 +277,8 @@ APPOINT: Final = _operation(94, "appoint", tuple[Appointment], None, again=True)
 REPLICA_STATUS: Final = _operation(95, "replica_status", tuple[()], ReplicaStatus, again=True)
 QUIESCE: Final = _operation(96, "quiesce", tuple[int, float], bool)
 """Take no messages for some seconds, until a replica has all: whether it has."""
+PART: Final = _operation(102, "part", tuple[int], None, again=True)
+"""Said by a slave that stops, to its master: it need not be missed first to leave the set."""
 FETCH_LOG: Final = _operation(98, "fetch_log", tuple[str, tuple[int, int], int], RAW, again=True)
 """Confirmed records of a group from an offset on, as a run; before it both logs are those of the start (epoch, run)."""
 LOG_CHECKSUMS: Final = _operation(99, "log_checksums", tuple[int, int], list[int], again=True)

@@ -28,7 +28,7 @@ from protocols.remoting.frames import RemotingError
 from protocols.remoting.message_batch import encode_messages
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
-from store_client.remote.riding import RIDE_SECONDS, Ride, Riding
+from store_client.remote.riding import Ride, Riding
 
 FRAME_BODY_BYTES: Final = 8 << 20
 """A part with more bytes of bodies is cut further."""
@@ -212,7 +212,7 @@ class Appending:
             self._tell_refused(number, part, confirmation, refusal)
 
         broker = part.client.number
-        part.rides_until = part.rides_until or self._loop.time() + RIDE_SECONDS
+        part.rides_until = part.rides_until or self._riding.deadline()
         if not self._riding.take(part.client, Ride(part.sequence, broker, part.size, part.rides_until, go, give_up)):
             give_up()
 

@@ -53,6 +53,10 @@ class Riding:
         self._bytes = 0
         cluster.ready_watchers.append(self._on_ready)
 
+    def deadline(self) -> float:
+        """Until when waits what begins to wait now."""
+        return self._loop.time() + RIDE_SECONDS
+
     def take(self, client: BrokerClient, ride: Ride) -> bool:
         """Let it wait, if its broker has replicas, and there is room; says whether it does."""
         if ride.until <= self._loop.time():

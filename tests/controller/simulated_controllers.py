@@ -18,9 +18,13 @@ from broker.replication.set_keeping import SetKeeping
 from domain.replication.control import Order, ReplicaChange
 from domain.replication.mastership import NOBODY, Appointment
 from domain.replication.rule import Rule, RuleKind
+from store_client.remote.appending import Appending
 from tests.controller.simulated_agent import NAME, SimulatedAgent
 from tests.controller.simulated_controller import SimulatedController
 from tests.controller.simulated_faults import ControllerFaults
+from tests.controller.simulated_gateway import SimulatedGateway
+from tests.replication.simulated_broker import Answer
+from tests.replication.simulated_clients import Client
 from tests.replication.simulated_group import NO_FAULTS as NO_FAULTS_IN_REPLICAS
 from tests.replication.simulated_group import Group
 from tests.replication.simulated_group import PlantedFaults as PlantedInReplicas
@@ -28,6 +32,8 @@ from tests.replication.simulated_replica import SimulatedReplica
 from tests.support.simulated_network import Connection
 
 CONTROLLERS: Final = 3
+GATEWAYS: Final = 2
+GATEWAY_SLOT: Final = -50
 LEASE: Final = 120.0
 SHRINK: Final = 400.0
 """Longest time for which a proposal of a smaller set is under way."""
@@ -44,6 +50,7 @@ class PlantedFaults:
     controller: type[Controller] = Controller
     keeping: type[SetKeeping] = SetKeeping
     is_controlled: bool = True
+    appending: type[Appending] = Appending
     replicas: PlantedInReplicas = NO_FAULTS_IN_REPLICAS
 
 
@@ -262,16 +269,43 @@ class SimulatedControllers:
                 controller.start()
 
 
+class GatewayClient(Client):
+    """A producer, whose messages go through a gateway, and are told of by it."""
+
+    group: ControlledGroup
+
+    def _publish(self, asked: int, target: SimulatedReplica) -> None:
+        group, ledger = self.group, self.group.ledger
+        numbers = []
+        for _ in range(self._chance.choice((1, 1, 2, 4))):
+            numbers.append(ledger.next_number())
+            ledger.published[numbers[-1]] = "unknown"
+        gateway = self._chance.choice(group.gateways)
+
+        def respond(answers: list[Answer]) -> None:
+            for number, answer in zip(numbers, answers, strict=True):
+                ledger.published[number] = answer.kind
+            group.network.send_once(gateway, self, self._told, asked, answers[0])
+
+        group.network.send_once(self, gateway, gateway.publish, numbers, respond)
+
+
 class ControlledGroup(Group):
-    """A group with controllers."""
+    """A group with controllers, and with gateways."""
 
     def __init__(self, seed: int, rule: Rule, planted: PlantedFaults = NO_FAULTS) -> None:
         self.planted_in_controllers = planted
+        self.gateways: list[SimulatedGateway] = []
         super().__init__(seed, rule, planted.replicas)
         self.controller_faults = ControllerFaults(self)
 
     def make_register(self) -> Any:
         return SimulatedControllers(self, self.planted_in_controllers)
+
+    def make_client(self, slot: int, kind: str) -> Client:
+        if not self.gateways:
+            self.gateways = [SimulatedGateway(self, GATEWAY_SLOT - place) for place in range(GATEWAYS)]
+        return GatewayClient(self, slot, kind) if kind == "producer" else super().make_client(slot, kind)
 
     def started(self, replica: SimulatedReplica) -> None:
         self.register.started(replica)

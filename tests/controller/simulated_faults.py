@@ -9,7 +9,7 @@ from tests.controller.simulated_controller import SimulatedController
 if TYPE_CHECKING:
     from tests.controller.simulated_controllers import ControlledGroup
 
-KINDS: Final = ("death", "pause", "slow disk", "cut", "split", "all away")
+KINDS: Final = ("death", "pause", "slow disk", "cut", "split", "all away", "gateway dies", "gateway cut")
 
 
 class ControllerFaults:
@@ -64,6 +64,15 @@ class ControllerFaults:
     def _all_away(self, _: SimulatedController) -> None:
         for controller in self._world.controllers.values():
             controller.die()
+
+    def _gateway_dies(self, _: SimulatedController) -> None:
+        self.chance.choice(self._group.gateways).die()
+
+    def _gateway_cut(self, _: SimulatedController) -> None:
+        """One way between a gateway and a replica."""
+        gateway = self.chance.choice(self._group.gateways)
+        replica = self.chance.choice(list(self._group.processes.values()))
+        self._close({self.chance.choice(((gateway.slot, replica.slot), (replica.slot, gateway.slot)))})
 
     def _slots(self, controller: SimulatedController) -> list[int]:
         others = [each.slot for each in self._world.controllers.values() if each is not controller]

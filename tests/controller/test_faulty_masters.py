@@ -196,6 +196,23 @@ async def test_a_master_that_stops_hands_over(tmp_path: Path, rule: Rule) -> Non
         await held(group, "a", "b")
 
 
+@pytest.mark.parametrize("who", ["slave", "master"])
+async def test_nothing_waits_for_one_that_stops(tmp_path: Path, who: str) -> None:
+    """It says so: the others go on at once, though one that falls silent would be waited for as long as a lease."""
+    async with ReplicatedGroup(tmp_path, IN_SYNC, controllers=3, lease=12.0) as group:
+        await group.store.topology.put_topic(Topic("t", queues=1))
+        await taken(group, "a")
+        old = group.master
+        stops = old if who == "master" else old % 3 + 1
+        await group.stop(stops)
+        await reached(group)
+        await taken(group, "b")
+        assert len(group.replicas[group.master].status().appointment.members) == 2
+        await group.start(stops)
+        await group.in_sync()
+        await held(group, "a", "b")
+
+
 @RULES
 @pytest.mark.parametrize("with_controllers", [False, True], ids=["the group", "everything"])
 @pytest.mark.parametrize("end", ["stop", "crash"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -18,9 +18,12 @@ from broker.raft import effects as raft
 from broker.raft.raft import Raft
 from broker.replication.effects import Effect
 from broker.replication.set_keeping import SetKeeping
+from domain.errors import EntrepotError
 from domain.replication.control import Order, SetChange
 from domain.replication.election import ElectionError
 from domain.replication.mastership import Appointment
+from protocols.remoting import operations as wire
+from store_client.remote.appending import Appending, PartedConfirmation
 from tests.controller.histories import run_history
 from tests.controller.simulated_controllers import PlantedFaults
 from tests.replication.histories import HistoryError
@@ -144,6 +147,30 @@ class ForgetsVotes(Raft):
         ]
 
 
+class SendsAgain(Appending):
+    """A gateway sends what is in doubt to the next master as if it were new."""
+
+    def _is_in_doubt(self, number: int, part: Any, confirmation: PartedConfirmation, doubt: EntrepotError) -> None:
+        super()._is_in_doubt(number, part, confirmation, doubt)
+        part.operation = wire.APPEND
+
+
+class AsksTheSameMaster(Appending):
+    """A gateway asks the master that has lost the answer, on another connection."""
+
+    def _is_in_doubt(self, number: int, part: Any, confirmation: PartedConfirmation, doubt: EntrepotError) -> None:
+        part.sent_to = -1
+        super()._is_in_doubt(number, part, confirmation, doubt)
+
+
+class RefusesWhatIsInDoubt(Appending):
+    """A gateway that finds no next master says that nobody took it."""
+
+    def _tell_refused(self, number: int, part: Any, confirmation: PartedConfirmation, refusal: EntrepotError) -> None:
+        part.doubt = None
+        super()._tell_refused(number, part, confirmation, refusal)
+
+
 def with_elections(kind: type[Elections]) -> type[Controller]:
     return type(f"With{kind.__name__}", (Controller,), {"elections_type": kind})
 
@@ -158,10 +185,19 @@ FAULTS: Final = {
     "told before it is committed": (PlantedFaults(controller=with_elections(TellsAtOnce)), "3 in sync"),
     "R2: nobody is fenced": (PlantedFaults(controller=with_elections(FencesNobody)), "2-3"),
     "a vote is forgotten": (PlantedFaults(raft=ForgetsVotes), "2-3"),
+    "a gateway sends again": (PlantedFaults(appending=SendsAgain), "2-3"),
+    "a gateway asks the same master": (PlantedFaults(appending=AsksTheSameMaster), "3 in sync"),
+    "a gateway refuses what is in doubt": (PlantedFaults(appending=RefusesWhatIsInDoubt), "2-2"),
     "R4: a new directory counts at once": (PlantedFaults(is_controlled=False), "2-3"),
 }
 
-EARLY: Final = ("R28: the union is forgotten", "let go without the controllers")
+EARLY: Final = (
+    "R28: the union is forgotten",
+    "let go without the controllers",
+    "a gateway sends again",
+    "a gateway asks the same master",
+    "a gateway refuses what is in doubt",
+)
 """Found after some tens of histories; the others after hundreds or thousands."""
 
 

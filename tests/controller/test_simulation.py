@@ -11,7 +11,7 @@ from tests.support.seed import SEED
 from tests.support.soak_table import tell
 from tests.tiers.marks import scaled
 
-HISTORIES = scaled(30, 6_000)
+HISTORIES = scaled(16, 6_000)
 
 
 @pytest.mark.scaled

@@ -71,11 +71,47 @@ class SimulatedBroker:
     # -- what clients ask ----------------------------------------------------------------------------------------
 
     def publish(self, number: int, respond: Respond) -> None:
-        if not self.is_open or not self._replica.live.state.appointment.takes_messages:
-            respond(REFUSED)
-            return
-        place = self._replica.append("message", number).name[2]
-        self._answer(respond, Answer("taken", place))
+        self.publish_all([number], lambda answers: respond(answers[0]))
+
+    def publish_all(self, numbers: list[int], respond: Callable[[list[Answer]], Any]) -> None:
+        """A batch of a gateway's."""
+        answers = [Answer("taken", self._take(number)) for number in numbers] if self._takes else None
+        self._answer_all(numbers, respond, answers)
+
+    def publish_missing(self, numbers: list[int], respond: Callable[[list[Answer]], Any]) -> None:
+        """Of a batch in doubt what the log has not."""
+        places = {
+            record.content[1]: record.name[2] for record in self._replica.disk.log if record.content[0] == "message"
+        }
+        takes = self._takes
+        answers = [
+            Answer("taken", places[number])
+            if number in places
+            else Answer("taken", self._take(number))
+            if takes
+            else REFUSED
+            for number in numbers
+        ]
+        self._answer_all(numbers, respond, answers)
+
+    @property
+    def _takes(self) -> bool:
+        return self.is_open and self._replica.live.state.appointment.takes_messages
+
+    def _take(self, number: int) -> int:
+        return self._replica.append("message", number).name[2]
+
+    def _answer_all(
+        self, numbers: list[int], respond: Callable[[list[Answer]], Any], answers: list[Answer] | None
+    ) -> None:
+        def told(answer: Answer) -> None:
+            is_known = answer is not UNKNOWN and answers is not None
+            respond(answers if is_known and answers is not None else [answer] * len(numbers))
+
+        if answers is None:
+            told(REFUSED)
+        else:
+            self._answer(told, Answer("all"))
 
     def pop(self, respond: Respond) -> None:
         """The first message that nobody has acknowledged or been given lately."""

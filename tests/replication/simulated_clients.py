@@ -96,6 +96,7 @@ class Client:
         self.group.clock.after(TIMEOUT, self._told, self._asked, UNKNOWN)
 
     def _publish(self, asked: int, target: SimulatedReplica) -> None:
+        """At a replica, as no client does that has a gateway."""
         ledger = self.group.ledger
         number = ledger.next_number()
         ledger.published[number] = "unknown"

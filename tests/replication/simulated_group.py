@@ -64,6 +64,7 @@ class Group:
         self.names: dict[tuple[int, int, int], Record] = {}
         self.truth: list[Record] = []
         self.truth_state = DerivedState()
+        self.numbers: set[int | str] = set()
         self.confirmed_in: dict[int, int] = {}  # up to where, by epochs
         self.masters: dict[int, int] = {}
         self.opens = 0
@@ -72,7 +73,7 @@ class Group:
         for replica in self.processes.values():
             replica.start()
         self.register.tell_all()
-        self.clients = [Client(self, -1 - place, kind) for place, kind in enumerate(CLIENTS)]
+        self.clients = [self.make_client(-1 - place, kind) for place, kind in enumerate(CLIENTS)]
         self.faults = Faults(self)
         self.crash_chance = self.crashes.choice((0.0, 0.005, 0.03, 0.1))
         self.register.elect_later()
@@ -80,6 +81,9 @@ class Group:
     def make_register(self) -> Any:
         """Whoever decides on masters."""
         return Register(self)
+
+    def make_client(self, slot: int, kind: str) -> Client:
+        return Client(self, slot, kind)
 
     def started(self, replica: SimulatedReplica) -> None:
         """A process has begun."""
@@ -147,6 +151,10 @@ class Group:
         for earlier, later in zip([*self.truth[-1:], *more], more, strict=False):
             self.require(earlier.at <= later.at, f"store time goes back at {later}")
         self.truth += more
+        for record in more:
+            if record.content[0] == "message":
+                self.require(record.content[1] not in self.numbers, f"{record} is stored twice")
+                self.numbers.add(record.content[1])
         self.confirmed_in[replica.live.epoch] = max(offset, self.confirmed_in.get(replica.live.epoch, 0))
         wrong = self.truth_state.apply(more)
         self.require(not wrong, wrong)

@@ -81,7 +81,7 @@ async def test_the_next_master_stores_what_it_has_not(tmp_path: Path, kind: str,
         await group.store.topology.put_topic(Topic("t", queues=1))
         assert await append_all(group.store, born(1)) == [None]
         at_ms = group.clock.now_ms() + 60_000
-        later: dict[SystemProperty, str | int | bytes] = {SystemProperty.DELIVER_AT_MS: at_ms}
+        later: dict[str, Any] = {SystemProperty.DELIVER_AT_MS: at_ms}
         message = born(2, system=later) if kind == "later" else born(2)
         confirmation = await lost(message, group, lands=lands)
         assert await confirmation.wait() is None, "it is taken, once"

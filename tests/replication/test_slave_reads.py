@@ -27,6 +27,7 @@ FIVE = [str(number) for number in range(5)]
 @pytest.fixture(autouse=True)
 def known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("store_client.remote.slave_readers.CHANGED_SECONDS", 0.0)
+    monkeypatch.setattr("store_client.remote.riding.RIDE_SECONDS", 0.5)
 
 
 async def without_master(group: ReplicatedGroup) -> None:
@@ -64,10 +65,7 @@ async def test_everything_is_read_while_the_master_is_away(tmp_path: Path) -> No
         assert await append_all(group.store, message("t", "nobody takes it")) == [Code.UNAVAILABLE]
 
 
-async def test_an_offset_that_a_slave_has_not_reached_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("store_client.remote.riding.RIDE_SECONDS", 0.5)
+async def test_an_offset_that_a_slave_has_not_reached_is_waited_for(tmp_path: Path) -> None:
     async with ReplicatedGroup(tmp_path, QUORUM) as group:
         messages = group.store.messages
         await group.store.topology.put_topic(Topic("t", queues=1))

@@ -129,6 +129,7 @@ class ReplicatedGroup:
         store = await until(lambda: found._slave or found._leading, "it has opened its store")
         assert store is not None
         store.engine.fail(StoreFailedError("it was killed"))
+        found._following.unfollow()  # its sockets are closed, and its master is told nothing
         await found.close()
 
     async def stop(self, replica: int) -> None:
