@@ -240,7 +240,8 @@ def test_compose_starts_what_a_group_needs() -> None:
 
 
 def test_systemd_reads_a_controller_s_settings() -> None:
-    assert check_environment(environment_file(DEPLOY / "systemd" / "nameserver.controller-1.env")).controller.id == 1
+    for name in ("nameserver.controller-1.env", "controller-1.env"):
+        assert check_environment(environment_file(DEPLOY / "systemd" / name)).controller.id == 1
     text = (DEPLOY / "systemd" / "entrepot.toml").read_text()
     said = re.search(r"^# (controllers = .+)$", text, re.M)
     assert said is not None
