@@ -1,0 +1,1 @@
+"""Tiered storage: months of messages in an object store, as Delta tables that anybody reads."""
