@@ -15,14 +15,13 @@ from broker.controller.agreement import NOT_AGREED, Agreement, ControllerOptions
 from broker.controller.commands import Adopt, ChangeSet, Reshape, WantReplicas
 from broker.controller.contest import Contest
 from broker.controller.elections import Elections
-from broker.controller.liveness import Heard, candidates, judge
+from broker.controller.liveness import FINE, Heard, Verdict, judge, judge_smaller
 from broker.controller.register import MAX_GROUPS, Group, Register
 from broker.controller.replica_changes import changed
 from broker.controller.watched import Watched
 from domain.errors import Code, EntrepotError
 from domain.replication.control import GroupShape, GroupView, OrderAnswer, ReplicaChange, Report, SetChange
 from domain.replication.mastership import NOBODY, Appointment
-from domain.replication.rule import RuleKind
 
 NOT_LEADER: Final = "this controller does not lead the others"
 
@@ -293,27 +292,21 @@ class Controller:
         made = change.appointment
         if change.base != group.appointment.order or group.is_electing or watched.contest is not None:
             agreement.reply(request, group.appointment)
-        elif reason := self._against(group.appointment, made, watched):
-            watched.problem = reason
+        elif (verdict := self._judge_smaller(group, made, watched)) != FINE:
+            watched.problem = verdict.reason or verdict.problem
             agreement.reply(request, group.appointment)
-            if agreement.now >= max(self._judges_from, watched.not_before):
-                self._elections.begin(watched, Contest(name, reason, avoided=made.master))
+            if verdict.reason and agreement.now >= max(self._judges_from, watched.not_before):
+                self._elections.begin(watched, Contest(name, verdict.reason, avoided=made.master))
         else:
             command = ChangeSet(name, made, change.base)
             agreement.propose(command, lambda reason: self._set_changed(request, name, reason))
         return agreement.done()
 
-    def _against(self, known: Appointment, made: Appointment, watched: Watched) -> str:
-        """Reason to elect rather than to let so many go: enough of them are there, and out of the master's reach."""
-        if len(made.members) >= made.rule.min_in_sync or made.rule.kind is not RuleKind.IN_SYNC:
-            return ""
-        gone = {member.replica for member in known.members} - {member.replica for member in made.members}
-        now, lease = self._agreement.now, self.options.lease
-        able = candidates(known, watched.heard, now, lease)
-        there = [replica for replica in sorted(gone & able.keys()) if able[replica].has_lost_master(now, lease)]
-        if len(there) < made.rule.min_in_sync:
-            return ""
-        return f"replica {made.master} has lost replica {', '.join(map(str, there))}, which is there"
+    def _judge_smaller(self, group: Group, made: Appointment, watched: Watched) -> Verdict:
+        now, order = self._agreement.now, group.appointment.order
+        if watched.smaller_than != order:
+            watched.smaller_than, watched.smaller_since = order, now
+        return judge_smaller(group, made, watched.heard, now, self.options.lease, watched.smaller_since)
 
     def _set_changed(self, request: int, name: str, reason: str | None) -> None:
         appointment = self.decided(name)

@@ -84,6 +84,32 @@ def judge(group: Group, heard: Mapping[int, Heard], now: float, lease: float) ->
     return Verdict(f"{why}{seen}", appointment.master if avoided else NOBODY)
 
 
+def judge_smaller(
+    group: Group, made: Appointment, heard: Mapping[int, Heard], now: float, lease: float, asked_since: float
+) -> Verdict:
+    """The judgement of a set that its master wants smaller: FINE where it is to have its way.
+
+    A set below `min_in_sync` takes no messages, and nobody but its members can be elected from then on.  So where a
+    replica that is to go is there, an election is held as soon as it has lost the master too, and it has enough others
+    to lead.  The two need not notice the loss at once: for that a lease is waited, from `asked_since`.
+    """
+    known, rule = group.appointment, made.rule
+    if rule.kind is not RuleKind.IN_SYNC or len(made.members) >= rule.min_in_sync:
+        return FINE
+    gone = {member.replica for member in known.members} - {member.replica for member in made.members}
+    there = sorted(gone & candidates(known, heard, now, lease).keys())
+    fresh = {replica: each for replica, each in heard.items() if each.is_fresh(now, lease)}
+    lost = {replica for replica in group.counting & fresh.keys() if fresh[replica].has_lost_master(now, lease)}
+    lost.discard(made.master)
+    if lost.intersection(there) and len(lost) >= rule.min_in_sync:
+        return Verdict(
+            f"replica {made.master} has lost replica {', '.join(map(str, there))}, which is there", made.master
+        )
+    if there and now - asked_since < lease:
+        return Verdict(problem=f"replica {made.master} has lost replica {there[0]}, which has not lost it yet")
+    return FINE
+
+
 def _fault(
     appointment: Appointment, heard: Mapping[int, Heard], now: float, lease: float
 ) -> tuple[str, bool, bool] | None:

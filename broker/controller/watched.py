@@ -9,7 +9,8 @@ from domain.replication.control import GroupShape
 
 class Watched:
     """`heard`: reports of its replicas, by id.  `contest`: the election under way.  `not_before`: of the next; `pause`
-    before it, while none succeeds.  `problem`: in words, empty where there is none."""
+    before it, while none succeeds.  `problem`: in words, empty where there is none.  `smaller_than`: order of the
+    appointment that its master wanted a smaller set for last, for the first time at `smaller_since`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -18,6 +19,7 @@ class Watched:
         self.not_before = self.pause = 0.0
         self.verdict: Verdict = FINE
         self.problem = ""
+        self.smaller_than, self.smaller_since = (0, 0), 0.0
         self.reshaping: GroupShape | None = None
 
     def fresh(self, now: float, lease: float) -> dict[int, Heard]:

@@ -10,7 +10,7 @@ import pytest
 from broker.controller.agreement import ControllerOptions, Propose
 from broker.controller.commands import Adopt, BeginElection
 from broker.controller.controller import Controller
-from broker.controller.liveness import FINE, Heard, judge
+from broker.controller.liveness import FINE, Heard, judge, judge_smaller
 from broker.controller.register import Group, Register
 from domain.replication.control import NEVER, GroupShape, Report
 from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member
@@ -175,3 +175,31 @@ def test_a_group_is_judged_by_its_settings() -> None:
     able = Group(replace(decided.shape, elects_async=True), decided.appointment)
     found = {replica: heard(replica, 10.0, ASYNC, master_silence=NEVER) for replica in (2, 3)}
     assert judge(able, found, 10.0, LEASE).reason.startswith("replica 1 does not report, replica 2, 3 has lost it")
+
+
+def of(*replicas: int) -> Appointment:
+    """An appointment of master 1 with a set of these."""
+    return replace(group().appointment, members=tuple(MEMBERS[replica - 1] for replica in replicas))
+
+
+@pytest.mark.parametrize(
+    ("known", "wanted", "silences", "said"),
+    [
+        ((1, 2, 3), (1, 2), {2: LEASE, 3: LEASE}, ""),  # enough are left
+        ((1, 2, 3), (1,), {2: LEASE, 3: LEASE}, "replica 1 has lost replica 2, 3, which is there"),
+        ((1, 2, 3), (1,), {2: LEASE, 3: 0.1}, "replica 1 has lost replica 2, which has not lost it yet"),
+        ((1, 2), (1,), {2: LEASE, 3: LEASE}, "replica 1 has lost replica 2, which is there"),  # 3 is to follow it
+        ((1, 2), (1,), {2: 0.1, 3: LEASE}, "replica 1 has lost replica 2, which has not lost it yet"),
+        ((1, 2), (1,), {3: LEASE}, ""),  # only one of the set may lead
+    ],
+)
+def test_a_set_that_takes_no_messages_is_the_last_way_out(
+    known: tuple[int, ...], wanted: tuple[int, ...], silences: dict[int, float], said: str
+) -> None:
+    now = 10.0
+    found = {1: heard(1, now)} | {each: heard(each, now, master_silence=silence) for each, silence in silences.items()}
+    register = Group(GroupShape("g", ADDRESSES, IN_SYNC), of(*known))
+    verdict = judge_smaller(register, of(*wanted), found, now, LEASE, asked_since=now - LEASE + 0.1)
+    assert verdict.reason + verdict.problem == said
+    later = judge_smaller(register, of(*wanted), found, now, LEASE, asked_since=now - LEASE)
+    assert later == (FINE if "yet" in said else verdict), "it is not waited for longer than a lease"

@@ -50,5 +50,5 @@ def test_what_is_confirmed_stays_though_nobody_elects_by_hand(rule: str) -> None
     assert rule == "3-3" or HISTORIES < 1_000 or (admitted and dismissed), (
         "replicas are made observers, and count again"
     )
-    assert len(reasons) > 3, f"elections have several reasons: {reasons}"
+    assert len(reasons) > (3 if HISTORIES >= 1_000 else 2), f"elections have several reasons: {reasons}"
     assert faults.keys() == set(KINDS), "every kind of fault comes"
