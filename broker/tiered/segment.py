@@ -1,7 +1,7 @@
 """Segments: messages of one broker in one Parquet file, in order of queue and offset.
 
-A segment has whole runs of queues: from `first` on to before `next_offset` of a queue all that the topic has is in it.
-So a reader knows by the runs alone which segment has an offset, and that nothing is missing between two.
+A segment has whole runs of queues: from `first` on to before `next_offset` of a queue all that there was is in it.  Runs
+of a queue follow each other without a gap, so a reader sees by them alone that one is missing.
 
 The digest of a run is a sum over its messages: those of runs that are merged add up.
 """
@@ -79,8 +79,9 @@ def digest_of(messages: Iterable[StoredMessage]) -> int:
     return total & MASK
 
 
-def runs_of(messages: Sequence[StoredMessage], ends: Mapping[int, int]) -> tuple[Run, ...]:
-    """The runs of messages in order.  `ends`: by queue, the offset behind all that was read for its run."""
+def runs_of(messages: Sequence[StoredMessage], firsts: Mapping[int, int], ends: Mapping[int, int]) -> tuple[Run, ...]:
+    """The runs of messages in order.  `firsts`, `ends`: by queue, the offsets between which all was read for its run;
+    without a first one it is that of its first message."""
     found: list[Run] = []
     start = 0
     for at in range(1, len(messages) + 1):
@@ -88,15 +89,14 @@ def runs_of(messages: Sequence[StoredMessage], ends: Mapping[int, int]) -> tuple
         if at == len(messages) or messages[at].queue_id != queue_id:
             part = messages[start:at]
             times = [message.store_time_ms for message in part]
-            run = Run(
-                queue_id, part[0].queue_offset, ends[queue_id], len(part), (min(times), max(times)), digest_of(part)
-            )
+            first = firsts.get(queue_id, part[0].queue_offset)
+            run = Run(queue_id, first, ends[queue_id], len(part), (min(times), max(times)), digest_of(part))
             found.append(run)
             start = at
     return tuple(found)
 
 
-def encode_segment(messages: Sequence[StoredMessage], ends: Mapping[int, int]) -> Segment:
+def encode_segment(messages: Sequence[StoredMessage], firsts: Mapping[int, int], ends: Mapping[int, int]) -> Segment:
     """One file of messages, which are in order of queue and offset; there is one at least."""
     table = to_table(messages)
     sink = io.BytesIO()
@@ -110,7 +110,7 @@ def encode_segment(messages: Sequence[StoredMessage], ends: Mapping[int, int]) -
         column_encoding=_DELTAS,
         write_page_index=True,
     )
-    return Segment(sink.getvalue(), runs_of(messages, ends), len(messages), _stats(messages))
+    return Segment(sink.getvalue(), runs_of(messages, firsts, ends), len(messages), _stats(messages))
 
 
 def _stats(messages: Sequence[StoredMessage]) -> str:

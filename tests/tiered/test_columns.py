@@ -40,7 +40,7 @@ def test_messages_come_back(messages: list[StoredMessage]) -> None:
 @given(st.lists(STORED, min_size=1, max_size=20))
 def test_a_segment_has_them_all(messages: list[StoredMessage]) -> None:
     messages.sort(key=lambda message: message.queue_offset)
-    segment = encode_segment(messages, {3: messages[-1].queue_offset + 1})
+    segment = encode_segment(messages, {}, {3: messages[-1].queue_offset + 1})
     source = io.BytesIO(segment.data)
     assert read_footer(source).num_rows == segment.rows == len(messages)
     assert to_messages(pq.read_table(io.BytesIO(segment.data))) == messages
@@ -56,7 +56,7 @@ def several(*places: tuple[int, int]) -> list[StoredMessage]:
 
 def test_runs_are_whole_parts_of_queues() -> None:
     messages = several((1, 5), (1, 6), (1, 9), (4, 0))
-    segment = encode_segment(messages, {1: 12, 4: 1})
+    segment = encode_segment(messages, {}, {1: 12, 4: 1})
     assert segment.runs == (
         Run(1, 5, 12, 3, (1000, 1002), digest_of(messages[:3])),
         Run(4, 0, 1, 1, (1003, 1003), digest_of(messages[3:])),
@@ -77,7 +77,7 @@ def test_others_read_the_rows(tmp_path: Any) -> None:
     messages = several((1, 5), (1, 6))
     messages[0].properties = (("a", "1"), ("a", b"\x00"), ("b", "2"))
     path = tmp_path / "segment.parquet"
-    path.write_bytes(encode_segment(messages, {1: 7}).data)
+    path.write_bytes(encode_segment(messages, {}, {1: 7}).data)
     rows = duckdb.sql(f"select queue_offset, sub_topic, body, properties from '{path}' order by 1").fetchall()
     assert [row[:3] for row in rows] == [(5, "t/a", b"body 0"), (6, "t/a", b"body 1")]
     assert [pair["name"] for pair in rows[0][3]] == ["a", "a", "b"]

@@ -1,0 +1,133 @@
+"""ColdTopic: the cold part of one topic, read by offset and by time.  Calls block: they belong in a thread.
+
+Offsets, queue ids and messages are those of the broker; the table has the world's queue ids.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from broker.tiered.objects import MissingObjectError, TierError
+from broker.tiered.segment_reader import SegmentReader
+from broker.tiered.table import ColdBounds, Place, TopicTable
+from domain.errors import Code
+from domain.expression.filter import FilterKind, MessageFilter
+from domain.message import StoredMessage
+from domain.shard import first_queue, local_queue
+
+MAX_SCANNED: Final = 131_072
+"""Messages that one question with a filter looks at: then others get their turn."""
+_UNSIGNED: Final = (1 << 64) - 1
+
+
+class Found(NamedTuple):
+    """Messages, and the offset behind all that was looked at."""
+
+    messages: list[StoredMessage]
+    next_offset: int
+
+
+class ColdTopic:
+    """Several threads may ask at once.  Every call raises TierError; a file that is gone is one with its offsets."""
+
+    def __init__(self, table: TopicTable, reader: SegmentReader, number: int) -> None:
+        self._table, self._reader, self._base = table, reader, first_queue(number)
+        self._lock = threading.Lock()
+        self._is_open = False
+        self._known: dict[int, ColdBounds] = {}
+
+    def refresh(self) -> None:
+        """Take up what was uploaded or removed since."""
+        with self._lock:
+            self._table.refresh()
+            self._is_open = True
+            queues = {*self._table.queues(), *self._table.progressing()}
+            self._known = {queue_id - self._base: self._table.bounds(queue_id) for queue_id in queues}
+
+    def bounds(self, queue_id: int) -> ColdBounds | None:
+        """As of the last refresh: asks nobody.  None where nothing of a queue is there, or that is not known."""
+        return self._known.get(queue_id)
+
+    def read(self, queue_id: int, first: int, most: int, wanted: MessageFilter | None = None) -> Found:
+        """Up to `most` messages from an offset on that a filter wants; fewer where that is much work."""
+        found: list[StoredMessage] = []
+        offset, looked_at = first, 0
+        while len(found) < most and looked_at < MAX_SCANNED:
+            place = self._place(queue_id, offset)
+            if place is None:
+                break
+            offset = max(offset, place.first)
+            messages, following = self._read(place, queue_id, offset, most - len(found), wanted)
+            found += messages
+            behind = place.next_offset if following is None else following
+            looked_at += behind - offset
+            offset = behind
+            if wanted is None and found:
+                break
+        return Found(found, offset)
+
+    def since(self, queue_id: int, time_ms: int) -> int:
+        """The first offset whose message was stored at a time or later; where cold ones are all older, the end."""
+        with self._lock:
+            offset = self._table.since(queue_id + self._base, time_ms)
+            end = self._table.bounds(queue_id + self._base).next_offset
+        while offset < end:
+            found = self.read(queue_id, offset, 1024)
+            for message in found.messages:
+                if message.store_time_ms >= time_ms:
+                    return message.queue_offset
+            if found.next_offset <= offset:
+                break
+            offset = found.next_offset
+        return end
+
+    def _place(self, queue_id: int, offset: int) -> Place | None:
+        with self._lock:
+            return self._table.place(queue_id + self._base, offset)
+
+    def _read(
+        self, place: Place, queue_id: int, offset: int, most: int, wanted: MessageFilter | None
+    ) -> tuple[list[StoredMessage], int | None]:
+        path, size = f"{self._table.root}/{place.path}", self._table.snapshot.files[place.path].size
+        wants = None if wanted is None else _mask_of(wanted)
+        try:
+            messages, following = self._reader.read(path, size, queue_id + self._base, offset, most, wants)
+        except MissingObjectError:
+            raise TierError(
+                f"messages {place.first} to {place.next_offset} of queue {queue_id} were in {path}, which is gone",
+                Code.MESSAGE_CORRUPTED,
+            ) from None
+        for message in messages:
+            message.queue_id = local_queue(message.queue_id)
+            if message.further_queues:
+                message.further_queues = tuple((t, local_queue(q)) for t, q in message.further_queues)
+                message.further_places = tuple((t, local_queue(q), at) for t, q, at in message.further_places)
+        if wanted is not None:
+            messages = [message for message in messages if wanted.matches(message)]
+        return messages, following
+
+
+def _mask_of(wanted: MessageFilter) -> Callable[[Any], Any]:
+    """Rows that may match, by a column that has few values: nothing else of the others is made a message."""
+    if wanted.expression.kind is FilterKind.SUB_TOPIC and wanted.exact_sub_topic is None:
+        return lambda table: _mask(table, "sub_topic", lambda name: not name or wanted.matches(_Named(name)))
+    return lambda table: _mask(table, "filter_hash", lambda value: wanted.may_match(value & _UNSIGNED))
+
+
+class _Named(StoredMessage):
+    """A message as far as filters of sub-topics look at it."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("", b"", name)
+
+
+def _mask(table: Any, name: str, may_match: Callable[[Any], bool]) -> Any:
+    encoded = table.column(name).combine_chunks().dictionary_encode()
+    if hasattr(encoded, "combine_chunks"):
+        encoded = encoded.combine_chunks()
+    matches = np.array([may_match(value) for value in encoded.dictionary.to_pylist()], dtype=bool)
+    return matches[encoded.indices.to_numpy()] if len(matches) else np.zeros(len(table), dtype=bool)

@@ -1,0 +1,195 @@
+"""SegmentReader: messages of segments, by offset, with one cache for all readers.
+
+What is kept is whole row groups as columns, least recently used first to go, within a bound in bytes.  Calls block:
+they belong in a thread.  Several threads may read at once.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from broker.tiered.columns import to_messages
+from broker.tiered.objects import ObjectStore, TierError
+from broker.tiered.segment import read_footer
+from domain.errors import Code
+from domain.message import StoredMessage
+
+MAX_CACHE_BYTES: Final = 128 << 20
+"""Named limit: of all row groups that are kept."""
+MAX_FOOTERS: Final = 1024
+"""Named limit: of segments whose footers are kept."""
+TAIL_BYTES: Final = 64 << 10
+"""Read at once from the end of a segment: the footer is in it, nearly always."""
+
+
+class ObjectFile(io.RawIOBase):
+    """An object as a file that Arrow reads.  Its end is read once, for the footer."""
+
+    def __init__(self, objects: ObjectStore, path: str, size: int) -> None:
+        self._objects, self._path, self._size = objects, path, size
+        self._at = 0
+        self._tail_from = max(0, size - TAIL_BYTES)
+        self._tail = b""
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size < 0 else min(self._at + size, self._size)
+        start, self._at = self._at, max(end, self._at)
+        if end <= start:
+            return b""
+        if start >= self._tail_from:
+            if not self._tail:
+                [self._tail] = self._objects.get_ranges(self._path, [(self._tail_from, self._size)])
+            return self._tail[start - self._tail_from : end - self._tail_from]
+        [data] = self._objects.get_ranges(self._path, [(start, end)])
+        return data
+
+
+class _Rows:
+    """A row group: its columns, and where its messages are."""
+
+    __slots__ = ("bytes", "offsets", "queues", "table")
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+        self.queues = table.column("queue_id").to_numpy()
+        self.offsets = table.column("queue_offset").to_numpy()
+        self.bytes: int = table.nbytes
+
+
+class SegmentReader:
+    """`requests`, `bytes`: asked of the object store so far; `hits`: row groups that were there already."""
+
+    def __init__(self, objects: ObjectStore, max_bytes: int = MAX_CACHE_BYTES) -> None:
+        self._objects, self._max_bytes = objects, max_bytes
+        self._lock = threading.Lock()
+        self._footers: OrderedDict[str, Any] = OrderedDict()
+        self._groups: OrderedDict[tuple[str, int], _Rows] = OrderedDict()
+        self._kept = 0
+        self.hits = self.misses = 0
+
+    def read(
+        self,
+        path: str,
+        size: int,
+        queue_id: int,
+        first: int,
+        most: int,
+        wants: Callable[[Any], Any] | None = None,
+    ) -> tuple[list[StoredMessage], int | None]:
+        """Up to `most` messages of a queue from an offset on, of one row group; and the offset behind what was looked
+        at, None at the end of the segment's run.
+
+        `wants`: a mask of the rows (`table`) that are to become messages.  Raises TierError, MissingObjectError.
+        """
+        footer = self._footer(path, size)
+        for group in range(footer.num_row_groups):
+            if not _may_have(footer.row_group(group), queue_id, first):
+                continue
+            rows = self._group(path, size, group)
+            places = np.flatnonzero((rows.queues == queue_id) & (rows.offsets >= first))
+            if not len(places):
+                continue
+            return self._of_group(rows, places, most, wants, is_last=group == footer.num_row_groups - 1)
+        return [], None
+
+    def _of_group(
+        self, rows: _Rows, places: Any, most: int, wants: Callable[[Any], Any] | None, *, is_last: bool
+    ) -> tuple[list[StoredMessage], int | None]:
+        found = places
+        if wants is not None:
+            found = places[np.asarray(wants(rows.table))[places]]
+        taken = found[:most]
+        messages = to_messages(rows.table.take(pa.array(taken)))
+        if len(taken) < len(found):
+            return messages, int(rows.offsets[taken[-1]]) + 1
+        ends_here = is_last or places[-1] < len(rows.queues) - 1
+        return messages, None if ends_here else int(rows.offsets[places[-1]]) + 1
+
+    def forget(self, path: str) -> None:
+        """Nothing of a segment is needed any more."""
+        with self._lock:
+            self._footers.pop(path, None)
+            for key in [key for key in self._groups if key[0] == path]:
+                self._kept -= self._groups.pop(key).bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        return self._kept
+
+    def _footer(self, path: str, size: int) -> Any:
+        with self._lock:
+            found = self._footers.get(path)
+            if found is not None:
+                self._footers.move_to_end(path)
+                return found
+        try:
+            found = read_footer(pa.PythonFile(ObjectFile(self._objects, path, size), "r"))
+        except ValueError as error:
+            raise TierError(f"{path} is harmed: {error}", Code.MESSAGE_CORRUPTED) from None
+        with self._lock:
+            self._footers[path] = found
+            while len(self._footers) > MAX_FOOTERS:
+                self._footers.popitem(last=False)
+        return found
+
+    def _group(self, path: str, size: int, number: int) -> _Rows:
+        key = path, number
+        with self._lock:
+            found = self._groups.get(key)
+            if found is not None:
+                self._groups.move_to_end(key)
+                self.hits += 1
+                return found
+            self.misses += 1
+        source = pa.PythonFile(ObjectFile(self._objects, path, size), "r")
+        try:
+            with pq.ParquetFile(source, metadata=self._footer(path, size), pre_buffer=True) as file:
+                rows = _Rows(file.read_row_group(number).combine_chunks())
+        except TierError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            raise TierError(f"{path} cannot be read: {error}", Code.MESSAGE_CORRUPTED) from None
+        with self._lock:
+            if key not in self._groups:
+                self._groups[key] = rows
+                self._kept += rows.bytes
+            while self._kept > self._max_bytes and len(self._groups) > 1:
+                self._kept -= self._groups.popitem(last=False)[1].bytes
+        return rows
+
+
+def _may_have(group: Any, queue_id: int, first: int) -> bool:
+    """Whether messages of a queue from an offset on may be in a row group, by its statistics."""
+    bounds = {}
+    for at in range(group.num_columns):
+        column = group.column(at)
+        if column.path_in_schema in ("queue_id", "queue_offset") and column.statistics is not None:
+            bounds[column.path_in_schema] = column.statistics.min, column.statistics.max
+        if len(bounds) == 2:
+            break
+    if "queue_id" in bounds and not bounds["queue_id"][0] <= queue_id <= bounds["queue_id"][1]:
+        return False
+    is_alone = bounds.get("queue_id", (0, 1)) == (queue_id, queue_id)
+    return not is_alone or "queue_offset" not in bounds or bounds["queue_offset"][1] >= first

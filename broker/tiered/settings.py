@@ -1,0 +1,23 @@
+"""Settings of the tier, for whoever opens a store; nothing of an object store is imported here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TierSettings:
+    """`url`: of the object store.  `options`: how it is asked, by the names of `StoreOptions`.
+
+    `number`: of the broker, which tells its queues from those of others.  A segment has `segment_bytes` of the log, or
+    what has waited for `max_age_seconds`.  `vacuum_grace_seconds`: how long objects stay that no version needs.
+    """
+
+    url: str
+    number: int = 0
+    segment_bytes: int = 32 << 20
+    max_age_seconds: float = 30.0
+    vacuum_grace_seconds: float = 24 * 3600.0
+    cache_bytes: int = 128 << 20
+    options: dict[str, Any] = field(default_factory=dict)

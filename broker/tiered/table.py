@@ -1,0 +1,283 @@
+"""TopicTable: a topic of one broker in the object store, as a Delta table.
+
+A table belongs to one incarnation of a topic: the store's id and the place in its log where the topic was made are in
+its path.  A topic that is deleted and made again has another table, a group of replicas has one.
+
+Progress is in the table: each commit that adds messages of a queue says up to where the queue is in it, and holds only
+where the last one said the offset from which this one goes on.  So nothing is in it twice, and nothing is left out,
+whoever else uploads.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from random import Random
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from broker.tiered.columns import delta_schema
+from broker.tiered.delta_actions import AddFile, OwnAction, RemoveFile, Transaction
+from broker.tiered.delta_log import DeltaLog, next_maintenance
+from broker.tiered.objects import ObjectStore, TierError
+from broker.tiered.segment import Run, Segment, decode_runs, encode_runs, encode_segment
+from broker.tiered.snapshot import Snapshot
+from domain.clock import Clock
+from domain.errors import Code
+from domain.message import StoredMessage
+
+RUNS_TAG: Final = "entrepot.runs"
+DAY_MS: Final = 86_400_000
+FOOTER_BYTES: Final = 8
+_MAGIC: Final = b"PAR1"
+
+
+class Place(NamedTuple):
+    """A run of a queue, and the object that has it."""
+
+    first: int
+    next_offset: int
+    path: str
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class ColdBounds:
+    """Offsets of a queue that the table has: `first` to before `next_offset`.  Both are equal where it has none."""
+
+    first: int
+    next_offset: int
+
+
+def root_of(topic: str, store_id: str, since: int) -> str:
+    """Path of the table of a topic that was made at a place of a store's log."""
+    return f"{quote(topic, safe='')}/{store_id}-{since}"
+
+
+class TopicTable:
+    """Not for several threads at once.  Every call that asks the store raises TierError."""
+
+    def __init__(self, objects: ObjectStore, root: str, clock: Clock, random: Random) -> None:
+        self.root = root
+        self._objects, self._clock, self._random = objects, clock, random
+        self._log = DeltaLog(objects, root, clock)
+        self._snapshot: Snapshot | None = None
+        self._runs: dict[str, tuple[Run, ...]] = {}
+        self._places: dict[int, list[Place]] = {}
+
+    # -- what is there -------------------------------------------------------------------------------------------
+
+    def open(self, *, create: bool = False) -> bool:
+        """Load the newest version; with `create` make the table where it is missing.  Says whether it is there."""
+        snapshot = self._log.load()
+        if snapshot is None and create:
+            snapshot = self._log.create(delta_schema(), {}, self._attempt())
+        if snapshot is not None:
+            self._take(snapshot)
+        return snapshot is not None
+
+    def refresh(self) -> None:
+        """Take up what others have committed since."""
+        if self._snapshot is None:
+            self.open()
+        else:
+            self._take(self._log.refresh(self._snapshot))
+
+    @property
+    def snapshot(self) -> Snapshot:
+        if self._snapshot is None:
+            raise TierError(f"the table {self.root} is not open")
+        return self._snapshot
+
+    def _take(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        for path in self._runs.keys() - snapshot.files.keys():
+            for run in self._runs.pop(path):
+                self._places[run.queue_id] = [each for each in self._places[run.queue_id] if each.path != path]
+        for path in snapshot.files.keys() - self._runs.keys():
+            self._runs[path] = _runs_of(self.root, snapshot.files[path])
+            for run in self._runs[path]:
+                place = Place(run.first, run.next_offset, path, run)
+                places = self._places.setdefault(run.queue_id, [])
+                places.insert(bisect_right(places, place), place)
+
+    def progress(self, queue_id: int) -> int | None:
+        """The offset from which the next upload of a queue goes on; None where it has had none."""
+        return self.snapshot.transactions.get(_progress_of(queue_id))
+
+    def bounds(self, queue_id: int) -> ColdBounds:
+        places = self._places.get(queue_id)
+        end = self.progress(queue_id) or 0
+        return ColdBounds(places[0].first if places else end, end)
+
+    def queues(self) -> list[int]:
+        """The queues of which it has messages."""
+        return sorted(queue_id for queue_id, places in self._places.items() if places)
+
+    def progressing(self) -> list[int]:
+        """The queues of which something was uploaded, be it gone since."""
+        prefix = _progress_of("")
+        return [int(app_id[len(prefix) :]) for app_id in self.snapshot.transactions if app_id.startswith(prefix)]
+
+    def place(self, queue_id: int, offset: int) -> Place | None:
+        """The run that has an offset, or the first one behind it; None at the end.
+
+        Raises MESSAGE_CORRUPTED where the table has lost what lies between two of its runs.
+        """
+        places = self._places.get(queue_id, [])
+        at = bisect_right(places, offset, key=lambda place: place.first) - 1
+        if at >= 0 and offset < places[at].next_offset:
+            return places[at]
+        if at + 1 < len(places):
+            if at >= 0:
+                raise self._lost(queue_id, places[at].next_offset, places[at + 1].first)
+            return places[at + 1]
+        end = self.progress(queue_id) or 0
+        if places and offset < end:
+            raise self._lost(queue_id, places[-1].next_offset, end)
+        return None
+
+    def _lost(self, queue_id: int, first: int, end: int) -> TierError:
+        text = f"the table {self.root} has lost messages {first} to {end} of queue {queue_id}"
+        return TierError(f"{text}: restore the file that was deleted (entrepot tier verify)", Code.MESSAGE_CORRUPTED)
+
+    def since(self, queue_id: int, time_ms: int) -> int:
+        """An offset before which every message is older; the end where all are.  Store time may step back: every run
+        is looked at."""
+        found = [place.first for place in self._places.get(queue_id, []) if place.run.times[1] >= time_ms]
+        return min(found, default=self.bounds(queue_id).next_offset)
+
+    # -- upload --------------------------------------------------------------------------------------------------
+
+    def upload(
+        self, messages: Sequence[StoredMessage], starts: Mapping[int, int | None], ends: Mapping[int, int]
+    ) -> None:
+        """Add messages, in order of queue and offset, of queues that go on at `starts` and come to `ends` by it.  Each
+        of these queues has a message; what lies before its first one the broker had no more.
+
+        Raises ConflictError where another has uploaded meanwhile: then `progress` says more.
+        """
+        files = [self._store(segment, day) for day, segment in _segments(_parts(messages, starts, ends))]
+        expected = {_progress_of(queue_id): start for queue_id, start in starts.items()}
+        now_ms = self._clock.now_ms()
+        actions: list[OwnAction] = [*files]
+        actions += [Transaction(_progress_of(queue_id), end, now_ms) for queue_id, end in ends.items()]
+        self._commit(actions, "WRITE", expected)
+
+    def _store(self, segment: Segment, day: str) -> AddFile:
+        path = f"{day}/{self._attempt()}.parquet"
+        stored = f"{self.root}/{path}"
+        self._objects.put_new(stored, segment.data)
+        size = self._objects.size(stored)
+        [end] = self._objects.get_ranges(stored, [(size - FOOTER_BYTES, size)])
+        if size != len(segment.data) or end != segment.data[-FOOTER_BYTES:] or end[-4:] != _MAGIC:
+            raise TierError(f"{stored} was stored, and is another object now")
+        tags: dict[str, str | None] = {RUNS_TAG: encode_runs(segment.runs)}
+        return AddFile(path, size, self._clock.now_ms(), True, segment.stats, tags)
+
+    def _attempt(self) -> str:
+        return f"{self._random.getrandbits(128):032x}"
+
+    def _commit(self, actions: Sequence[OwnAction], operation: str, expected: Mapping[str, int | None]) -> None:
+        snapshot = self._log.commit(self.snapshot, actions, self._attempt(), operation=operation, expected=expected)
+        self._take(snapshot)
+        self._log.checkpoint(snapshot)
+
+    # -- what goes -----------------------------------------------------------------------------------------------
+
+    def expire(self, before_ms: int) -> int:
+        """Remove the segments whose messages are all older; the first of each queue only, so that no gap comes about.
+        Returns how many."""
+        old = {path for path, runs in self._runs.items() if all(run.times[1] < before_ms for run in runs)}
+        gone = {path for path in old if self._is_first(path, old)}
+        if not gone:
+            return 0
+        now_ms = self._clock.now_ms()
+        files = self.snapshot.files
+        removes: list[OwnAction] = [RemoveFile(path, now_ms, True, files[path].size) for path in sorted(gone)]
+        self._commit([*removes, next_maintenance(self.snapshot)], "DELETE", {})
+        return len(gone)
+
+    def _is_first(self, path: str, old: set[str]) -> bool:
+        """Nothing that is kept lies before it in any of its queues."""
+        for run in self._runs[path]:
+            for place in self._places[run.queue_id]:
+                if place.path == path:
+                    break
+                if place.path not in old:
+                    return False
+        return True
+
+    def vacuum(self, grace_ms: int) -> int:
+        """Delete objects that no reader needs any more; returns how many."""
+        found = self._log.vacuum(self.snapshot, grace_ms, self._clock.now_ms())
+        self._log.delete(self.snapshot, found)
+        return len(found.tombstoned) + len(found.orphans)
+
+
+def _progress_of(queue_id: int | str) -> str:
+    return f"next/{queue_id}"
+
+
+def _runs_of(root: str, file: AddFile) -> tuple[Run, ...]:
+    """The runs of a segment.  Raises MESSAGE_CORRUPTED for a file that another program added."""
+    text = (file.tags or {}).get(RUNS_TAG)
+    try:
+        return decode_runs(text or "")
+    except msgspec.DecodeError:
+        raise TierError(
+            f"{root}/{file.path} is in the table, and was not written by a broker: remove it from the table again",
+            Code.MESSAGE_CORRUPTED,
+        ) from None
+
+
+class _Part(NamedTuple):
+    """A run in the making."""
+
+    messages: list[StoredMessage]
+    first: int
+    next_offset: int
+
+
+def _parts(
+    messages: Sequence[StoredMessage], starts: Mapping[int, int | None], ends: Mapping[int, int]
+) -> dict[int, list[_Part]]:
+    """Runs by the days of their messages (UTC, since 1970); one ends where the next of its queue begins."""
+    found: dict[int, list[_Part]] = {}
+    for queue_id, group in groupby(messages, key=lambda message: message.queue_id):
+        runs = [list(run) for _, run in groupby(group, key=_day_of)]
+        firsts = [run[0].queue_offset for run in runs]
+        if (start := starts[queue_id]) is not None:
+            firsts[0] = start
+        for run, first, end in zip(runs, firsts, [*firsts[1:], ends[queue_id]], strict=True):
+            found.setdefault(_day_of(run[0]), []).append(_Part(run, first, end))
+    return found
+
+
+def _segments(parts: Mapping[int, list[_Part]]) -> Iterable[tuple[str, Segment]]:
+    """Segments of one day each: so whole ones go by age.  Where store time stepped back over midnight a queue has two
+    runs of a day, which are in two segments."""
+    for day, left in sorted(parts.items()):
+        while left:
+            taken: dict[int, _Part] = {}
+            for part in left:
+                taken.setdefault(part.messages[0].queue_id, part)
+            left = [part for part in left if part is not taken[part.messages[0].queue_id]]
+            firsts = {queue_id: part.first for queue_id, part in taken.items()}
+            ends = {queue_id: part.next_offset for queue_id, part in taken.items()}
+            some = [message for part in taken.values() for message in part.messages]
+            yield _day(day), encode_segment(some, firsts, ends)
+
+
+def _day_of(message: StoredMessage) -> int:
+    return message.store_time_ms // DAY_MS
+
+
+def _day(number: int) -> str:
+    """A day since 1970 as text."""
+    return datetime.fromtimestamp(number * 86_400, UTC).strftime("%Y-%m-%d")

@@ -1,0 +1,229 @@
+"""Uploader: confirmed messages of tiered topics into their tables, topic by topic, in bounded memory.
+
+It asks the broker for the states of its topics and for records, and tells how far each queue has come.  What it did
+before a crash stands in the tables: nothing is remembered here.  A topic that fails is tried again later, and the
+others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Final, Protocol
+
+import msgspec
+import structlog
+
+from broker.tiered.delta_log import ConflictError
+from broker.tiered.objects import ObjectStore, TierError
+from broker.tiered.table import TopicTable
+from domain.clock import Clock
+from domain.errors import EntrepotError
+from domain.message import StoredMessage
+from domain.shard import first_queue, local_queue
+from protocols.remoting.frames import RemotingError
+from protocols.remoting.records import decode_run
+from protocols.remoting.stored_record import InvalidRecordError, decode_message
+
+RUN_BYTES: Final = 4 << 20
+"""Records that are asked for at once."""
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+"""Seconds before a topic is tried again that failed; doubled each time."""
+HOUSEKEEPING_SECONDS: Final = 60.0
+VACUUM_SECONDS: Final = 3600.0
+log = structlog.get_logger(__name__)
+
+
+class QueueState(msgspec.Struct, frozen=True, array_like=True):
+    """A queue of the broker: its confirmed messages, and about how many bytes of the log a message has."""
+
+    queue_id: int
+    min_offset: int
+    end: int
+    message_bytes: int
+
+
+class TopicState(msgspec.Struct, frozen=True, array_like=True):
+    """A tiered topic.  `root`: of its table.  `retention_ms`: age at which segments go from the table."""
+
+    name: str
+    root: str
+    retention_ms: int
+    queues: list[QueueState]
+
+
+class Progress(msgspec.Struct, frozen=True, array_like=True):
+    """How a topic stands: by queue of the broker the offset up to which the table has it; `problem`: why it does not
+    go on, empty where it does.  `segments`, `bytes`: of the table."""
+
+    topic: str
+    root: str
+    ends: dict[int, int]
+    problem: str = ""
+    segments: int = 0
+    bytes: int = 0
+
+
+class Source(Protocol):
+    """The broker."""
+
+    def states(self) -> list[TopicState]: ...
+
+    def records(self, topic: str, queue_id: int, first: int, end: int, max_bytes: int) -> bytes:
+        """A run of records (`protocols.remoting.records`).  Raises EntrepotError."""
+        ...
+
+    def told(self, progress: Progress) -> None: ...
+
+
+class _Topic:
+    """What is known of a topic between rounds.  Times in seconds of the steady clock."""
+
+    def __init__(self, table: TopicTable) -> None:
+        self.table = table
+        self.is_open = False
+        self.waiting_since: float | None = None
+        self.pause = 0.0
+        self.not_before = 0.0
+        self.kept_house_at = 0.0
+        self.vacuumed_at = 0.0
+        self.told: Progress | None = None
+
+
+class Uploader:
+    """`steady`: seconds of a clock that never jumps.  `number`: of the broker."""
+
+    def __init__(
+        self,
+        source: Source,
+        objects: ObjectStore,
+        clock: Clock,
+        random: Random,
+        steady: Callable[[], float],
+        *,
+        number: int,
+        segment_bytes: int,
+        max_age: float,
+        grace: float,
+    ) -> None:
+        self._source, self._objects = source, objects
+        self._clock, self._random, self._steady = clock, random, steady
+        self._base = first_queue(number)
+        self._segment_bytes, self._max_age, self._grace = segment_bytes, max_age, grace
+        self._topics: dict[str, _Topic] = {}
+
+    def round(self) -> bool:
+        """Do what is due; says whether there is more to do at once."""
+        states = self._source.states()
+        roots = {state.root for state in states}
+        for root in self._topics.keys() - roots:
+            del self._topics[root]
+        return any([self._look_at(state) for state in states])
+
+    def _look_at(self, state: TopicState) -> bool:
+        topic = self._topics.get(state.root)
+        if topic is None:
+            table = TopicTable(self._objects, state.root, self._clock, self._random)
+            topic = self._topics[state.root] = _Topic(table)
+        if self._steady() < topic.not_before:
+            return False
+        try:
+            has_more = self._bring_up(state, topic)
+            self._keep_house(state, topic)
+        except (EntrepotError, InvalidRecordError, RemotingError) as error:
+            topic.pause = min(2 * topic.pause or FIRST_PAUSE, LONGEST_PAUSE)
+            topic.not_before = self._steady() + topic.pause
+            topic.is_open = topic.is_open and isinstance(error, ConflictError)
+            problem = error.message if isinstance(error, EntrepotError) else f"a record is harmed: {error}"
+            log.warning("a topic is not tiered", seldom=f"tier {state.root}", topic=state.name, problem=problem)
+            self._tell(state, topic, problem)
+            return False
+        topic.pause = 0.0
+        return has_more
+
+    def _bring_up(self, state: TopicState, topic: _Topic) -> bool:
+        """Upload one segment where there is enough, or it has waited; says whether there may be more."""
+        if not topic.is_open:
+            topic.table.open(create=True)
+            topic.is_open = True
+            self._tell(state, topic)
+        starts = {queue.queue_id: self._start(topic.table, queue) for queue in state.queues}
+        waiting = sum((queue.end - starts[queue.queue_id]) * queue.message_bytes for queue in state.queues)
+        if not any(queue.end > starts[queue.queue_id] for queue in state.queues):
+            topic.waiting_since = None
+            return False
+        if topic.waiting_since is None:
+            topic.waiting_since = self._steady()
+        if waiting < self._segment_bytes and self._steady() < topic.waiting_since + self._max_age:
+            return False
+        self._upload(state, topic, starts)
+        topic.waiting_since = None
+        return waiting > self._segment_bytes
+
+    def _start(self, table: TopicTable, queue: QueueState) -> int:
+        """The offset to go on from; what the broker has no more was never uploaded, and is a gap."""
+        return max(table.progress(self._base + queue.queue_id) or 0, queue.min_offset)
+
+    def _upload(self, state: TopicState, topic: _Topic, starts: Mapping[int, int]) -> None:
+        messages: list[StoredMessage] = []
+        expected: dict[int, int | None] = {}
+        ends: dict[int, int] = {}
+        left = self._segment_bytes
+        for queue in sorted(state.queues, key=lambda queue: queue.queue_id):
+            offset = starts[queue.queue_id]
+            while offset < queue.end and left > 0:
+                payload = self._source.records(state.name, queue.queue_id, offset, queue.end, min(left, RUN_BYTES))
+                found, following = self._decoded(payload, queue.queue_id)
+                if following <= offset:
+                    break
+                messages += found
+                left -= len(payload)
+                offset = following
+            if offset > starts[queue.queue_id]:
+                world = self._base + queue.queue_id
+                expected[world], ends[world] = topic.table.progress(world), offset
+        if not messages and not ends:
+            return
+        topic.table.upload(messages, expected, ends)
+        self._tell(state, topic)
+
+    def _decoded(self, payload: bytes, queue_id: int) -> tuple[list[StoredMessage], int]:
+        """The messages of a run, with the world's queue ids, and the offset behind it."""
+        run = decode_run(payload)
+        found = []
+        for start, entry in zip(run.starts.tolist(), run.entries.tolist(), strict=True):
+            message = decode_message(payload, start, entry[1])
+            message.queue_id, message.queue_offset = self._base + queue_id, entry[0]
+            if message.further_queues:
+                message.further_queues = tuple((t, self._base + q) for t, q in message.further_queues)
+                message.further_places = tuple((t, self._base + q, at) for t, q, at in message.further_places)
+            found.append(message)
+        return found, run.next_offset
+
+    def _keep_house(self, state: TopicState, topic: _Topic) -> None:
+        now = self._steady()
+        if topic.kept_house_at and now < topic.kept_house_at + HOUSEKEEPING_SECONDS:
+            return
+        topic.kept_house_at = now
+        if topic.table.expire(self._clock.now_ms() - state.retention_ms):
+            self._tell(state, topic)
+        if not topic.vacuumed_at or now >= topic.vacuumed_at + VACUUM_SECONDS:
+            topic.vacuumed_at = now
+            topic.table.vacuum(int(1000 * self._grace))
+
+    def _tell(self, state: TopicState, topic: _Topic, problem: str = "") -> None:
+        table = topic.table
+        ends: dict[int, int] = {}
+        segments = size = 0
+        if topic.is_open or not problem:
+            ends = {
+                local_queue(queue_id): table.bounds(queue_id).next_offset
+                for queue_id in table.progressing()
+                if queue_id - self._base in range(first_queue(1))
+            }
+            segments, size = len(table.snapshot.files), sum(file.size for file in table.snapshot.files.values())
+        told = Progress(state.name, state.root, ends, problem, segments, size)
+        if told != topic.told:
+            topic.told = told
+            self._source.told(told)
