@@ -1,0 +1,282 @@
+"""Checkpoints of a Delta log: a snapshot as Parquet, so that a reader need not begin at version 0.
+
+Written here with pyarrow rather than by delta-rs: it works over every ObjectStore, stores the object by the same
+`put_new`, and tidies nothing behind our back.  Read here whoever wrote them, in one part or several.
+Nothing depends on them but speed: a harmed or half-written one is passed over.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from broker.tiered.delta_actions import (
+    Action,
+    AddFile,
+    Format,
+    Metadata,
+    Protocol,
+    RemoveFile,
+    Transaction,
+    decode_path,
+    encode_path,
+)
+from broker.tiered.objects import TierError
+from broker.tiered.snapshot import Replay, Snapshot
+from domain.errors import Code
+
+HINT_NAME: Final = "_last_checkpoint"
+MAX_PARTS: Final = 10_000
+"""Of one checkpoint; more in a hint makes it a harmed one."""
+_SINGLE: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_PART: Final = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
+_COMMIT: Final = re.compile(r"(\d{20})\.json")
+
+_TEXT: Final = pa.string()
+_MAP: Final = pa.map_(pa.string(), pa.string())
+_TYPES: Final[dict[str, pa.DataType]] = {
+    "protocol": pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())]),
+    "metaData": pa.struct(
+        [
+            ("id", _TEXT),
+            ("name", _TEXT),
+            ("description", _TEXT),
+            ("format", pa.struct([("provider", _TEXT), ("options", _MAP)])),
+            ("schemaString", _TEXT),
+            ("partitionColumns", pa.list_(_TEXT)),
+            ("configuration", _MAP),
+            ("createdTime", pa.int64()),
+        ]
+    ),
+    "txn": pa.struct([("appId", _TEXT), ("version", pa.int64()), ("lastUpdated", pa.int64())]),
+    "remove": pa.struct([("path", _TEXT), ("deletionTimestamp", pa.int64()), ("dataChange", pa.bool_())]),
+    "add": pa.struct(
+        [
+            ("path", _TEXT),
+            ("partitionValues", _MAP),
+            ("size", pa.int64()),
+            ("modificationTime", pa.int64()),
+            ("dataChange", pa.bool_()),
+            ("tags", _MAP),
+            ("stats", _TEXT),
+        ]
+    ),
+}
+
+
+class Hint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What `_last_checkpoint` says; it may be behind.  `size`: rows."""
+
+    version: int
+    size: int
+    parts: int | None = None
+
+
+def commit_name(version: int) -> str:
+    """The name of a version's commit within the log."""
+    return f"{version:020d}.json"
+
+
+def version_of_commit(name: str) -> int | None:
+    """The version of a commit's name; None for other names."""
+    match = _COMMIT.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def checkpoint_name(version: int) -> str:
+    """The name of a checkpoint in one part."""
+    return f"{version:020d}.checkpoint.parquet"
+
+
+def version_of_checkpoint(name: str) -> int | None:
+    """The version of a checkpoint's or its part's name; None for other names."""
+    match = _SINGLE.fullmatch(name) or _PART.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def complete_checkpoints(names: Iterable[str]) -> dict[int, list[str]]:
+    """Checkpoints of which every part is there, by version: the names of their parts."""
+    whole: dict[int, list[str]] = {}
+    parts: dict[tuple[int, int], list[str]] = {}
+    for name in names:
+        if match := _SINGLE.fullmatch(name):
+            whole[int(match[1])] = [name]
+        elif match := _PART.fullmatch(name):
+            parts.setdefault((int(match[1]), int(match[3])), []).append(name)
+    for (version, count), found in parts.items():
+        if len(found) == count:
+            whole.setdefault(version, sorted(found))
+    return whole
+
+
+def encode_hint(hint: Hint) -> bytes:
+    """The object `_last_checkpoint`."""
+    return msgspec.json.encode(hint)
+
+
+def decode_hint(data: bytes) -> Hint | None:
+    """What `_last_checkpoint` says; None where it is harmed."""
+    try:
+        hint = msgspec.json.decode(data, type=Hint)
+    except ValueError:
+        return None
+    return hint if hint.version >= 0 and 1 <= (hint.parts or 1) <= MAX_PARTS else None
+
+
+def names_of(hint: Hint) -> list[str]:
+    """The names of the checkpoint's parts."""
+    if hint.parts is None:
+        return [checkpoint_name(hint.version)]
+    return [
+        f"{hint.version:020d}.checkpoint.{part:010d}.{hint.parts:010d}.parquet" for part in range(1, hint.parts + 1)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedCheckpoint:
+    """A checkpoint to be stored, and the hint to it."""
+
+    data: bytes
+    hint: Hint
+
+
+def encode_checkpoint(snapshot: Snapshot, tombstones_after_ms: int) -> EncodedCheckpoint:
+    """The snapshot as a checkpoint of one part.  Tombstones of before `tombstones_after_ms`, epoch milliseconds, are
+    left out: their files are mere orphans from then on."""
+    metadata = msgspec.to_builtins(snapshot.metadata)
+    rows: dict[str, list[Mapping[str, Any]]] = {
+        "protocol": [msgspec.to_builtins(snapshot.protocol)],
+        "metaData": [{**metadata, "configuration": list(snapshot.metadata.configuration.items())}],
+        "txn": [{"appId": app_id, "version": version} for app_id, version in snapshot.transactions.items()],
+        "remove": [
+            {"path": encode_path(path), "deletionTimestamp": time, "dataChange": True}
+            for path, time in snapshot.tombstones.items()
+            if time >= tombstones_after_ms
+        ],
+        "add": [_row_of(file) for file in snapshot.files.values()],
+    }
+    total = sum(map(len, rows.values()))
+    columns, before = [], 0
+    for name, kind in _TYPES.items():
+        values = pa.array(rows[name], type=kind)
+        after = total - before - len(values)
+        columns.append(pa.concat_arrays([pa.nulls(before, kind), values, pa.nulls(after, kind)]))
+        before += len(values)
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns, names=list(_TYPES)), sink, compression="snappy")
+    return EncodedCheckpoint(sink.getvalue(), Hint(snapshot.version, total))
+
+
+def _row_of(file: AddFile) -> dict[str, Any]:
+    return {
+        "path": encode_path(file.path),
+        "partitionValues": list(file.partition_values.items()),
+        "size": file.size,
+        "modificationTime": file.modification_time,
+        "dataChange": file.data_change,
+        "tags": None if file.tags is None else list(file.tags.items()),
+        "stats": file.stats,
+    }
+
+
+def decode_checkpoint(version: int, parts: Mapping[str, bytes], newest_ms: int) -> tuple[Snapshot, list[Action]]:
+    """The table as a checkpoint has it, and the actions that say so.  `parts`: objects by their names.
+
+    Raises TierError for a harmed one.
+    """
+    actions: list[Action] = []
+    name = " and ".join(parts)
+    try:
+        for data in parts.values():
+            actions.extend(_actions_of(data))
+    except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
+        raise TierError(f"{name} is harmed: {error}", Code.MESSAGE_CORRUPTED) from error
+    replay = Replay()
+    replay.begin(version, actions)
+    return replay.snapshot(newest_ms, name), actions
+
+
+def _actions_of(data: bytes) -> list[Action]:
+    file = pq.ParquetFile(pa.BufferReader(data))
+    known = [name for name in _TYPES if name in file.schema_arrow.names]
+    table = file.read(columns=known)
+    actions: list[Action] = []
+    for name in known:
+        column = table.column(name).combine_chunks()
+        fields = _fields_of(column.drop_null())
+        actions.extend(_MAKERS[name](fields))
+    return actions
+
+
+def _fields_of(column: pa.StructArray) -> dict[str, list[Any]]:
+    """The values of a struct's fields, each as a list; a map is a list of pairs or None."""
+    names = [column.type.field(index).name for index in range(column.type.num_fields)]
+    values = {
+        name: array.to_pylist() if array.null_count < len(array) else [None] * len(array)
+        for name, array in zip(names, column.flatten(), strict=True)
+    }
+    values[""] = [None] * len(column)
+    return values
+
+
+def _get(fields: dict[str, list[Any]], name: str) -> list[Any]:
+    return fields.get(name, fields[""])
+
+
+def _adds(fields: dict[str, list[Any]]) -> Iterable[Action]:
+    columns = ("path", "size", "modificationTime", "dataChange", "stats", "tags", "partitionValues", "deletionVector")
+    for path, size, modified, is_change, stats, tags, values, vector in zip(
+        *(_get(fields, name) for name in columns), strict=True
+    ):
+        tagged = None if tags is None else dict(tags)
+        yield AddFile(decode_path(path), size, modified, is_change, stats, tagged, dict(values or ()), vector)
+
+
+def _removes(fields: dict[str, list[Any]]) -> Iterable[Action]:
+    columns = ("path", "deletionTimestamp", "dataChange")
+    for path, time, is_change in zip(*(_get(fields, name) for name in columns), strict=True):
+        yield RemoveFile(decode_path(path), is_change, time)
+
+
+def _transactions(fields: dict[str, list[Any]]) -> Iterable[Action]:
+    for app_id, version, updated in zip(
+        *(_get(fields, name) for name in ("appId", "version", "lastUpdated")), strict=True
+    ):
+        yield Transaction(app_id, version, updated)
+
+
+def _metadata(fields: dict[str, list[Any]]) -> Iterable[Action]:
+    for index, table_id in enumerate(fields["id"]):
+        form = _get(fields, "format")[index] or {}
+        yield Metadata(
+            id=table_id,
+            schema_string=fields["schemaString"][index],
+            configuration=dict(_get(fields, "configuration")[index] or ()),
+            created_time=_get(fields, "createdTime")[index],
+            partition_columns=_get(fields, "partitionColumns")[index] or [],
+            format=Format(form.get("provider") or "parquet", dict(form.get("options") or ())),
+            name=_get(fields, "name")[index],
+            description=_get(fields, "description")[index],
+        )
+
+
+def _protocols(fields: dict[str, list[Any]]) -> Iterable[Action]:
+    for index, (reader, writer) in enumerate(zip(fields["minReaderVersion"], fields["minWriterVersion"], strict=True)):
+        reader_features = _get(fields, "readerFeatures")[index]
+        yield Protocol(reader, writer, reader_features, _get(fields, "writerFeatures")[index])
+
+
+_MAKERS: Final = {
+    "protocol": _protocols,
+    "metaData": _metadata,
+    "txn": _transactions,
+    "remove": _removes,
+    "add": _adds,
+}

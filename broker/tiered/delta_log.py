@@ -1,0 +1,374 @@
+"""DeltaLog: the transaction log of one Delta table, read and written over an ObjectStore.
+
+A commit is one object, version N+1, put where there is none: it exists, or it does not.  Whoever finds another's
+version in its place is told so (ConflictError) and decides anew; nothing goes on to N+2 by itself, and no error
+deletes anything.
+Versions are read by name and never by list, so that a list which is behind hides no commit.  One danger remains, that
+a name is missing because it was tidied away.  Two rules close it: only what lies below a checkpoint of LOG_RETENTION_MS
+ago is tidied, and a snapshot older than half of that is loaded anew before anything is built on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
+
+import structlog
+
+from broker.tiered import checkpoints as points
+from broker.tiered.checkpoints import Hint, commit_name
+from broker.tiered.delta_actions import (
+    ENGINE,
+    MAINTENANCE,
+    PARQUET,
+    READER_VERSION,
+    WRITER_VERSION,
+    Action,
+    AddFile,
+    Commit,
+    CommitInfo,
+    Metadata,
+    OwnAction,
+    Protocol,
+    RemoveFile,
+    Transaction,
+    check_plain,
+    decode_commit,
+    encode_commit,
+)
+from broker.tiered.objects import MissingObjectError, ObjectStore, StoredObject, TierError
+from broker.tiered.snapshot import Replay, Snapshot, moved
+from domain.clock import Clock
+from domain.errors import Code
+
+CHECKPOINT_COMMITS: Final = 100
+LOG_RETENTION_MS: Final = 2 * 86_400_000
+"""So long a commit stays once a checkpoint is above it."""
+MAX_SNAPSHOT_AGE_MS: Final = LOG_RETENTION_MS // 2
+"""Since a snapshot was known to be the newest; the other half is for clocks that differ, and for slow requests."""
+TOMBSTONE_RETENTION_MS: Final = 7 * 86_400_000
+MAX_BATCH: Final = 1_000
+"""Commits that are held undone while a log is read, and objects of one request to delete."""
+MAX_VACUUM_PATHS: Final = 10_000
+"""Of each kind that one vacuum finds; the next one finds the others."""
+CONFIGURATION: Final = {"delta.enableExpiredLogCleanup": "false"}
+"""Of every table of ours: nobody else tidies the log."""
+log = structlog.get_logger(__name__)
+
+
+class ConflictError(TierError):
+    """Another's commit came first, or the table is not as expected.  `snapshot` is what it is now."""
+
+    def __init__(self, message: str, snapshot: Snapshot) -> None:
+        super().__init__(message, Code.PRECONDITION_FAILED)
+        self.snapshot = snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuum:
+    """Objects that nobody needs any more, by their paths in the store: files that were removed, files that no version
+    has, and the log below a checkpoint."""
+
+    tombstoned: tuple[str, ...]
+    orphans: tuple[str, ...]
+    log: tuple[str, ...]
+
+
+class DeltaLog:
+    """See the module.  `root`: where the table is in the store, without "/" at its end.
+
+    Not for several threads at once.  All calls raise TierError where the store fails, where a file of the log is
+    harmed, and where the table has features that only another engine knows.
+    """
+
+    def __init__(
+        self, objects: ObjectStore, root: str, clock: Clock, checkpoint_commits: int = CHECKPOINT_COMMITS
+    ) -> None:
+        self._objects = objects
+        self._root = f"{root}/" if root else ""
+        self._log = f"{self._root}_delta_log/"
+        self._clock = clock
+        self._checkpoint_commits = checkpoint_commits
+        self._checkpointed = 0
+
+    def create(self, schema: str, configuration: Mapping[str, str], attempt_id: str) -> Snapshot:
+        """Make the table, with Spark's JSON schema; where it is there already it is loaded, as it is."""
+        now = self._clock.now_ms()
+        metadata = Metadata(
+            id=str(uuid5(NAMESPACE_URL, attempt_id)),
+            schema_string=schema,
+            configuration={**CONFIGURATION, **configuration},
+            created_time=now,
+            partition_columns=[],
+            format=PARQUET,
+        )
+        actions: list[Action] = [Protocol(READER_VERSION, WRITER_VERSION), metadata]
+        self._check_plain(actions)
+        data = encode_commit(self._info("CREATE TABLE", attempt_id), actions)
+        lost: TierError | None = None
+        try:
+            self._objects.put_new(self._log + commit_name(0), data)
+        except TierError as error:
+            lost = error
+        found = self.load()
+        if found is None:
+            raise lost or TierError(f"{self._where} was made, and is not there")
+        return found
+
+    def load(self) -> Snapshot | None:
+        """The newest version, by a checkpoint and the commits after it; None where there is no table."""
+        now = self._clock.now_ms()
+        names = [found.path[len(self._log) :] for found in self._objects.objects(self._log)]
+        complete = points.complete_checkpoints(names)
+        commits = (version for name in names if (version := points.version_of_commit(name)) is not None)
+        newest = max([-1, *complete, *commits])
+        hint = self._hint()
+        if hint is not None:
+            complete.setdefault(hint.version, points.names_of(hint))
+            newest = max(newest, hint.version)
+        for version in sorted(complete, reverse=True):
+            with suppress(MissingObjectError):
+                if replay := self._from_checkpoint(version, complete[version], now):
+                    self._checkpointed = max(self._checkpointed, version)
+                    break
+        else:
+            replay = Replay()
+        self._replay_tail(replay)
+        if replay.version < newest:
+            raise TierError(
+                f"{self._log}{commit_name(replay.version + 1)} is missing, and version {newest} is there",
+                Code.MESSAGE_CORRUPTED,
+            )
+        return replay.snapshot(now, self._where) if replay.version >= 0 else None
+
+    def refresh(self, snapshot: Snapshot) -> Snapshot:
+        """The newest version, from what a snapshot has already."""
+        now = self._clock.now_ms()
+        if self._is_old(snapshot, now):
+            return self._reloaded()
+        while True:
+            commits = list(islice(self._commits_after(snapshot.version), MAX_BATCH))
+            snapshot = moved(snapshot, commits, now)
+            if len(commits) < MAX_BATCH:
+                return snapshot
+
+    def commit(
+        self,
+        snapshot: Snapshot,
+        actions: Sequence[OwnAction],
+        attempt_id: str,
+        *,
+        operation: str = "WRITE",
+        expected: Mapping[str, int | None] | None = None,
+    ) -> Snapshot:
+        """Write the version after the snapshot's.  `attempt_id` belongs to this commit alone, and to its repetitions.
+
+        `expected`: the transactions as they must be in the snapshot (None: not there); every app id that the actions
+        set is in it, but for MAINTENANCE.
+        Raises ConflictError where the table is not as expected, or another's commit came first; ValueError for actions
+        that break a rule; TierError where the outcome is unknown.  The same call may then be made again.
+        """
+        self._check_expected(snapshot, expected or {})
+        self._check_actions(snapshot, actions, expected or {})
+        now = self._clock.now_ms()
+        if self._is_old(snapshot, now):
+            latest = self._reloaded()
+            if latest.version != snapshot.version:
+                raise ConflictError(f"{self._where} is at version {latest.version} already", latest)
+            snapshot = latest
+        info = self._info(operation, attempt_id)
+        name = self._log + commit_name(snapshot.version + 1)
+        lost: TierError | None = None
+        try:
+            if self._objects.put_new(name, encode_commit(info, actions)):
+                return moved(snapshot, [Commit(info, actions)], now)
+        except TierError as error:
+            lost = error
+        return self._met(snapshot, name, attempt_id, lost)
+
+    def _met(self, snapshot: Snapshot, name: str, attempt_id: str, lost: TierError | None) -> Snapshot:
+        """See whose commit is there; `lost`: the error in place of an answer."""
+        now = self._clock.now_ms()
+        try:
+            found = self._decode(name, self._objects.get(name))
+        except MissingObjectError as error:
+            raise (lost or error) from error
+        met = moved(snapshot, [found], now)
+        if not found.is_foreign and found.info.attempt_id == attempt_id:
+            return met
+        raise ConflictError(f"{name} is another's commit", self.refresh(met))
+
+    def checkpoint(self, snapshot: Snapshot) -> bool:
+        """Write a checkpoint where one is due; True where it was written.  A failure is logged, and changes nothing."""
+        if snapshot.version < self._checkpointed + self._checkpoint_commits:
+            return False
+        try:
+            hint = self._hint()
+            self._checkpointed = max(self._checkpointed, hint.version if hint else 0)
+            if snapshot.version < self._checkpointed + self._checkpoint_commits:
+                return False
+            made = points.encode_checkpoint(snapshot, self._clock.now_ms() - TOMBSTONE_RETENTION_MS)
+            self._objects.put_new(self._log + points.checkpoint_name(snapshot.version), made.data)
+            self._checkpointed = snapshot.version
+            if hint is not None:  # replaced in two steps: without it readers look at the list
+                self._objects.delete([self._log + points.HINT_NAME])
+            self._objects.put_new(self._log + points.HINT_NAME, points.encode_hint(made.hint))
+        except TierError as error:
+            log.warning("no checkpoint", table=self._where, version=snapshot.version, error=error.message)
+            return False
+        return True
+
+    def vacuum(self, snapshot: Snapshot, grace_ms: int, now_ms: int) -> Vacuum:
+        """Find what may be deleted at `now_ms`; nothing is deleted yet.
+
+        `grace_ms` is longer than any reader keeps a version, and than any writer needs from a file to its commit.
+        Names that begin with "_" or "." are left alone.
+        """
+        snapshot = self.refresh(snapshot)
+        before = now_ms - grace_ms
+        tombstoned: list[str] = []
+        orphans: list[str] = []
+        for found in self._objects.objects(self._root):
+            path = found.path[len(self._root) :]
+            if path in snapshot.files or any(part[:1] in ("_", ".") for part in path.split("/")):
+                continue
+            removed_ms = snapshot.tombstones.get(path)
+            if removed_ms is not None and removed_ms < before:
+                tombstoned.append(path)
+            elif removed_ms is None and found.modified_ms < before:
+                orphans.append(path)
+            if max(len(tombstoned), len(orphans)) >= MAX_VACUUM_PATHS:
+                break
+        latest = self.refresh(snapshot)  # a commit may have come since
+        return Vacuum(self._dead(tombstoned, latest), self._dead(orphans, latest), self._old_log(now_ms))
+
+    def delete(self, snapshot: Snapshot, vacuum: Vacuum) -> None:
+        """Delete what a vacuum found, but for files that are in the table again."""
+        files = self.refresh(snapshot).files
+        cut = len(self._root)
+        paths = [path for path in (*vacuum.tombstoned, *vacuum.orphans) if path[cut:] not in files]
+        paths += vacuum.log
+        for start in range(0, len(paths), MAX_BATCH):
+            self._objects.delete(paths[start : start + MAX_BATCH])
+
+    def _dead(self, paths: list[str], snapshot: Snapshot) -> tuple[str, ...]:
+        return tuple(self._root + path for path in paths if path not in snapshot.files)
+
+    def _old_log(self, now_ms: int) -> tuple[str, ...]:
+        """Commits and checkpoints that readers need no more, oldest first.  Version 0 stays for ever: its place being
+        taken says that the table exists."""
+        before = now_ms - LOG_RETENTION_MS
+        old: list[StoredObject] = [found for found in self._objects.objects(self._log) if found.modified_ms < before]
+        names = [found.path[len(self._log) :] for found in old]
+        floor = max(points.complete_checkpoints(names), default=0)
+        hint = self._hint()
+        if hint is not None:
+            floor = min(floor, hint.version)
+        commits = [name for name in names if 0 < (points.version_of_commit(name) or 0) < floor]
+        others = [name for name in names if -1 < _checkpoint_or(name, floor) < floor]
+        return tuple(self._log + name for name in islice((*commits, *others), MAX_VACUUM_PATHS))
+
+    @property
+    def _where(self) -> str:
+        """For people."""
+        return f"{self._objects.url.rstrip('/')}/{self._root.rstrip('/')}"
+
+    def _info(self, operation: str, attempt_id: str) -> CommitInfo:
+        return CommitInfo(self._clock.now_ms(), operation, ENGINE, attempt_id)
+
+    def _is_old(self, snapshot: Snapshot, now_ms: int) -> bool:
+        return now_ms - snapshot.newest_ms > MAX_SNAPSHOT_AGE_MS
+
+    def _reloaded(self) -> Snapshot:
+        found = self.load()
+        if found is None:
+            raise TierError(f"{self._where} is not there any more", Code.MESSAGE_CORRUPTED)
+        return found
+
+    def _decode(self, path: str, data: bytes) -> Commit:
+        commit = decode_commit(data, path)
+        self._check_plain(commit.actions)
+        return commit
+
+    def _check_plain(self, actions: Sequence[Action]) -> None:
+        check_plain(self._where, actions)
+
+    def _commits_after(self, version: int) -> Iterator[Commit]:
+        while True:
+            version += 1
+            path = self._log + commit_name(version)
+            try:
+                data = self._objects.get(path)
+            except MissingObjectError:
+                return
+            yield self._decode(path, data)
+
+    def _replay_tail(self, replay: Replay) -> None:
+        for commit in self._commits_after(replay.version):
+            replay.add(commit)
+
+    def _hint(self) -> Hint | None:
+        try:
+            return points.decode_hint(self._objects.get(self._log + points.HINT_NAME))
+        except MissingObjectError:
+            return None
+
+    def _from_checkpoint(self, version: int, names: Sequence[str], now_ms: int) -> Replay | None:
+        """None for a harmed one, which is logged.  Raises MissingObjectError where a part is not there."""
+        parts = {self._log + name: self._objects.get(self._log + name) for name in names}
+        try:
+            snapshot, actions = points.decode_checkpoint(version, parts, now_ms)
+        except TierError as error:
+            log.warning("checkpoint passed over", table=self._where, version=version, error=error.message)
+            return None
+        self._check_plain(actions)
+        return Replay(snapshot)
+
+    @staticmethod
+    def _check_expected(snapshot: Snapshot, expected: Mapping[str, int | None]) -> None:
+        for app_id, version in expected.items():
+            if (found := snapshot.transactions.get(app_id)) != version:
+                raise ConflictError(f"{app_id} is at {found}, not at {version}", snapshot)
+
+    def _check_actions(
+        self, snapshot: Snapshot, actions: Sequence[OwnAction], expected: Mapping[str, int | None]
+    ) -> None:
+        self._check_plain(actions)
+        paths: set[str] = set()
+        maintenance = None
+        for action in actions:
+            if isinstance(action, AddFile | RemoveFile):
+                if action.path in paths:
+                    raise ValueError(f"{action.path} is in the commit twice")
+                paths.add(action.path)
+                if (action.path in snapshot.files) is isinstance(action, AddFile):
+                    raise ValueError(f"{action.path} is{'' if isinstance(action, AddFile) else ' not'} in the table")
+            elif isinstance(action, Transaction):
+                if action.app_id == MAINTENANCE:
+                    maintenance = action.version
+                elif action.app_id not in expected:
+                    raise ValueError(f"the commit sets {action.app_id}, of which nothing is expected")
+        self._check_maintenance(snapshot, actions, maintenance)
+
+    @staticmethod
+    def _check_maintenance(snapshot: Snapshot, actions: Sequence[OwnAction], version: int | None) -> None:
+        """Whoever removes raises the shared app id, so that no stale remover gets through, whichever its engine."""
+        following = snapshot.transactions.get(MAINTENANCE, 0) + 1
+        if version is None and not any(isinstance(action, RemoveFile) for action in actions):
+            return
+        if version != following:
+            raise ValueError(f"a commit with removes sets {MAINTENANCE} to {following}, not to {version}")
+
+
+def next_maintenance(snapshot: Snapshot) -> Transaction:
+    """The action that every commit with removes has."""
+    return Transaction(MAINTENANCE, snapshot.transactions.get(MAINTENANCE, 0) + 1)
+
+
+def _checkpoint_or(name: str, other: int) -> int:
+    version = points.version_of_checkpoint(name)
+    return other if version is None else version
