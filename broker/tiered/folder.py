@@ -38,6 +38,7 @@ _REASONS: Final = {
     errno.EROFS: "the file system is mounted read-only",
     errno.EIO: "the disk is broken: its log says more (dmesg)",
     errno.EMFILE: "too many files are open: raise the limit (ulimit -n)",
+    errno.ELOOP: "it is a symbolic link, and may leave the folder",
     errno.ENOTDIR: "an object has the name of a directory on the way",
     errno.EEXIST: "an object has the name of a directory on the way",
     errno.ESTALE: "the network's file system is away",
@@ -51,7 +52,7 @@ class FolderStore:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._root = str(directory.absolute())
+        self._root = os.path.realpath(directory)
         self._url = directory.absolute().as_uri()
         self._turns = itertools.count()
         try:
@@ -138,7 +139,10 @@ class FolderStore:
             raise TierError(
                 f"{path!r} is no path of an object: {TEMPORARY} is for files in the making", Code.BAD_REQUEST
             )
-        return f"{self._root}/{path}"
+        place = f"{self._root}/{path}"
+        if os.path.realpath(os.path.dirname(place)) != os.path.dirname(place):
+            raise TierError(f"{self._url}: the way to {path} is a symbolic link, and may leave the folder")
+        return place
 
     def _failed(self, what: str, error: OSError) -> TierError:
         reason = _REASONS.get(error.errno or 0) or error.strerror or type(error).__name__

@@ -34,7 +34,11 @@ _WRONG_REGION: Final = frozenset(
 )
 _FULL: Final = frozenset({"QuotaExceeded", "StorageFull", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"})
 _READ_ONLY: Final = frozenset({"MethodNotAllowed", "ReadOnly", "AccountIsDisabled", "BlobImmutableDueToPolicy"})
-_INSTANCE_HOSTS: Final = ("169.254.169.254", "169.254.170.2", "169.254.170.23", "metadata.google.internal")
+_INSTANCE: Final = re.compile(
+    r"\bhttps?://(?:169\.254\.1(?:69\.254|70\.2|70\.23)|metadata\.google\.internal|metadata)[:/]"
+    r"|\bhttps?://[^/\s]+/latest/(?:api/token|meta-data/iam)"
+)
+"""Where machines of a cloud ask for the credentials of their role."""
 _KEYS: Final = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN for temporary ones)",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS (the path of a key file)",
@@ -44,12 +48,16 @@ _KEYS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What an error says that may be told: `kind` is that of a request without an answer."""
+    """What an error says that may be told.
+
+    `kind` is that of a request without an answer; `of_a_role`: it was for credentials, not to the store.
+    """
 
     status: int = 0
     code: str = ""
     host: str = ""
     kind: str = ""
+    of_a_role: bool = False
 
     @property
     def has_no_bucket(self) -> bool:
@@ -66,13 +74,14 @@ def fault_of(error: Exception) -> Fault:
         code[1] if code else "",
         host[1] if host else "",
         next((kind for kind in ("BadScheme", "BareRedirect", "Timeout", "Connect") if kind in kinds), ""),
+        _INSTANCE.search(text) is not None,
     )
 
 
 def sentence(fault: Fault, url: str, options: StoreOptions) -> str:
     """What is wrong with the store of a URL, and what to set."""
     keys = _KEYS.get(url.partition(":")[0], "the store's credentials")
-    if fault.host.partition(":")[0] in _INSTANCE_HOSTS:
+    if fault.of_a_role:
         return f"{url}: no credentials: set {keys} in the environment, or give this machine a role"
     if not fault.status:
         return f"{url}: {_without_answer(fault, options)}"

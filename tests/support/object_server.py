@@ -1,4 +1,7 @@
-"""A small S3 server on loopback that fails and lies as it is told to."""
+"""A small server on loopback that fails and lies as it is told to.
+
+It speaks S3's language, and GCS's dialect of it.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,7 @@ class ObjectServer:
     stale_list: bool = False
     unsorted_list: bool = False
     garbles: bool = False
+    refuses_deletes: bool = False
     found: dict[str, bytes] = field(default_factory=dict)
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -76,6 +80,8 @@ class ObjectServer:
 
 class _Door(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
     told: ObjectServer
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - of the library
@@ -104,8 +110,9 @@ class _Door(BaseHTTPRequestHandler):
     def _reply(self, key: str, query: dict[str, list[str]], body: bytes) -> Callable[[], None]:
         told = self.told
         if self.command == "PUT":
-            if told.store(key, body, self.headers.get("if-none-match") == "*"):
-                return lambda: self._send(200, b"")
+            only_new = self.headers.get("if-none-match") == "*" or self.headers.get("x-goog-if-generation-match") == "0"
+            if told.store(key, body, only_new):
+                return lambda: self._send(200, b"", {"x-goog-generation": "1"})
             return lambda: self._refuse(412, "PreconditionFailed")
         if self.command == "POST" and "delete" in query:
             return self._delete(body)
@@ -115,13 +122,22 @@ class _Door(BaseHTTPRequestHandler):
         found = told.found.get(key)
         if found is None:
             return lambda: self._refuse(404, "NoSuchKey")
+        if self.command == "DELETE":
+            told.found.pop(key, None)
+            return lambda: self._send(204, b"")
         return lambda: self._give(found)
 
     def _delete(self, body: bytes) -> Callable[[], None]:
         gone = [each.text or "" for each in ElementTree.fromstring(body).iter() if each.tag.endswith("Key")]
-        if not self.told.keeps_deleted:
+        if not (self.told.keeps_deleted or self.told.refuses_deletes):
             for each in gone:
                 self.told.found.pop(each, None)
+        if self.told.refuses_deletes:
+            lines = "".join(
+                f"<Error><Key>{escape(each)}</Key><Code>AccessDenied</Code><Message>{SECRET}</Message></Error>"
+                for each in gone
+            )
+            return lambda: self._send(200, f"<DeleteResult>{lines}</DeleteResult>".encode())
         lines = "".join(f"<Deleted><Key>{escape(each)}</Key></Deleted>" for each in gone)
         return lambda: self._send(200, f"<DeleteResult>{lines}</DeleteResult>".encode())
 

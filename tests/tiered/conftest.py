@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,7 +67,17 @@ def served_store(server: ObjectServer, keys: None) -> ObjectStore:
 _only_real = pytest.mark.skipif(REAL is None, reason="ENTREPOT_TEST_S3_URL is not set")
 
 
-@pytest.fixture(params=["memory", "memory://", "folder", "server", "moto", pytest.param("real", marks=_only_real)])
+@pytest.fixture
+def gcs_store(server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """The same server by GCS's protocol, whose delete of what is not there is an error."""
+    key = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", json.dumps({**key, "gcs_base_url": server.endpoint}))
+    return open_objects(f"gs://{BUCKET}/pre", options_for(server.endpoint))
+
+
+@pytest.fixture(
+    params=["memory", "memory://", "folder", "server", "gcs", "moto", pytest.param("real", marks=_only_real)]
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
     """Each kind of store, empty."""
     match request.param:
@@ -78,6 +89,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
             yield FolderStore(tmp_path / "tier")
         case "server":
             yield request.getfixturevalue("served_store")
+        case "gcs":
+            yield request.getfixturevalue("gcs_store")
         case "moto":
             yield request.getfixturevalue("moto_store")
         case _:

@@ -207,8 +207,10 @@ def test_no_reader_sees_half_an_object(store: ObjectStore) -> None:
 
     reader = threading.Thread(target=read)
     reader.start()
-    for number in range(count):
-        assert store.put_new(f"part-{number}", body)
-    over.set()
-    reader.join()
+    try:
+        for number in range(count):
+            assert store.put_new(f"part-{number}", body)
+    finally:
+        over.set()
+        reader.join()
     assert wrong == [] and len(paths(store)) == count
