@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from broker.tiered.delta_log import ConflictError
-from broker.tiered.objects import ObjectStore, TierError
+from broker.tiered.objects import ObjectStore
 from broker.tiered.table import TopicTable
 from domain.clock import Clock
 from domain.errors import EntrepotError

@@ -1,130 +1,57 @@
-"""MemoryObjects: an ObjectStore in memory, which fails as it is told.
-
-`plan` is asked before each call, by its name and path, and says what goes wrong.  It may do other things meanwhile, as
-another program would.
-"""
+"""MemoryObjects: an object store of this process, with a clock that tests set."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from enum import Enum, auto
+import threading
+from collections.abc import Iterator, Sequence
 
-from broker.tiered.objects import MissingObjectError, StoredObject, TierError
+from broker.tiered.object_paths import checked_path, checked_prefix, checked_ranges, checked_size, ends_before
+from broker.tiered.objects import MissingObjectError, StoredObject
 from domain.clock import Clock
 
 
-class Fault(Enum):
-    """Something that goes wrong with one call."""
-
-    NONE = auto()
-    BEFORE = auto()
-    """It fails, and nothing is done."""
-    AFTER = auto()
-    """It is done, and the answer is lost."""
-    LATE = auto()
-    """It fails, and is done nevertheless at the next `settle`."""
-    STALE = auto()
-    """A list does not show the latest changes; others do as NONE."""
-
-
-Plan = Callable[[str, str], Fault]
-
-
-def nothing_fails(call: str, path: str) -> Fault:
-    """The plan of a store that works."""
-    return Fault.NONE
-
-
 class MemoryObjects:
-    """See the module."""
+    """As strict as the stores of the product: the contract suite has it among them."""
 
-    url = "memory:///"
-
-    def __init__(self, clock: Clock, plan: Plan = nothing_fails) -> None:
-        self.plan = plan
-        self.calls = 0
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._objects: dict[str, tuple[bytes, int]] = {}
-        self._shown_when_stale: dict[str, tuple[bytes, int]] = {}
-        self._late: list[tuple[str, bytes]] = []
+        self._lock = threading.Lock()
+        self._found: dict[str, tuple[bytes, int]] = {}
+
+    @property
+    def url(self) -> str:
+        return "memory://"
 
     def put_new(self, path: str, data: bytes) -> bool:
-        fault = self._before("put_new", path)
-        if fault is Fault.LATE:
-            self._late.append((path, bytes(data)))
-            raise TierError(f"no answer to put {path}")
-        is_new = self._put(path, bytes(data))
-        self._after(fault, path)
-        return is_new
+        checked_path(path)
+        checked_size(path, len(data))
+        with self._lock:
+            return self._found.setdefault(path, entry := (bytes(data), self._clock.now_ms())) is entry
 
     def get(self, path: str) -> bytes:
-        self._after(self._before("get", path), path)
-        return self._at(path)
+        with self._lock:
+            if (found := self._found.get(checked_path(path))) is None:
+                raise MissingObjectError(path)
+        return found[0]
 
     def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        self._after(self._before("get_ranges", path), path)
-        data = self._at(path)
-        if any(end > len(data) for _, end in ranges):
-            raise TierError(f"{path} ends before a range")
+        checked_ranges(path, ranges)
+        data = self.get(path)
+        for start, end in ranges:
+            if start < end and end > len(data):
+                raise ends_before(path, start, end)
         return [data[start:end] for start, end in ranges]
 
     def size(self, path: str) -> int:
-        self._after(self._before("size", path), path)
-        return len(self._at(path))
+        return len(self.get(path))
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
-        fault = self._before("objects", prefix)
-        self._after(fault, prefix)
-        shown = self._shown_when_stale if fault is Fault.STALE else self._objects
-        found = [(path, len(data), time) for path, (data, time) in shown.items() if path.startswith(prefix)]
-        for path, size, time in sorted(found):
-            yield StoredObject(path, size, time)
+        checked_prefix(prefix)
+        with self._lock:
+            found = sorted(self._found.items())
+        return iter([StoredObject(path, len(data), at) for path, (data, at) in found if path.startswith(prefix)])
 
     def delete(self, paths: Sequence[str]) -> None:
-        fault = self._before("delete", paths[0] if paths else "")
-        for path in paths:
-            self._objects.pop(path, None)
-        self._after(fault, "what to delete")
-
-    def settle(self) -> None:
-        """Late puts arrive; a stale list shows all that there is now."""
-        for path, data in self._late:
-            self._put(path, data)
-        self._late.clear()
-        self._shown_when_stale = dict(self._objects)
-
-    def overwrite(self, path: str, data: bytes) -> None:
-        """Harm an object, as no ObjectStore would."""
-        self._objects[path] = (data, self._clock.now_ms())
-
-    def paths(self, prefix: str = "") -> list[str]:
-        """What is there, in order; no plan is asked."""
-        return sorted(path for path in self._objects if path.startswith(prefix))
-
-    def working(self) -> MemoryObjects:
-        """The same objects through a handle that never fails, for those who check."""
-        other = MemoryObjects(self._clock)
-        other._objects = self._objects
-        return other
-
-    def _before(self, call: str, path: str) -> Fault:
-        self.calls += 1
-        fault = self.plan(call, path)
-        if fault is Fault.BEFORE or (fault is Fault.LATE and call != "put_new"):
-            raise TierError(f"{call} of {path} was refused")
-        return fault
-
-    def _after(self, fault: Fault, path: str) -> None:
-        if fault is Fault.AFTER:
-            raise TierError(f"the answer about {path} was lost")
-
-    def _put(self, path: str, data: bytes) -> bool:
-        if path in self._objects:
-            return False
-        self._objects[path] = (data, self._clock.now_ms())
-        return True
-
-    def _at(self, path: str) -> bytes:
-        if path not in self._objects:
-            raise MissingObjectError(path)
-        return self._objects[path][0]
+        for path in [checked_path(each) for each in paths]:
+            with self._lock:
+                self._found.pop(path, None)

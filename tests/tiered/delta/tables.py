@@ -14,7 +14,7 @@ from broker.tiered.delta_log import DeltaLog
 from broker.tiered.objects import MissingObjectError, StoredObject, TierError
 from broker.tiered.snapshot import Snapshot
 from tests.support.clock import ManualClock
-from tests.support.memory_objects import MemoryObjects
+from tests.support.failing_objects import MemoryObjects
 
 SCHEMA = (
     '{"type":"struct","fields":[{"name":"n","type":"long","nullable":true,"metadata":{}},'

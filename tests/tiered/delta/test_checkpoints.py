@@ -23,7 +23,7 @@ from broker.tiered.delta_actions import (
 )
 from broker.tiered.delta_log import DeltaLog, next_maintenance
 from broker.tiered.objects import TierError
-from tests.support.memory_objects import Fault, MemoryObjects
+from tests.support.failing_objects import Fault, MemoryObjects
 from tests.tiered.delta.tables import add, grow, memory_table, remove
 
 LOG = "topics/t-1/_delta_log/"

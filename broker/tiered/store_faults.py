@@ -1,0 +1,127 @@
+"""What is wrong with an object store, in a sentence that says what to set.
+
+A client's errors have the request in them: with a signed URL, or what the server says of a key.  None of that is
+passed on but a status, the server's own code, and a host.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from broker.tiered.store_options import StoreOptions
+
+_STATUS: Final = re.compile(r"status(?: code)?: (\d{3})\b")
+_CODE: Final = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
+_HOST: Final = re.compile(r"\bhttps?://(?:[^/\s@]*@)?([A-Za-z0-9.\-:\[\]]{1,255})")
+_KIND: Final = re.compile(r"\bkind: (Timeout|Connect|BadScheme|Builder)\b|\b(BadScheme|BareRedirect)\b")
+
+NO_BUCKET: Final = frozenset({"NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "FilesystemNotFound"})
+_BAD_CREDENTIALS: Final = frozenset(
+    {
+        "AuthenticationFailed",
+        "ExpiredToken",
+        "InvalidAccessKeyId",
+        "InvalidAuthenticationInfo",
+        "InvalidToken",
+        "SignatureDoesNotMatch",
+        "TokenRefreshRequired",
+    }
+)
+_WRONG_REGION: Final = frozenset(
+    {"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect", "TemporaryRedirect"}
+)
+_FULL: Final = frozenset({"QuotaExceeded", "StorageFull", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"})
+_READ_ONLY: Final = frozenset({"MethodNotAllowed", "ReadOnly", "AccountIsDisabled", "BlobImmutableDueToPolicy"})
+_INSTANCE: Final = re.compile(
+    r"\bhttps?://(?:169\.254\.1(?:69\.254|70\.2|70\.23)|metadata\.google\.internal|metadata)[:/]"
+    r"|\bhttps?://[^/\s]+/latest/(?:api/token|meta-data/iam)"
+)
+"""Where machines of a cloud ask for the credentials of their role."""
+_KEYS: Final = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN for temporary ones)",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS (the path of a key file)",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What an error says that may be told.
+
+    `kind` is that of a request without an answer; `of_a_role`: it was for credentials, not to the store.
+    """
+
+    status: int = 0
+    code: str = ""
+    host: str = ""
+    kind: str = ""
+    of_a_role: bool = False
+
+    @property
+    def has_no_bucket(self) -> bool:
+        return self.code in NO_BUCKET
+
+
+def fault_of(error: Exception) -> Fault:
+    """Read the text of a client's error."""
+    text = str(error)
+    status, code, host = _STATUS.search(text), _CODE.search(text), _HOST.search(text)
+    kinds = {first or second for first, second in _KIND.findall(text)}
+    return Fault(
+        int(status[1]) if status else 0,
+        code[1] if code else "",
+        host[1] if host else "",
+        next((kind for kind in ("BadScheme", "BareRedirect", "Timeout", "Connect") if kind in kinds), ""),
+        _INSTANCE.search(text) is not None,
+    )
+
+
+def sentence(fault: Fault, url: str, options: StoreOptions) -> str:
+    """What is wrong with the store of a URL, and what to set."""
+    keys = _KEYS.get(url.partition(":")[0], "the store's credentials")
+    if fault.of_a_role:
+        return f"{url}: no credentials: set {keys} in the environment, or give this machine a role"
+    if not fault.status:
+        return f"{url}: {_without_answer(fault, options)}"
+    if fault.has_no_bucket:
+        return f"{url}: there is no such bucket: make it, or set another URL"
+    if fault.code in _WRONG_REGION or fault.status in (301, 307):
+        return f"{url}: the bucket is in another region: set the region, or the endpoint"
+    if fault.status == 401 or fault.code in _BAD_CREDENTIALS:
+        return f"{url}: the store does not know the credentials{_said(fault)}: set {keys} in the environment"
+    if fault.code in _READ_ONLY or fault.status == 405:
+        return f"{url}: the store is read-only{_said(fault)}: allow it to be written to, or set another URL"
+    if fault.status == 403:
+        return (
+            f"{url}: the credentials are not allowed to do this{_said(fault)}: "
+            "allow them to list the bucket, and to read, write and delete objects in it"
+        )
+    if fault.code in _FULL or fault.status == 507:
+        return f"{url}: the store is full{_said(fault)}: make room, or raise its quota"
+    if fault.status == 429 or fault.code == "SlowDown":
+        return f"{url}: the store takes no more requests for now{_said(fault)}"
+    if fault.status >= 500:
+        return f"{url}: the store is in trouble{_said(fault)}: its own log says more"
+    return f"{url}: the store refuses the request{_said(fault)}"
+
+
+def _without_answer(fault: Fault, options: StoreOptions) -> str:
+    at = f" at {fault.host}" if fault.host else ""
+    if fault.kind == "BadScheme":
+        return f"the store{at} is without TLS: set allow_http, or an https endpoint"
+    if fault.kind == "BareRedirect":
+        return "the bucket is in another region: set the region, or the endpoint"
+    if fault.kind == "Timeout":
+        return (
+            f"the store{at} said nothing for {options.request_seconds:g} s: "
+            "look at the network and the endpoint, or raise request_seconds"
+        )
+    if fault.kind == "Connect":
+        return f"no connection to the store{at}: set the right endpoint, and look at the network and its certificate"
+    return f"the store{at} broke off its answer, or gave one that was not understood"
+
+
+def _said(fault: Fault) -> str:
+    return f" ({fault.status} {fault.code})" if fault.code else f" ({fault.status})"

@@ -1,0 +1,100 @@
+"""Object stores of all kinds, for the tests of the tier."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.tiered.folder import FolderStore
+from broker.tiered.objects import ObjectStore
+from broker.tiered.opening_store import open_objects
+from broker.tiered.store_options import StoreOptions
+from tests.support.clock import ManualClock
+from tests.support.memory_objects import MemoryObjects
+from tests.support.object_server import BUCKET, SECRET, ObjectServer, object_server, options_for
+
+REAL = os.environ.get("ENTREPOT_TEST_S3_URL")
+"""A bucket's URL; credentials, region and endpoint as obstore reads them from the environment."""
+_turns = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def moto_endpoint() -> Iterator[str]:
+    """The endpoint of moto's S3 server, on loopback."""
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials in the environment, both with the secret that no message may have."""
+    for name in [each for each in os.environ if each.startswith("AWS_") and each != "AWS_CA_BUNDLE"]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", f"key-{SECRET}")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", f"secret-{SECRET}")
+
+
+@pytest.fixture
+def moto_store(moto_endpoint: str, keys: None) -> ObjectStore:
+    """A new bucket's prefix in moto."""
+    import boto3
+
+    name = f"bucket-{next(_turns)}"
+    boto3.client("s3", endpoint_url=moto_endpoint, region_name="us-east-1").create_bucket(Bucket=name)
+    options = StoreOptions(endpoint=moto_endpoint, region="us-east-1", allow_http=True)
+    return open_objects(f"s3://{name}/pre/fix", options)
+
+
+@pytest.fixture
+def server() -> Iterator[ObjectServer]:
+    with object_server() as told:
+        yield told
+
+
+@pytest.fixture
+def served_store(server: ObjectServer, keys: None) -> ObjectStore:
+    return open_objects(f"s3://{BUCKET}/pre", options_for(server.endpoint))
+
+
+_only_real = pytest.mark.skipif(REAL is None, reason="ENTREPOT_TEST_S3_URL is not set")
+
+
+@pytest.fixture
+def gcs_store(server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """The same server by GCS's protocol, whose delete of what is not there is an error."""
+    key = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", json.dumps({**key, "gcs_base_url": server.endpoint}))
+    return open_objects(f"gs://{BUCKET}/pre", options_for(server.endpoint))
+
+
+@pytest.fixture(
+    params=["memory", "memory://", "folder", "server", "gcs", "moto", pytest.param("real", marks=_only_real)]
+)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
+    """Each kind of store, empty."""
+    match request.param:
+        case "memory":
+            yield MemoryObjects(ManualClock())
+        case "memory://":
+            yield open_objects("memory://")
+        case "folder":
+            yield FolderStore(tmp_path / "tier")
+        case "server":
+            yield request.getfixturevalue("served_store")
+        case "gcs":
+            yield request.getfixturevalue("gcs_store")
+        case "moto":
+            yield request.getfixturevalue("moto_store")
+        case _:
+            assert REAL is not None
+            opened = open_objects(f"{REAL.rstrip('/')}/{os.urandom(8).hex()}", StoreOptions(allow_http=True))
+            yield opened
+            opened.delete([each.path for each in opened.objects("")])
