@@ -194,12 +194,11 @@ class SteadyLoad:
         }
         return self.counts() | {f"reader {name}": count for name, count in readers.items()}
 
-    def goes_on(self, count: int, seconds: float = LONG_SECONDS, *, to: str = "") -> None:
-        """Return when every publisher and every reader has so many more.  `to`: only the publishers to that group."""
+    def goes_on(self, count: int, seconds: float = LONG_SECONDS) -> None:
+        """Return when every publisher and every reader has so many more."""
         before = self.progress()
-        ending = f"to{list(GROUPS).index(to)}" if to else ""
         wait_until(
-            lambda: all(now >= before[who] + count for who, now in self.progress().items() if who.endswith(ending)),
+            lambda: all(now >= before[who] + count for who, now in self.progress().items()),
             lambda: f"all go on: {self.told(before)}",
             seconds,
         )
