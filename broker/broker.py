@@ -33,6 +33,7 @@ from broker.retention.watermarks import DiskState, tell
 from broker.settings import BrokerSettings
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.store_files import DirectoryLock
+from broker.tiered.tier import Tier
 from domain.clock import Clock
 from domain.confirmation import Confirmation
 from domain.errors import EntrepotError, StoreFailedError
@@ -92,6 +93,7 @@ class Broker:
             self.core.now_ms,
             self._is_saved_up_to,
         )
+        self.tier = self._open_tier(settings, opened.store_id)
         self._cleaning: Iterator[None] | None = None
         self._last_cleaning = self.core.loop.time()
         self._background_problems: dict[str, str] = {}
@@ -133,10 +135,20 @@ class Broker:
             lock.release()
             raise
 
+    def _open_tier(self, settings: BrokerSettings, store_id: str) -> Tier | None:
+        """The object store of topics that go there.  Raises StoreFailedError where its packages are missing."""
+        if settings.tier is None:
+            return None
+        tier = Tier(settings.tier, self.engine, self.registry, store_id, self.core)
+        self.core.tier, self.cleaner.kept_from = tier, tier.kept_from
+        return tier
+
     async def close(self) -> None:
         if self._is_closed:
             return
         self._is_closed = True
+        if self.tier is not None:
+            await self.tier.close()
         self.core.polling.release()
         self._background.cancel()
         self._timer_tick.cancel()

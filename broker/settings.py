@@ -8,6 +8,7 @@ from pathlib import Path
 from broker.retention.watermarks import DiskWatermarks
 from broker.store.commit_log import CommitLogLayout
 from broker.store.index_file import IndexLayout
+from broker.tiered.settings import TierSettings
 from domain.consumer_group import ConsumerGroup
 
 
@@ -37,4 +38,5 @@ class BrokerSettings:
     transaction_check_after_ms: int = 6_000
     transaction_check_interval_ms: int = 30_000
     transaction_max_checks: int = 15
+    tier: TierSettings | None = None
     group_defaults: ConsumerGroup = field(default_factory=lambda: ConsumerGroup("defaults"))

@@ -74,7 +74,8 @@ class Topic:
     first, drain, then lower `queues`.  `retention_seconds` and `retention_bytes`: None is the store's default.
     `max_message_bytes`: the longest body; `max_backlog`: how many messages the slowest group may be behind before new
     ones are refused (TOO_MANY_REQUESTS); None is no limit of its own.  `trace`: the share of its messages, 0 to 1,
-    whose way is kept hop by hop (`domain.query`).  `confirm`: the disks that confirm one.
+    whose way is kept hop by hop (`domain.query`).  `confirm`: the disks that confirm one.  `tier_seconds`: age up
+    to which they stay in the object store, where the broker has one; None: they do not go there.
 
     Where there are several brokers, `queues` and `write_queues` are those of each of them, those that join later
     included; `placement` names the brokers that have the topic instead, each with its own count.  `revision` orders
@@ -95,6 +96,7 @@ class Topic:
     placement: Placement = ()
     revision: int = field(default=0, compare=False)
     confirm: Confirm = Confirm.RULE
+    tier_seconds: int | None = None
 
     @property
     def writable_queues(self) -> int:
@@ -107,7 +109,7 @@ class Topic:
         if self.write_queues is not None and not 1 <= self.write_queues <= self.queues:
             raise FieldError("write_queues", f"must be 1 to {self.queues}, not {self.write_queues}")
         self._check_placement()
-        for name in ("retention_seconds", "retention_bytes", "max_message_bytes", "max_backlog"):
+        for name in ("retention_seconds", "retention_bytes", "max_message_bytes", "max_backlog", "tier_seconds"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise FieldError(name, f"must be positive, not {value}")

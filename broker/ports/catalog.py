@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.consume.places import bounds_of
 from broker.metadata.registry import Registry
+from broker.ports.cold_reads import ColdReads
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from domain.consumer_group import ConsumerGroup
@@ -17,6 +17,7 @@ class Catalog:
     def __init__(self, engine: StorageEngine, registry: Registry) -> None:
         self.engine = engine
         self.registry = registry
+        self.tier: ColdReads | None = None
 
     def existing_topic(self, name: str) -> Topic:
         """The topic.  Raises TOPIC_NOT_FOUND."""
@@ -42,4 +43,9 @@ class Catalog:
 
     def bounds_of(self, topic: Topic) -> list[QueueBounds]:
         """The readable bounds of each queue."""
-        return bounds_of(self.engine.dispatcher.queue(topic.name, queue_id) for queue_id in range(topic.queues))
+        queues = [self.engine.dispatcher.queue(topic.name, queue_id) for queue_id in range(topic.queues)]
+        return [QueueBounds(queue.queue_id, self.min_offset(queue), queue.visible_offset) for queue in queues]
+
+    def min_offset(self, queue: ConsumeQueue) -> int:
+        """The first offset that can be read, from the disk or from the tier."""
+        return queue.min_offset if self.tier is None else self.tier.min_offset(queue)

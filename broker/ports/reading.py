@@ -10,16 +10,19 @@ from broker.consume.runs import read_nothing, read_run
 from broker.consume.scan import scan_filtered
 from broker.consume.tail import QueueTail
 from broker.ports.catalog import Catalog
+from broker.ports.cold_reads import ColdReads
+from broker.ports.cold_tail import ColdTail
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.record_runs import bytes_between
 from domain.errors import CorruptedError
 from domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from domain.message import StoredMessage
 from domain.ports import Pulled, Tail
-from domain.position import Position
+from domain.position import Position, PositionKind
 from domain.topic import QueueBounds
 
 T = TypeVar("T")
+SUB_TOPIC: Final = FilterKind.SUB_TOPIC
 MAX_READ_BYTES: Final = 16 << 20
 """Longest part of the log that one read takes into memory: a longer answer ends early."""
 
@@ -38,8 +41,15 @@ class Reading:
         check_inside(queue, offset)
         return True
 
+    def _tier_of(self, queue: ConsumeQueue, offset: int) -> ColdReads | None:
+        """The tier, for an offset that only it has."""
+        tier = self._catalog.tier
+        return tier if tier is not None and tier.min_offset(queue) <= offset < queue.min_offset else None
+
     async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
         queue = self._catalog.existing_queue(topic, queue_id)
+        if tier := self._tier_of(queue, from_offset):
+            return (await tier.read(queue, from_offset, max_messages)).messages
         if not self._is_there(queue, from_offset):
             return []
         return await self._healed(lambda: self._read(queue, from_offset, max_messages))
@@ -77,8 +87,13 @@ class Reading:
     ) -> Pulled:
         queue = self._catalog.existing_queue(topic, queue_id)
         compiled = None if filter is None else compile_filter(filter)
+        if tier := self._tier_of(queue, from_offset):
+            is_all = compiled is None or compiled.accepts_all
+            page = await tier.read(queue, from_offset, max_messages, None if is_all else compiled)
+            return Pulled(page.messages, page.next_offset, tier.min_offset(queue), queue.visible_offset)
+        least = self._catalog.min_offset(queue)
         if not self._is_there(queue, from_offset):
-            return Pulled([], from_offset, queue.min_offset, from_offset)
+            return Pulled([], from_offset, least, from_offset)
         if compiled is None or compiled.accepts_all:
             messages = await self._healed(lambda: self._read(queue, from_offset, max_messages))
             next_offset = from_offset + len(messages)
@@ -90,7 +105,7 @@ class Reading:
                     raise CorruptedError(f"message {found.corrupted[0]} of {topic}/{queue_id} is harmed")
                 messages = [message for message in messages if message.queue_offset < found.corrupted[0]]
                 next_offset = found.corrupted[0]
-        return Pulled(messages, next_offset, queue.min_offset, queue.visible_offset)
+        return Pulled(messages, next_offset, least, queue.visible_offset)
 
     async def records(
         self,
@@ -120,13 +135,26 @@ class Reading:
         self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
     ) -> tuple[list[int], int]:
         queue = self._catalog.existing_queue(topic, queue_id)
-        compile_filter(FilterExpression(FilterKind.SUB_TOPIC, topic_filter))
+        compile_filter(FilterExpression(SUB_TOPIC, topic_filter))
+        if tier := self._tier_of(queue, from_offset):  # by the page: what matches is found where it is read
+            page = await tier.read(queue, from_offset, limit, compile_filter(FilterExpression(SUB_TOPIC, topic_filter)))
+            return [message.queue_offset for message in page.messages], page.next_offset
         if not self._is_there(queue, from_offset):
             return [], from_offset
         return self._engine.lookup.matching_offsets(queue, topic_filter, from_offset, limit)
 
     async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
-        return place_of(self._engine, self._catalog.existing_queue(topic, queue_id), position)
+        queue = self._catalog.existing_queue(topic, queue_id)
+        least, tier = self._catalog.min_offset(queue), self._catalog.tier
+        if tier is not None and least < queue.min_offset:
+            if position.kind is PositionKind.EARLIEST:
+                return least
+            if position.kind is PositionKind.OFFSET and position.value < queue.min_offset:
+                return max(position.value, least)
+            if position.kind is PositionKind.TIME:  # store time may step back: cold ones are looked at first
+                found = await tier.since(queue, position.value)
+                return max(found, least) if found < queue.min_offset else place_of(self._engine, queue, position)
+        return place_of(self._engine, queue, position)
 
     async def bounds(self, topic: str) -> list[QueueBounds]:
         return self._catalog.bounds_of(self._catalog.existing_topic(topic))
@@ -139,8 +167,19 @@ class Reading:
         on_messages: Callable[[list[StoredMessage]], None],
     ) -> Tail:
         queue = self._catalog.existing_queue(topic, queue_id)
+        least, tier = self._catalog.min_offset(queue), self._catalog.tier
         if start is None:
             start = queue.visible_offset
-        elif isinstance(start, Position):
+        if tier is not None and least < queue.min_offset and _may_be_cold(queue, start):
+            return ColdTail(self, self._engine, queue, start, on_messages)
+        if isinstance(start, Position):
             start = place_of(self._engine, queue, start)
         return QueueTail(self._engine, queue, start, on_messages)
+
+
+def _may_be_cold(queue: ConsumeQueue, start: int | Position) -> bool:
+    if isinstance(start, int):
+        return start < queue.min_offset
+    return start.kind in (PositionKind.EARLIEST, PositionKind.TIME) or (
+        start.kind is PositionKind.OFFSET and start.value < queue.min_offset
+    )

@@ -46,7 +46,8 @@ log = structlog.get_logger(__name__)
 @dataclass(slots=True)
 class Cleaner:
     """`retention_seconds`: of topics that have none of their own.  `is_saved`: whether the state file has all
-    before an offset; asking makes that come about."""
+    before an offset; asking makes that come about.  `kept_from`: the offset from which on only this disk has a queue's
+    messages, None where that does not matter."""
 
     engine: StorageEngine
     registry: Registry
@@ -55,6 +56,7 @@ class Cleaner:
     retention_seconds: int
     now_ms: Callable[[], int]
     is_saved: Callable[[int], bool]
+    kept_from: Callable[[ConsumeQueue], int | None] = field(default=lambda queue: None)
     compaction: Compaction = field(init=False)
     deleted_segments: int = 0
     is_emergency: bool = False
@@ -105,7 +107,8 @@ class Cleaner:
             return
         before = queue.min_offset
         try:
-            queue.drop_before(self._cut(topic, queue, settled))
+            cut, limit = self._cut(topic, queue, settled), self.kept_from(queue)
+            queue.drop_before(cut if limit is None else max(before, min(cut, limit)))
         except CorruptedError as error:
             log.error("retention cannot read a queue", topic=queue.topic, queue=queue.queue_id, error=error.message)
         if queue.min_offset > before:

@@ -1,0 +1,91 @@
+"""ColdTail: a tail that begins in the tier, and goes on from the disk where that begins, without a seam."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from broker.consume.tail import QueueTail
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.engine import StorageEngine
+from domain.errors import EntrepotError
+from domain.message import StoredMessage
+from domain.position import Position
+
+if TYPE_CHECKING:
+    from broker.ports.reading import Reading
+
+PAGE: Final = 256
+"""Messages of one cold read."""
+AGAIN_SECONDS: Final = 1.0
+"""Pause before a cold read that failed is made again."""
+log = structlog.get_logger(__name__)
+
+
+class ColdTail:
+    """Implements `domain.ports.Tail`."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        engine: StorageEngine,
+        queue: ConsumeQueue,
+        start: int | Position,
+        on_messages: Callable[[list[StoredMessage]], None],
+    ) -> None:
+        self._reading, self._engine, self._queue = reading, engine, queue
+        self._on_messages = on_messages
+        self._start = start
+        self._next = start if isinstance(start, int) else 0
+        self._live: QueueTail | None = None
+        self._is_begun = isinstance(start, int)
+        self._begun: list[Callable[[], None]] = []
+        self._task = asyncio.get_running_loop().create_task(self._catch_up())
+
+    @property
+    def next_offset(self) -> int:
+        return self._next if self._live is None else self._live.next_offset
+
+    def when_begun(self, callback: Callable[[], None]) -> None:
+        if self._is_begun:
+            callback()
+        else:
+            self._begun.append(callback)
+
+    def close(self) -> None:
+        self._task.cancel()
+        if self._live is not None:
+            self._live.close()
+
+    async def _catch_up(self) -> None:
+        """Cold pages, until the disk has what is next.  A cold read that fails is made again: nothing is left out."""
+        while True:
+            try:
+                if await self._read():
+                    break
+            except EntrepotError as error:
+                log.warning("a cold read failed", seldom="tier", topic=self._queue.topic, problem=error.message)
+                await asyncio.sleep(AGAIN_SECONDS)
+        self._live = QueueTail(self._engine, self._queue, self._next, self._on_messages)
+
+    async def _read(self) -> bool:
+        """One page; says whether the disk has what follows."""
+        queue = self._queue
+        if not self._is_begun:
+            assert isinstance(self._start, Position), "only a position has to be found first"
+            self._next = await self._reading.offset_at(queue.topic, queue.queue_id, self._start)
+            self._is_begun = True
+            for callback in self._begun:
+                callback()
+        if self._next >= queue.min_offset:
+            return True
+        pulled = await self._reading.pull(queue.topic, queue.queue_id, self._next, PAGE)
+        self._next = max(pulled.next_offset, self._next)
+        if pulled.messages:
+            self._on_messages(pulled.messages)
+        elif self._next < queue.min_offset:
+            self._next = await self._reading.skip_gap(queue, self._next)
+        return self._next >= queue.min_offset

@@ -1,0 +1,84 @@
+"""The channel between a broker and its uploader: the uploader asks, the broker answers, in turn.
+
+Frames: u32 length, then msgpack.  The first one is the broker's, with the settings.  A question is (name, arguments);
+an answer is (value, refusal).
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any, Final
+
+import msgspec
+
+from broker.tiered.uploader import Progress, TopicState
+from domain.errors import Code, EntrepotError
+
+MAX_FRAME_BYTES: Final = 64 << 20
+"""Named limit: of one frame."""
+LENGTH: Final = struct.Struct(">I")
+STATES, RECORDS, TOLD = "states", "records", "told"
+encode = msgspec.msgpack.Encoder().encode
+_decode_states: Final = msgspec.msgpack.Decoder(tuple[list[TopicState], str]).decode
+_decode_records: Final = msgspec.msgpack.Decoder(tuple[bytes, str]).decode
+_decode_nothing: Final = msgspec.msgpack.Decoder(tuple[None, str]).decode
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """Settings of an uploader; `options` by the names of `StoreOptions`."""
+
+    url: str
+    options: dict[str, Any]
+    number: int
+    segment_bytes: int
+    max_age_seconds: float
+    vacuum_grace_seconds: float
+    seed: int
+
+
+def frame(value: Any) -> bytes:
+    data = encode(value)
+    return LENGTH.pack(len(data)) + data
+
+
+class BrokerChannel:
+    """The uploader's end.  Raises EOFError where the broker has ended."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+
+    def setup(self) -> Setup:
+        return msgspec.msgpack.decode(self._receive(), type=Setup)
+
+    def states(self) -> list[TopicState]:
+        return self._answer(_decode_states, STATES)
+
+    def records(self, topic: str, queue_id: int, first: int, end: int, max_bytes: int) -> bytes:
+        return self._answer(_decode_records, RECORDS, topic, queue_id, first, end, max_bytes)
+
+    def told(self, progress: Progress) -> None:
+        self._answer(_decode_nothing, TOLD, progress)
+
+    def _answer(self, decode: Any, name: str, *arguments: Any) -> Any:
+        try:
+            self._channel.sendall(frame((name, arguments)))
+            value, refusal = decode(self._receive())
+        except ConnectionError:
+            raise EOFError from None
+        if refusal:
+            raise EntrepotError(Code.UNAVAILABLE, refusal)
+        return value
+
+    def _receive(self) -> bytes:
+        (length,) = LENGTH.unpack(self._exactly(LENGTH.size))
+        return self._exactly(length)
+
+    def _exactly(self, size: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < size:
+            part = self._channel.recv(min(size - len(parts), 1 << 20))
+            if not part:
+                raise EOFError
+            parts += part
+        return bytes(parts)

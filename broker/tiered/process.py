@@ -1,0 +1,53 @@
+"""The uploader's process.  It ends when its broker does (end of file on the socket)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from random import Random
+from typing import Final
+
+from broker.tiered.channel import BrokerChannel
+from broker.tiered.opening_store import open_objects
+from broker.tiered.store_options import StoreOptions
+from broker.tiered.uploader import Uploader
+
+ROUND_SECONDS: Final = 0.2
+"""Pause between two looks at what has come."""
+
+
+class WallClock:
+    """Implements `domain.clock.Clock`."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+def main(descriptor: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C at the terminal is for the broker
+    channel = BrokerChannel(socket.socket(fileno=descriptor))
+    setup = channel.setup()
+    uploader = Uploader(
+        channel,
+        open_objects(setup.url, StoreOptions(**setup.options)),
+        WallClock(),
+        Random(setup.seed),
+        time.monotonic,
+        number=setup.number,
+        segment_bytes=setup.segment_bytes,
+        max_age=setup.max_age_seconds,
+        grace=setup.vacuum_grace_seconds,
+    )
+    while True:
+        if not uploader.round():
+            time.sleep(ROUND_SECONDS)
+
+
+if __name__ == "__main__":
+    try:
+        main(int(sys.argv[1]))
+    except EOFError:
+        os._exit(0)  # threads of the libraries are not waited for

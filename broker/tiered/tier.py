@@ -1,0 +1,265 @@
+"""Tier: the tiered topics of a broker, uploaded by a process of their own and read in threads.
+
+Invariant: nothing of a tiered topic leaves the disk before the table says that it has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from importlib.util import find_spec
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import structlog
+
+from broker.metadata.registry import Registry
+from broker.ports.cold_reads import ColdPage
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.engine import StorageEngine
+from broker.store.record_runs import bytes_between
+from broker.tiered.settings import TierSettings
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError, StoreFailedError
+from domain.expression.filter import MessageFilter
+from domain.names import is_system_topic
+from domain.topic import Cleanup, Topic
+
+if TYPE_CHECKING:
+    from broker.tiered.cold import ColdTopic
+    from broker.tiered.objects import ObjectStore
+    from broker.tiered.segment_reader import SegmentReader
+    from broker.tiered.uploader import Progress, TopicState
+
+READERS: Final = 4
+"""Cold reads at a time."""
+MAX_WAITING_READS: Final = 256
+"""Named limit: of cold reads that wait for a thread; beyond it they are refused."""
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+"""Seconds before the object store is tried again, or the uploader is started again; doubled each time."""
+SAMPLE: Final = 64
+"""Messages by which the bytes of one are told."""
+log = structlog.get_logger(__name__)
+
+
+def check_installed() -> None:
+    """Raises StoreFailedError where the packages of the tier are not there."""
+    if any(find_spec(name) is None for name in ("pyarrow", "obstore")):
+        raise StoreFailedError("tier.url is set: pip install 'entrepot[tiered]'")
+
+
+def is_tiered(topic: Topic) -> bool:
+    """Whether messages of a topic go to the object store."""
+    return topic.tier_seconds is not None and topic.cleanup is Cleanup.DELETE and not is_system_topic(topic.name)
+
+
+class Tier:
+    """Implements `broker.ports.cold_reads.ColdReads`.  `problem`: why nothing is uploaded or read, empty where it is."""
+
+    def __init__(
+        self, settings: TierSettings, engine: StorageEngine, registry: Registry, store_id: str, clock: Clock
+    ) -> None:
+        check_installed()
+        self._settings, self._engine, self._registry = settings, engine, registry
+        self._store_id, self._clock = store_id, clock
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(READERS, "tier")
+        self._waiting = 0
+        self._objects: ObjectStore | None = None
+        self._reader: SegmentReader | None = None
+        self._cold: dict[str, ColdTopic] = {}
+        self.progress: dict[str, Progress] = {}
+        self.problem = "the object store was not reached yet"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._refreshing: set[asyncio.Task[None]] = set()
+        self._closing = threading.Event()
+        self._task = self._loop.create_task(self._run())
+
+    async def close(self) -> None:
+        self._closing.set()
+        self._task.cancel()
+        for task in self._refreshing:
+            task.cancel()
+        await asyncio.gather(self._task, *self._refreshing, return_exceptions=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # -- retention -----------------------------------------------------------------------------------------------
+
+    def kept_from(self, queue: ConsumeQueue) -> int | None:
+        """The offset of a queue from which on only this disk has its messages; None where the tier does not matter."""
+        topic = self._registry.topics.get(queue.topic)
+        if topic is None or not is_tiered(topic):
+            return None
+        told = self.progress.get(self.root(topic))
+        return queue.min_offset if told is None else told.ends.get(queue.queue_id, queue.min_offset)
+
+    def root(self, topic: Topic) -> str:
+        """Path of a topic's table."""
+        from broker.tiered.table import root_of
+
+        return root_of(topic.name, self._store_id, self._registry.topic_since(topic.name))
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def min_offset(self, queue: ConsumeQueue) -> int:
+        cold = self._cold_of(queue)
+        bounds = None if cold is None else cold.bounds(queue.queue_id)
+        if bounds is None or bounds.next_offset < queue.min_offset:  # what lies between is nowhere
+            return queue.min_offset
+        return min(bounds.first, queue.min_offset)
+
+    async def read(self, queue: ConsumeQueue, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
+        cold = self._cold_of(queue)
+        if cold is None:
+            raise EntrepotError(Code.UNAVAILABLE, f"the cold messages of topic {queue.topic!r} cannot be read yet")
+        found = await self._in_thread(cold.read, queue.queue_id, first, most, wanted)
+        return ColdPage(found.messages, found.next_offset)
+
+    async def since(self, queue: ConsumeQueue, time_ms: int) -> int:
+        cold = self._cold_of(queue)
+        return queue.min_offset if cold is None else await self._in_thread(cold.since, queue.queue_id, time_ms)
+
+    def _cold_of(self, queue: ConsumeQueue) -> ColdTopic | None:
+        topic = self._registry.topics.get(queue.topic)
+        return None if topic is None else self._cold.get(self.root(topic))
+
+    async def _in_thread(self, act: Any, *arguments: Any) -> Any:
+        if self._waiting >= MAX_WAITING_READS:
+            raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many reads of cold messages wait for the object store")
+        self._waiting += 1
+        try:
+            return await self._loop.run_in_executor(self._threads, act, *arguments)
+        finally:
+            self._waiting -= 1
+
+    # -- the uploader --------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Reach the store, have an uploader, and start another one where it ends."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                if self._objects is None:
+                    await self._in_thread(self._open)
+                self.problem = ""
+                pause = FIRST_PAUSE
+                await self._upload()
+                self.problem = "the uploader has ended, and is started again"
+            except EntrepotError as error:
+                self.problem = error.message
+            log.error("the tier", problem=self.problem, again_in=pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _open(self) -> None:
+        from broker.tiered.opening_store import open_objects
+        from broker.tiered.probe import probe
+        from broker.tiered.segment_reader import SegmentReader
+        from broker.tiered.store_options import StoreOptions
+
+        objects = open_objects(self._settings.url, StoreOptions(**self._settings.options))
+        probe(objects, Random(secrets.randbits(64)))
+        self._reader = SegmentReader(objects, self._settings.cache_bytes)
+        self._objects = objects
+
+    async def _upload(self) -> None:
+        """Serve an uploader until it ends."""
+        from broker.tiered.channel import Setup, frame
+
+        ours, theirs = socket.socketpair()
+        self._process = process = subprocess.Popen(
+            [sys.executable, "-m", "broker.tiered.process", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        theirs.close()
+        reader, writer = await asyncio.open_connection(sock=ours)
+        values = {key: value for key, value in asdict(self._settings).items() if key != "cache_bytes"}
+        try:
+            writer.write(frame(Setup(**values, seed=secrets.randbits(63))))
+            await self._serve(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+            process.terminate()
+            await asyncio.shield(self._loop.run_in_executor(None, process.wait))
+            self._process = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from broker.tiered.channel import LENGTH, frame
+
+        while True:
+            (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+            name, arguments = msgspec.msgpack.decode(await reader.readexactly(length))
+            try:
+                answer = (self._answer(name, arguments), "")
+            except EntrepotError as refusal:
+                answer = (None if name != "records" else b"", refusal.message)
+            writer.write(frame(answer))
+            await writer.drain()
+
+    def _answer(self, name: str, arguments: list[Any]) -> Any:
+        from broker.consume.runs import read_run
+        from broker.tiered.uploader import Progress
+
+        if name == "states":
+            return self._states()
+        if name == "told":
+            self._told(msgspec.convert(arguments[0], Progress))
+            return None
+        topic, queue_id, first, end, max_bytes = arguments
+        queue = self._engine.existing_queue(topic, queue_id)
+        return read_run(self._engine, queue, first, end, max_bytes, None)
+
+    def _states(self) -> list[TopicState]:
+        from broker.tiered.uploader import QueueState, TopicState
+
+        found = []
+        for topic in self._registry.topics.values():
+            if is_tiered(topic):
+                queues = [self._engine.dispatcher.queue(topic.name, number) for number in range(topic.queues)]
+                states = [QueueState(q.queue_id, q.min_offset, q.visible_offset, _message_bytes(q)) for q in queues]
+                found.append(TopicState(topic.name, self.root(topic), 1000 * (topic.tier_seconds or 0), states))
+        return found
+
+    def _told(self, progress: Progress) -> None:
+        before = self.progress.get(progress.root)
+        if progress.problem and before is not None and not progress.ends:
+            progress = msgspec.structs.replace(progress, ends=before.ends)
+        self.progress[progress.root] = progress
+        if not progress.problem:
+            task = self._loop.create_task(self._refresh(progress.root))
+            self._refreshing.add(task)
+            task.add_done_callback(self._refreshing.discard)
+
+    async def _refresh(self, root: str) -> None:
+        from broker.tiered.cold import ColdTopic
+        from broker.tiered.table import TopicTable
+
+        assert self._objects is not None and self._reader is not None
+        cold = self._cold.get(root)
+        if cold is None:
+            table = TopicTable(self._objects, root, self._clock, Random(secrets.randbits(64)))
+            cold = ColdTopic(table, self._reader, self._settings.number)
+        try:
+            await self._in_thread(cold.refresh)
+        except EntrepotError as error:
+            log.warning("a table cannot be read", table=root, problem=error.message)
+        else:
+            self._cold[root] = cold
+
+
+def _message_bytes(queue: ConsumeQueue) -> int:
+    start = max(queue.min_offset, queue.visible_offset - SAMPLE)
+    count = queue.visible_offset - start
+    return bytes_between(queue, start, queue.visible_offset) // count if count else 0
