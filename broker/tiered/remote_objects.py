@@ -131,6 +131,8 @@ class ObstoreStore:
             for each in page:
                 path = each["path"]
                 if path <= last:
+                    if not each["size"]:  # "a/", by which consoles show a directory, and obstore shows it as "a"
+                        continue
                     raise TierError(f"{self._url}: the store does not list in the order of paths: {last}, then {path}")
                 last = path
                 if path.startswith(prefix):

@@ -16,6 +16,9 @@ _STATUS: Final = re.compile(r"status(?: code)?: (\d{3})\b")
 _CODE: Final = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 _HOST: Final = re.compile(r"\bhttps?://(?:[^/\s@]*@)?([A-Za-z0-9.\-:\[\]]{1,255})")
 _KIND: Final = re.compile(r"\bkind: (Timeout|Connect|BadScheme|Builder)\b|\b(BadScheme|BareRedirect)\b")
+_FOREIGN: Final = re.compile(
+    r"invalid path: Path \"([^\"\n]{1,200})\"|invalid path: Error parsing Path \"([^\"\n]{1,200})\""
+)
 
 NO_BUCKET: Final = frozenset({"NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "FilesystemNotFound"})
 _BAD_CREDENTIALS: Final = frozenset(
@@ -51,6 +54,7 @@ class Fault:
     """What an error says that may be told.
 
     `kind` is that of a request without an answer; `of_a_role`: it was for credentials, not to the store.
+    `foreign`: an object's path that no store of the tier takes.
     """
 
     status: int = 0
@@ -58,6 +62,7 @@ class Fault:
     host: str = ""
     kind: str = ""
     of_a_role: bool = False
+    foreign: str = ""
 
     @property
     def has_no_bucket(self) -> bool:
@@ -68,6 +73,7 @@ def fault_of(error: Exception) -> Fault:
     """Read the text of a client's error."""
     text = str(error)
     status, code, host = _STATUS.search(text), _CODE.search(text), _HOST.search(text)
+    foreign = _FOREIGN.search(text)
     kinds = {first or second for first, second in _KIND.findall(text)}
     return Fault(
         int(status[1]) if status else 0,
@@ -75,6 +81,7 @@ def fault_of(error: Exception) -> Fault:
         host[1] if host else "",
         next((kind for kind in ("BadScheme", "BareRedirect", "Timeout", "Connect") if kind in kinds), ""),
         _INSTANCE.search(text) is not None,
+        (foreign[1] or foreign[2]) if foreign else "",
     )
 
 
@@ -83,6 +90,8 @@ def sentence(fault: Fault, url: str, options: StoreOptions) -> str:
     keys = _KEYS.get(url.partition(":")[0], "the store's credentials")
     if fault.of_a_role:
         return f"{url}: no credentials: set {keys} in the environment, or give this machine a role"
+    if fault.foreign:
+        return f"{url}: an object of others has a path that readers refuse, {fault.foreign!r}: remove it"
     if not fault.status:
         return f"{url}: {_without_answer(fault, options)}"
     if fault.has_no_bucket:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,9 +27,20 @@ _turns = itertools.count()
 
 @pytest.fixture(scope="session")
 def moto_endpoint() -> Iterator[str]:
-    """The endpoint of moto's S3 server, on loopback."""
+    """The endpoint of moto's S3 server, on loopback.
+
+    moto looks for an object and then writes it, in as many threads as ask: of writers at once, two may win.  One at a
+    time, it is honest.
+    """
     server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
+    served, turn = server._server.app, threading.Lock()
+
+    def one_at_a_time(environ: Any, start_response: Any) -> list[bytes]:
+        with turn:
+            return list(served(environ, start_response))
+
+    server._server.app = one_at_a_time
     host, port = server.get_host_and_port()
     yield f"http://{host}:{port}"
     server.stop()
@@ -45,8 +58,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def moto_store(moto_endpoint: str, keys: None) -> ObjectStore:
     """A new bucket's prefix in moto."""
-    import boto3
-
+    boto3 = pytest.importorskip("boto3")
     name = f"bucket-{next(_turns)}"
     boto3.client("s3", endpoint_url=moto_endpoint, region_name="us-east-1").create_bucket(Bucket=name)
     options = StoreOptions(endpoint=moto_endpoint, region="us-east-1", allow_http=True)

@@ -222,6 +222,27 @@ def test_the_sweep_leaves_a_file_that_is_being_written(store: FolderStore, folde
     os.close(held)
 
 
+@pytest.mark.parametrize("moment", ["open", "fsync", "link"])
+def test_a_sweep_at_any_moment_of_a_put(
+    store: FolderStore, folder: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Another process opens the folder while a file is there and not locked yet, and while it is written."""
+    true_call = getattr(os, moment)
+    swept: list[list[str]] = []
+
+    def then_sweep(*given: object) -> object:
+        result = true_call(*given)
+        if not swept and (made := os.listdir(folder / TEMPORARY)):
+            swept.append(made)
+            FolderStore(folder)
+        return result
+
+    (folder / TEMPORARY).mkdir()
+    monkeypatch.setattr(os, moment, then_sweep)
+    assert store.put_new("a", b"x") and store.get("a") == b"x"
+    assert len(swept) == 1 and os.listdir(folder / TEMPORARY) == []
+
+
 def test_a_directory_that_a_delete_takes_meanwhile(
     store: FolderStore, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

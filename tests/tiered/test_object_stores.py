@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -191,6 +192,15 @@ def test_the_longest_path_is_one(store: ObjectStore) -> None:
     path = "/".join(["x" * 200] * 5)[: MAX_PATH_BYTES - 40]
     assert store.put_new(path, b"x")
     assert paths(store) == [path]
+
+
+def test_what_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    with open(tmp_path / "large", "wb") as file:
+        file.truncate(MAX_OBJECT_BYTES + 1)
+    with pytest.raises(TierError, match="are stored or read whole"):
+        store.get("large")
+    assert store.get_ranges("large", [(MAX_OBJECT_BYTES - 1, MAX_OBJECT_BYTES + 1)]) == [bytes(2)]
 
 
 def test_no_reader_sees_half_an_object(store: ObjectStore) -> None:

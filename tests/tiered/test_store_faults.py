@@ -201,9 +201,22 @@ def test_a_bucket_in_the_hosts_name(server: ObjectServer, keys: None) -> None:
     endpoint = "http://store.invalid:9000"
     store = open_objects(f"s3://{BUCKET}", StoreOptions(endpoint, allow_http=True, virtual_hosted=True))
     assert isinstance(store, ObstoreStore)
-    config = store._client.config  # type: ignore[union-attr]
+    config: dict[str, object] = dict(store._client.config)  # type: ignore[union-attr]
     assert config["endpoint"] == f"http://{BUCKET}.store.invalid:9000"
     assert config["virtual_hosted_style_request"] in (True, "true")
+
+
+def test_what_others_put_beside(server: ObjectServer, served_store: ObjectStore) -> None:
+    """Consoles show a directory by an empty object "d/": it is none of ours, and stands in another place."""
+    for path in ("d-b", "d/x", "z"):
+        served_store.put_new(path, b"x")
+    server.found["pre/d/"] = b""
+    assert [each.path for each in served_store.objects("")] == ["d-b", "d/x", "z"]
+    server.found["pre/d//x"] = b"x"
+    refused(served_store, "list", "an object of others has a path that readers refuse, 'pre/d//x': remove it")
+    del server.found["pre/d//x"]
+    server.found["pre/d/../x"] = b"x"
+    refused(served_store, "list", "an object of others has a path that readers refuse, 'pre/d/../x': remove it")
 
 
 URLS = [
