@@ -80,12 +80,11 @@ class ColdTail:
             self._is_begun = True
             for callback in self._begun:
                 callback()
+        self._next = max(self._next, self._reading.min_offset(queue))  # what was before it is gone
         if self._next >= queue.min_offset:
             return True
         pulled = await self._reading.pull(queue.topic, queue.queue_id, self._next, PAGE)
-        self._next = max(pulled.next_offset, self._next)
+        self._next = pulled.next_offset
         if pulled.messages:
             self._on_messages(pulled.messages)
-        elif self._next < queue.min_offset:
-            self._next = await self._reading.skip_gap(queue, self._next)
         return self._next >= queue.min_offset

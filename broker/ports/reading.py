@@ -41,6 +41,10 @@ class Reading:
         check_inside(queue, offset)
         return True
 
+    def min_offset(self, queue: ConsumeQueue) -> int:
+        """The first offset that can be read."""
+        return self._catalog.min_offset(queue)
+
     def _tier_of(self, queue: ConsumeQueue, offset: int) -> ColdReads | None:
         """The tier, for an offset that only it has."""
         tier = self._catalog.tier
@@ -91,7 +95,7 @@ class Reading:
             is_all = compiled is None or compiled.accepts_all
             page = await tier.read(queue, from_offset, max_messages, None if is_all else compiled)
             return Pulled(page.messages, page.next_offset, tier.min_offset(queue), queue.visible_offset)
-        least = self._catalog.min_offset(queue)
+        least = self.min_offset(queue)
         if not self._is_there(queue, from_offset):
             return Pulled([], from_offset, least, from_offset)
         if compiled is None or compiled.accepts_all:
@@ -145,7 +149,7 @@ class Reading:
 
     async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
         queue = self._catalog.existing_queue(topic, queue_id)
-        least, tier = self._catalog.min_offset(queue), self._catalog.tier
+        least, tier = self.min_offset(queue), self._catalog.tier
         if tier is not None and least < queue.min_offset:
             if position.kind is PositionKind.EARLIEST:
                 return least
@@ -167,7 +171,7 @@ class Reading:
         on_messages: Callable[[list[StoredMessage]], None],
     ) -> Tail:
         queue = self._catalog.existing_queue(topic, queue_id)
-        least, tier = self._catalog.min_offset(queue), self._catalog.tier
+        least, tier = self.min_offset(queue), self._catalog.tier
         if start is None:
             start = queue.visible_offset
         if tier is not None and least < queue.min_offset and _may_be_cold(queue, start):

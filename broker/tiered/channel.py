@@ -52,10 +52,12 @@ class BrokerChannel:
         return msgspec.msgpack.decode(self._receive(), type=Setup)
 
     def states(self) -> list[TopicState]:
-        return self._answer(_decode_states, STATES)
+        found: list[TopicState] = self._answer(_decode_states, STATES)
+        return found
 
     def records(self, topic: str, queue_id: int, first: int, end: int, max_bytes: int) -> bytes:
-        return self._answer(_decode_records, RECORDS, topic, queue_id, first, end, max_bytes)
+        found: bytes = self._answer(_decode_records, RECORDS, topic, queue_id, first, end, max_bytes)
+        return found
 
     def told(self, progress: Progress) -> None:
         self._answer(_decode_nothing, TOLD, progress)

@@ -206,7 +206,7 @@ def decode_checkpoint(version: int, parts: Mapping[str, bytes], newest_ms: int) 
 def _actions_of(data: bytes) -> list[Action]:
     file = pq.ParquetFile(pa.BufferReader(data))
     known = [name for name in _TYPES if name in file.schema_arrow.names]
-    table = file.read(columns=known)
+    table = file.read(columns=known, use_threads=False)
     actions: list[Action] = []
     for name in known:
         column = table.column(name).combine_chunks()

@@ -144,6 +144,10 @@ class Commit:
         """Made by another program."""
         return self.info.engine_info != ENGINE
 
+    def is_of(self, attempt_id: str) -> bool:
+        """Made by this attempt of ours."""
+        return not self.is_foreign and self.info.attempt_id == attempt_id
+
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(_Line)

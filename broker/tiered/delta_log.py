@@ -175,13 +175,13 @@ class DeltaLog:
         self._check_expected(snapshot, expected or {})
         self._check_actions(snapshot, actions, expected or {})
         now = self._clock.now_ms()
+        name = self._log + commit_name(snapshot.version + 1)
         if self._is_old(snapshot, now):
             latest = self._reloaded()
             if latest.version != snapshot.version:
-                raise ConflictError(f"{self._where} is at version {latest.version} already", latest)
+                return self._met_late(latest, name, attempt_id)
             snapshot = latest
         info = self._info(operation, attempt_id)
-        name = self._log + commit_name(snapshot.version + 1)
         lost: TierError | None = None
         try:
             if self._objects.put_new(name, encode_commit(info, actions)):
@@ -192,15 +192,21 @@ class DeltaLog:
 
     def _met(self, snapshot: Snapshot, name: str, attempt_id: str, lost: TierError | None) -> Snapshot:
         """See whose commit is there; `lost`: the error in place of an answer."""
-        now = self._clock.now_ms()
         try:
             found = self._decode(name, self._objects.get(name))
         except MissingObjectError as error:
             raise (lost or error) from error
-        met = moved(snapshot, [found], now)
-        if not found.is_foreign and found.info.attempt_id == attempt_id:
+        met = moved(snapshot, [found], snapshot.newest_ms)  # it may have been there for long
+        if found.is_of(attempt_id):
             return met
         raise ConflictError(f"{name} is another's commit", self.refresh(met))
+
+    def _met_late(self, latest: Snapshot, name: str, attempt_id: str) -> Snapshot:
+        """The table has gone on since an old snapshot, perhaps by this very commit."""
+        with suppress(MissingObjectError):  # it was tidied away: there is no telling any more
+            if self._decode(name, self._objects.get(name)).is_of(attempt_id):
+                return latest
+        raise ConflictError(f"{self._where} is at version {latest.version} already", latest)
 
     def checkpoint(self, snapshot: Snapshot) -> bool:
         """Write a checkpoint where one is due; True where it was written.  A failure is logged, and changes nothing."""

@@ -1,7 +1,7 @@
 """Segments: messages of one broker in one Parquet file, in order of queue and offset.
 
-A segment has whole runs of queues: from `first` on to before `next_offset` of a queue all that there was is in it.  Runs
-of a queue follow each other without a gap, so a reader sees by them alone that one is missing.
+A segment has whole runs of queues: all that there was of a queue from `first` on to before `next_offset` is in it.
+Runs of a queue follow each other without a gap, so a reader sees by them alone that one is missing.
 
 The digest of a run is a sum over its messages: those of runs that are merged add up.
 """

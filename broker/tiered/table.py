@@ -199,7 +199,7 @@ class TopicTable:
             return 0
         now_ms = self._clock.now_ms()
         files = self.snapshot.files
-        removes: list[OwnAction] = [RemoveFile(path, now_ms, True, files[path].size) for path in sorted(gone)]
+        removes: list[OwnAction] = [RemoveFile(path, True, now_ms, files[path].size) for path in sorted(gone)]
         self._commit([*removes, next_maintenance(self.snapshot)], "DELETE", {})
         return len(gone)
 

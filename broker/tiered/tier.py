@@ -62,7 +62,7 @@ def is_tiered(topic: Topic) -> bool:
 
 
 class Tier:
-    """Implements `broker.ports.cold_reads.ColdReads`.  `problem`: why nothing is uploaded or read, empty where it is."""
+    """Implements `broker.ports.cold_reads.ColdReads`.  `problem`: why nothing is uploaded or read; else empty."""
 
     def __init__(
         self, settings: TierSettings, engine: StorageEngine, registry: Registry, store_id: str, clock: Clock
@@ -175,13 +175,7 @@ class Tier:
         from broker.tiered.channel import Setup, frame
 
         ours, theirs = socket.socketpair()
-        self._process = process = subprocess.Popen(
-            [sys.executable, "-m", "broker.tiered.process", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        theirs.close()
+        self._process = process = _started(theirs)
         reader, writer = await asyncio.open_connection(sock=ours)
         values = {key: value for key, value in asdict(self._settings).items() if key != "cache_bytes"}
         try:
@@ -246,7 +240,8 @@ class Tier:
         from broker.tiered.cold import ColdTopic
         from broker.tiered.table import TopicTable
 
-        assert self._objects is not None and self._reader is not None
+        assert self._objects is not None, "who tells of progress has a store"
+        assert self._reader is not None, "which is read through this"
         cold = self._cold.get(root)
         if cold is None:
             table = TopicTable(self._objects, root, self._clock, Random(secrets.randbits(64)))
@@ -257,6 +252,17 @@ class Tier:
             log.warning("a table cannot be read", table=root, problem=error.message)
         else:
             self._cold[root] = cold
+
+
+def _started(channel: socket.socket) -> subprocess.Popen[bytes]:
+    """An uploader at the other end of a channel, which is closed here."""
+    with channel:
+        return subprocess.Popen(
+            [sys.executable, "-m", "broker.tiered.process", str(channel.fileno())],
+            pass_fds=[channel.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
 
 def _message_bytes(queue: ConsumeQueue) -> int:

@@ -119,7 +119,8 @@ class Uploader:
         roots = {state.root for state in states}
         for root in self._topics.keys() - roots:
             del self._topics[root]
-        return any([self._look_at(state) for state in states])
+        has_more = [self._look_at(state) for state in states]
+        return any(has_more)
 
     def _look_at(self, state: TopicState) -> bool:
         topic = self._topics.get(state.root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,8 +32,8 @@ def rows(start: int, end: int) -> pa.Table:
 
 def add(path: str, size: int = 1, start: int = 0, end: int = 1) -> AddFile:
     """A file with the rows start ... end - 1."""
-    stats = f'{{"numRecords":{end - start},"minValues":{{"n":{start}}},"maxValues":{{"n":{end - 1}}},"nullCount":{{"n":0}}}}'
-    return AddFile(path, size, 1_700_000_000_000, True, stats)
+    stats = {"numRecords": end - start, "minValues": {"n": start}, "maxValues": {"n": end - 1}, "nullCount": {"n": 0}}
+    return AddFile(path, size, 1_700_000_000_000, True, json.dumps(stats, separators=(",", ":")))
 
 
 def remove(path: str, at_ms: int = 1_700_000_000_000) -> RemoveFile:

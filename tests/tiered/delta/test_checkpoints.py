@@ -23,7 +23,7 @@ from broker.tiered.delta_actions import (
 )
 from broker.tiered.delta_log import DeltaLog, next_maintenance
 from broker.tiered.objects import TierError
-from tests.support.failing_objects import Fault, MemoryObjects
+from tests.support.failing_objects import Fault, MemoryObjects, Plan
 from tests.tiered.delta.tables import add, grow, memory_table, remove
 
 LOG = "topics/t-1/_delta_log/"
@@ -56,7 +56,7 @@ def test_an_encoded_path_is_plain_ascii_and_comes_back(path: str) -> None:
     assert decode_path(encoded) == path
 
 
-@given(st.lists(st.lists(st.tuples(st.integers(0, 12), adds), max_size=4), min_size=1, max_size=12), st.integers(0, 11))
+@given(st.lists(st.lists(st.tuples(st.integers(0, 12), adds), max_size=3), min_size=1, max_size=6), st.integers(0, 5))
 def test_a_checkpoint_and_its_tail_are_the_log(steps: list[list[tuple[int, AddFile]]], at: int) -> None:
     delta, objects, clock, snapshot = memory_table(1)
     for number, step in enumerate(steps):
@@ -108,7 +108,7 @@ def test_parts_and_any_hint_lead_to_the_same_table(hint: bytes | None) -> None:
         objects.put_new(LOG + "_last_checkpoint", hint)
     assert DeltaLog(objects, "topics/t-1", clock).load() == snapshot
     objects.delete([f"{LOG}00000000000000000010.checkpoint.0000000002.0000000004.parquet"])
-    with pytest.raises(TierError, match="00000000000000000001.json is missing"):
+    with pytest.raises(TierError, match=r"0{19}1\.json is missing"):
         DeltaLog(objects, "topics/t-1", clock).load()
 
 
@@ -133,6 +133,11 @@ def test_a_stale_list_hides_no_commit() -> None:
     assert DeltaLog(objects, "topics/t-1", clock).load() == snapshot
 
 
+def from_call(objects: MemoryObjects, first: int, fault: Fault) -> Plan:
+    """Every call fails after so many."""
+    return lambda call, path: fault if objects.calls > first else Fault.NONE
+
+
 @pytest.mark.parametrize("fault", [Fault.BEFORE, Fault.AFTER])
 def test_a_checkpoint_that_fails_anywhere_changes_nothing(fault: Fault) -> None:
     for failing in range(6):
@@ -140,15 +145,15 @@ def test_a_checkpoint_that_fails_anywhere_changes_nothing(fault: Fault) -> None:
         snapshot = grow(delta, start, 10)
         assert delta.checkpoint(snapshot)
         snapshot = grow(delta, snapshot, 10, "g")
-        first = objects.calls + failing
-        objects.plan = lambda call, path, at=first: fault if objects.calls > at else Fault.NONE
+        objects.plan = from_call(objects, objects.calls + failing, fault)
         written = delta.checkpoint(snapshot)
         assert written == (failing > 3)
         objects.plan = lambda call, path: Fault.NONE
         assert DeltaLog(objects, "topics/t-1", clock).load() == snapshot
         hint = LOG + "_last_checkpoint"
         if hint in objects.paths(LOG):
-            assert (decode_hint(objects.get(hint)) or 0).version in (10, 20)
+            found = decode_hint(objects.get(hint))
+            assert found is not None and found.version in (10, 20)
 
 
 def test_a_due_checkpoint_is_written_once_by_whoever_comes_first() -> None:

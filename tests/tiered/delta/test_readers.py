@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from importlib.resources import files
 from pathlib import Path
 
 import deltalake
 import duckdb
-import duckdb_extension_delta
 import polars as pl
 import pytest
 
@@ -22,7 +22,7 @@ ROOT = "topics/t-1"
 
 @pytest.fixture(scope="module")
 def duck() -> duckdb.DuckDBPyConnection:
-    extension = Path(duckdb_extension_delta.__file__).parent / "extensions" / f"v{duckdb.__version__}"
+    extension = Path(str(files("duckdb_extension_delta"))) / "extensions" / f"v{duckdb.__version__}"
     connection = duckdb.connect()
     connection.execute(f"load '{extension / 'delta.duckdb_extension'}'")
     return connection

@@ -1,0 +1,137 @@
+"""Many writers over a failing store lose nothing and double nothing; a log that breaks a rule is found out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from broker.tiered.delta_actions import MAINTENANCE, OwnAction, Transaction
+from broker.tiered.delta_log import ConflictError, DeltaLog
+from broker.tiered.objects import TierError
+from broker.tiered.snapshot import Snapshot
+from tests.support.seed import SEED
+from tests.tiered.delta.world import Broken, World
+from tests.tiers.marks import scaled, soak_only
+
+WORLDS = scaled(3, 60)
+MAX_WORLDS = scaled(20, 80)
+"""Within so many each planted fault is found."""
+STEPS = 400
+
+
+class RebasingLog(DeltaLog):
+    """Goes on to N+2 where no app id of its own has changed, as delta-rs does, and looks at nothing else."""
+
+    def commit(
+        self,
+        snapshot: Snapshot,
+        actions: Sequence[OwnAction],
+        attempt_id: str,
+        *,
+        operation: str = "WRITE",
+        expected: Mapping[str, int | None] | None = None,
+    ) -> Snapshot:
+        own = {action.app_id for action in actions if isinstance(action, Transaction)}
+        while True:
+            try:
+                return super().commit(snapshot, actions, attempt_id, operation=operation, expected=expected)
+            except ConflictError as conflict:
+                now, then = conflict.snapshot.transactions, snapshot.transactions
+                if conflict.snapshot is snapshot or any(now.get(app_id) != then.get(app_id) for app_id in own):
+                    raise
+                snapshot = conflict.snapshot
+
+    def _check_actions(
+        self, snapshot: Snapshot, actions: Sequence[OwnAction], expected: Mapping[str, int | None]
+    ) -> None:
+        pass
+
+
+class WithoutMaintenance(RebasingLog):
+    """T1: two maintainers do not see one another."""
+
+    def commit(self, snapshot: Snapshot, actions: Sequence[OwnAction], attempt_id: str, **more: object) -> Snapshot:
+        kept = [each for each in actions if not (isinstance(each, Transaction) and each.app_id == MAINTENANCE)]
+        return super().commit(snapshot, kept, attempt_id, **more)  # type: ignore[arg-type]
+
+
+class WithoutExpectations(DeltaLog):
+    """T2: a fresh handle repeats a version of progress."""
+
+    @staticmethod
+    def _check_expected(snapshot: Snapshot, expected: Mapping[str, int | None]) -> None:
+        pass
+
+
+class CommitsAgain(DeltaLog):
+    """T3: an answer that is lost leads to a second commit."""
+
+    def commit(self, snapshot: Snapshot, actions: Sequence[OwnAction], attempt_id: str, **more: object) -> Snapshot:
+        try:
+            return super().commit(snapshot, actions, attempt_id, **more)  # type: ignore[arg-type]
+        except ConflictError as conflict:
+            if conflict.snapshot is snapshot or not self._was_lost:
+                raise
+            self._check_expected = lambda *_: None  # type: ignore[method-assign]
+            self._check_actions = lambda *_: None  # type: ignore[method-assign]
+            return super().commit(conflict.snapshot, actions, attempt_id, **more)  # type: ignore[arg-type]
+
+    _was_lost = False
+
+    def _met(self, snapshot: Snapshot, name: str, attempt_id: str, lost: TierError | None) -> Snapshot:
+        self._was_lost = lost is not None
+        return super()._met(snapshot, name, f"not {attempt_id}" if lost else attempt_id, lost)
+
+
+class WithoutAge(DeltaLog):
+    """A snapshot that slept goes on from where the log was tidied away."""
+
+    def _is_old(self, snapshot: Snapshot, now_ms: int) -> bool:
+        return False
+
+
+@pytest.mark.scaled
+@pytest.mark.parametrize("log_type", [DeltaLog, RebasingLog])
+def test_many_writers_over_a_failing_store_keep_each_row_once(log_type: type[DeltaLog]) -> None:
+    """With the maintenance id even the log that rebases is safe, but for its words after a lost answer."""
+    print(f"ENTREPOT_TEST_SEED={SEED}")
+    merges = expiries = versions = faults = 0
+    for number in range(WORLDS):
+        world = World(f"{SEED}-{number}", log_type, refusals_are_certain=log_type is DeltaLog)
+        world.run(STEPS)
+        merges, expiries = merges + world.witness.merges, expiries + world.witness.expiries
+        versions, faults = versions + world.witness.version, faults + world.faults
+    print(f"{versions} versions, {merges} merges, {expiries} expiries, {faults} faults")
+    assert min(versions // 10, merges, expiries, faults) > WORLDS
+
+
+@pytest.mark.scaled
+@pytest.mark.parametrize(
+    ("log_type", "words"),
+    [
+        (WithoutMaintenance, "twice|are back"),
+        (WithoutExpectations, "twice|went back|missing"),
+        (CommitsAgain, "twice|went back|refused"),
+        soak_only(WithoutAge, "twice|went back|are back|missing|lost|deleted|refused"),
+    ],
+)
+def test_a_log_that_breaks_a_rule_is_found_out(log_type: type[DeltaLog], words: str) -> None:
+    print(f"ENTREPOT_TEST_SEED={SEED}")
+    for number in range(MAX_WORLDS):
+        found = finding(f"{SEED}-{number}", log_type)
+        if found is not None:
+            print(f"found in world {number}: {found}")
+            assert any(word in found for word in words.split("|"))
+            return
+    raise AssertionError(f"{log_type.__name__} was not found out in {MAX_WORLDS} worlds")
+
+
+def finding(seed: str, log_type: type[DeltaLog]) -> str | None:
+    """Why the world of this seed is broken; None where it is not."""
+    try:
+        certain = not issubclass(log_type, RebasingLog)
+        World(seed, log_type, refusals_are_certain=certain).run(STEPS)
+    except Broken as broken:
+        return str(broken)
+    return None
