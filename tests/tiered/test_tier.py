@@ -1,0 +1,323 @@
+"""A broker with a tier: what has left its disk is read from the object store, and nobody notices where it lay."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import duckdb
+import polars
+import pytest
+from deltalake import DeltaTable
+
+from broker.broker import Broker
+from broker.settings import BrokerSettings
+from broker.store.commit_log import CommitLogLayout
+from broker.tiered.folder import FolderStore
+from broker.tiered.settings import TierSettings
+from broker.tiered.table import TopicTable
+from domain.errors import Code, EntrepotError
+from domain.expression.filter import FilterExpression, FilterKind
+from domain.message import Message, StoredMessage
+from domain.position import Position, PositionKind
+from domain.topic import Topic
+from tests.support.clock import ManualClock
+from tests.support.store_steps import append_all
+from tests.support.waiting import until
+
+LAYOUT = CommitLogLayout(segment_size_bytes=1 << 20, preallocate_bytes=256 << 10, reserve_bytes=64 << 10)
+QUEUES = 2
+COUNT = 1200
+"""Messages of a queue: several files of the log."""
+TOPIC = Topic("factory", queues=QUEUES, retention_seconds=60, tier_seconds=10**9)
+
+
+@asynccontextmanager
+async def opened(directory: Path, clock: ManualClock, url: str = "", **tier: Any) -> AsyncIterator[Broker]:
+    values: dict[str, Any] = {"max_age_seconds": 0.1, "segment_bytes": 256 << 10, **tier}
+    store = await Broker.open(
+        BrokerSettings(
+            directory / "data",
+            layout=LAYOUT,
+            retention_interval_seconds=0.01,
+            checkpoint_interval_seconds=0.1,
+            tier=TierSettings(url or (directory / "cold").as_uri(), **values),
+        ),
+        clock,
+    )
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def message(number: int, **others: Any) -> Message:
+    queue_id, at = number % QUEUES, number // QUEUES
+    name = f"factory/line{at % 5}"
+    return Message(
+        "factory",
+        b"%d " % number + bytes(1000),
+        sub_topic=name,
+        queue_id=queue_id,
+        message_id=b"m%d" % number,
+        tag="odd" if at % 2 else "even",
+        properties=(("a", str(number)), ("a", b"\xff")),
+        born_time_ms=5,
+        **others,
+    )
+
+
+async def published(store: Broker, clock: ManualClock, first: int = 0, count: int = COUNT) -> None:
+    """Messages of each queue, over some time."""
+    for start in range(first, first + count, 100):
+        await append_all(store, *map(message, range(start * QUEUES, (start + 100) * QUEUES)))
+        clock.advance(1000)
+
+
+def root(store: Broker) -> str:
+    assert store.tier is not None
+    return store.tier.root(store.registry.topics["factory"])
+
+
+def uploaded(store: Broker) -> dict[int, int]:
+    assert store.tier is not None
+    told = store.tier.progress.get(root(store))
+    return {} if told is None else told.ends
+
+
+async def all_uploaded(store: Broker, count: int = COUNT) -> None:
+    await until(lambda: uploaded(store) == dict.fromkeys(range(QUEUES), count), lambda: f"{uploaded(store)}")
+
+
+async def gone(store: Broker, clock: ManualClock) -> None:
+    """Have the disk let go of what is old."""
+    clock.advance(120_000)
+    queues = [store.engine.dispatcher.queue("factory", number) for number in range(QUEUES)]
+    ends = [queue.visible_offset for queue in queues]
+    await until(lambda: [queue.min_offset for queue in queues] == ends, "all has left the disk")
+
+
+async def all_of(store: Broker, queue_id: int, first: int = 0) -> list[StoredMessage]:
+    """The messages of a queue, as one reads them one page after the other."""
+    found: list[StoredMessage] = []
+    while page := await store.messages.read("factory", queue_id, first, 300):
+        found += page
+        first = page[-1].queue_offset + 1
+    return found
+
+
+async def filled(store: Broker, clock: ManualClock) -> dict[int, list[StoredMessage]]:
+    """All that is there, when nothing of it is on the disk any more."""
+    await store.topology.put_topic(TOPIC)
+    await published(store, clock)
+    before = {queue_id: await all_of(store, queue_id) for queue_id in range(QUEUES)}
+    await all_uploaded(store)
+    await gone(store, clock)
+    return before
+
+
+async def test_what_is_cold_is_read_as_it_was(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path, clock) as store:
+        before = await filled(store, clock)
+        await until(lambda: store.cleaner.deleted_segments > 0, "files of the log are deleted")
+        for queue_id in range(QUEUES):
+            assert await all_of(store, queue_id) == before[queue_id]
+        assert [(b.min_offset, b.max_offset) for b in await store.messages.bounds("factory")] == [(0, COUNT)] * QUEUES
+        await published(store, clock, COUNT, 100)  # hot ones behind: no seam
+        found = await all_of(store, 0, COUNT - 50)
+        assert [each.queue_offset for each in found] == list(range(COUNT - 50, COUNT + 100))
+    async with opened(tmp_path, clock) as store:  # after a start it is known once the table is loaded
+        await until(lambda: uploaded(store), "the table is loaded")
+        await until(lambda: store.core.min_offset(store.engine.dispatcher.queue("factory", 1)) == 0, "it is read")
+        assert (await all_of(store, 1))[:COUNT] == before[1]
+
+
+async def test_positions_filters_and_pages(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path, clock) as store:
+        before = await filled(store, clock)
+        messages = store.messages
+        at = before[0][400]
+        assert await messages.offset_at("factory", 0, Position(PositionKind.TIME, at.store_time_ms)) == 400
+        assert await messages.offset_at("factory", 0, Position(PositionKind.EARLIEST)) == 0
+        assert await messages.offset_at("factory", 0, Position(PositionKind.OFFSET, 7)) == 7
+        assert await messages.offset_at("factory", 0, Position(PositionKind.LATEST)) == COUNT
+        assert await messages.offset_at("factory", 0, Position(PositionKind.TIME, clock.now_ms())) == COUNT
+        for kind, text, wants in (
+            (FilterKind.TAG, "odd", lambda m: m.tag == "odd"),
+            (FilterKind.SUB_TOPIC, "factory/line3", lambda m: m.sub_topic == "factory/line3"),
+            (FilterKind.SUB_TOPIC, "factory/+/line3", lambda m: m.sub_topic == "factory/line3"),
+            (FilterKind.SQL92, "a = '4'", lambda m: m.properties[0][1] == "4"),
+        ):
+            wanted = FilterExpression(kind, text)
+            assert await pulled(store, 0, wanted) == [m.queue_offset for m in before[0] if wants(m)], text
+        with pytest.raises(EntrepotError) as refused:
+            await messages.read("factory", 0, -1, 1)
+        assert refused.value.code is Code.ILLEGAL_OFFSET
+
+
+async def pulled(store: Broker, queue_id: int, wanted: FilterExpression) -> list[int]:
+    found: list[int] = []
+    offset = 0
+    while offset < COUNT:
+        page = await store.messages.pull("factory", queue_id, offset, 50, wanted)
+        assert page.min_offset == 0 and page.next_offset > offset
+        found += [message.queue_offset for message in page.messages]
+        offset = page.next_offset
+    return found
+
+
+async def test_a_tail_begins_in_the_cold_and_goes_on_live(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path, clock) as store:
+        before = await filled(store, clock)
+        live: list[StoredMessage] = []
+        by_time: list[StoredMessage] = []
+        at = before[1][800].store_time_ms
+        tails = [
+            store.messages.tail("factory", 1, 5, live.extend),
+            store.messages.tail("factory", 1, Position(PositionKind.TIME, at), by_time.extend),
+        ]
+        await published(store, clock, COUNT, 100)
+        await until(lambda: len(live) >= COUNT + 95, lambda: f"{len(live)} came")
+        assert [each.queue_offset for each in live] == list(range(5, COUNT + 100))
+        assert live[: COUNT - 5] == before[1][5:]
+        await until(lambda: by_time and by_time[-1].queue_offset == COUNT + 99, "the other one, too")
+        assert [each.queue_offset for each in by_time] == list(range(800, COUNT + 100))
+        for tail in tails:
+            assert tail.next_offset == COUNT + 100
+            tail.close()
+
+
+async def test_nothing_leaves_the_disk_before_the_table_has_it(tmp_path: Path) -> None:
+    """The store is away at first: a folder that is a file."""
+    (tmp_path / "cold").write_text("no folder")
+    clock = ManualClock()
+    async with opened(tmp_path, clock) as store:
+        await store.topology.put_topic(TOPIC)
+        await published(store, clock, 0, 200)
+        clock.advance(120_000)
+        assert store.tier is not None
+        await until(lambda: "cold" in store.tier.problem, "it says why")  # type: ignore[union-attr]
+        rounds = store._last_cleaning
+        await until(lambda: store._last_cleaning > rounds + 0.05, "the cleaner has looked")
+        assert [b.min_offset for b in await store.messages.bounds("factory")] == [0, 0]
+        assert len(await all_of(store, 0)) == 200, "hot messages are not concerned"
+        (tmp_path / "cold").unlink()
+        await all_uploaded(store, 200)
+        await gone(store, clock)
+        assert len(await all_of(store, 0)) == 200
+
+
+async def test_an_uploader_that_dies_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.tiered.tier.FIRST_PAUSE", 0.05)
+    clock = ManualClock()
+    async with opened(tmp_path, clock) as store:
+        assert store.tier is not None
+        await store.topology.put_topic(TOPIC)
+        for turn in range(3):
+            await published(store, clock, 100 * turn, 100)
+            process = await until(lambda: store.tier._process, "there is an uploader")  # type: ignore[union-attr]
+            os.kill(process.pid, signal.SIGKILL)
+            await until(lambda before=process: store.tier._process not in (None, before), "another one")  # type: ignore[misc,union-attr]
+        await all_uploaded(store, 300)
+        await gone(store, clock)
+        assert [each.queue_offset for each in await all_of(store, 0)] == list(range(300))
+
+
+async def test_everybody_reads_the_table(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path, clock) as store:
+        before = await filled(store, clock)
+        path = str(tmp_path / "cold" / root(store))
+        frame = polars.read_delta(path)
+        assert len(frame) == COUNT * QUEUES
+        bodies = {(row["queue_id"], row["queue_offset"]): row["body"] for row in frame.to_dicts()}
+        assert bodies == {(q, m.queue_offset): m.body for q in before for m in before[q]}
+        assert DeltaTable(path).to_pyarrow_table().num_rows == COUNT * QUEUES
+        files = [str(each) for each in Path(path).rglob("*.parquet")]
+        [(count, ids)] = duckdb.sql(
+            f"select count(*), count(distinct (queue_id, queue_offset)) from read_parquet({files})"
+        ).fetchall()
+        assert count == ids == COUNT * QUEUES
+
+
+async def test_a_topic_that_is_made_anew_has_another_table(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path, clock) as store:
+        await store.topology.put_topic(TOPIC)
+        await published(store, clock, 0, 100)
+        await all_uploaded(store, 100)
+        first = root(store)
+        await store.topology.delete_topic("factory")
+        await store.topology.put_topic(TOPIC)
+        assert root(store) != first
+        assert await all_of(store, 0) == []
+        await published(store, clock, 0, 100)
+        await all_uploaded(store, 100)
+        assert len(await all_of(store, 0)) == 100
+
+
+async def test_old_segments_go_from_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path, clock) as store:
+        await filled(store, clock)
+        queue = store.engine.dispatcher.queue("factory", 0)
+        table = TopicTable(FolderStore(tmp_path / "cold"), root(store), clock, Random(1))
+        table.open()
+        old = table.place(0, 0)
+        assert old is not None
+        assert table.expire(old.run.times[1] + 1) >= 1
+        assert table.bounds(0).first == old.next_offset
+        assert store.tier is not None
+        await store.tier._refresh(root(store))
+        assert store.core.min_offset(queue) == old.next_offset
+        with pytest.raises(EntrepotError) as refused:
+            await store.messages.read("factory", 0, 0, 1)
+        assert refused.value.code is Code.ILLEGAL_OFFSET
+        assert (await store.messages.read("factory", 0, old.next_offset, 1))[0].queue_offset == old.next_offset
+
+
+async def test_a_segment_that_was_deleted_is_an_error_at_its_offsets(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path, clock, cache_bytes=1) as store:
+        await filled(store, clock)
+        paths = sorted((tmp_path / "cold" / root(store)).rglob("*.parquet"), key=lambda path: path.stat().st_mtime_ns)
+        paths[0].unlink()
+        with pytest.raises(EntrepotError) as refused:
+            await all_of(store, 0)
+        assert refused.value.code is Code.MESSAGE_CORRUPTED
+        assert "of queue 0 were in" in refused.value.message
+        later = await store.messages.read("factory", 0, COUNT - 1, 1)
+        assert [each.queue_offset for each in later] == [COUNT - 1], "the others are read"
+
+
+async def test_a_reader_that_is_slow_does_not_hold_up_the_loop(tmp_path: Path) -> None:
+    """While a cold read waits for the store, messages are published and confirmed."""
+    clock = ManualClock()
+    async with opened(tmp_path, clock, cache_bytes=1) as store:
+        await filled(store, clock)
+        assert store.tier is not None
+        held, release = asyncio.Event(), asyncio.Event()
+        read: Callable[..., Any] = store.tier._cold[root(store)].read
+        loop = asyncio.get_running_loop()
+
+        def slow(*arguments: Any) -> Any:
+            loop.call_soon_threadsafe(held.set)
+            asyncio.run_coroutine_threadsafe(release.wait(), loop).result()
+            return read(*arguments)
+
+        store.tier._cold[root(store)].read = slow  # type: ignore[method-assign]
+        reading = asyncio.ensure_future(store.messages.read("factory", 0, 0, 1))
+        await held.wait()
+        await published(store, clock, COUNT, 100)
+        assert not reading.done()
+        release.set()
+        assert (await reading)[0].queue_offset == 0
