@@ -24,6 +24,7 @@ from broker.tiered.settings import TierSettings
 from broker.tiered.table import TopicTable
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
+from domain.filter_hash import filter_hash
 from domain.message import Message, StoredMessage
 from domain.position import Position, PositionKind
 from domain.topic import Topic
@@ -59,14 +60,15 @@ async def opened(directory: Path, clock: ManualClock, url: str = "", **tier: Any
 
 def message(number: int, **others: Any) -> Message:
     queue_id, at = number % QUEUES, number // QUEUES
-    name = f"factory/line{at % 5}"
+    name, tag = f"factory/line{at % 5}", "odd" if at % 2 else "even"
     return Message(
         "factory",
         b"%d " % number + bytes(1000),
         sub_topic=name,
         queue_id=queue_id,
         message_id=b"m%d" % number,
-        tag="odd" if at % 2 else "even",
+        tag=tag,
+        filter_hash=filter_hash(name, tag),
         properties=(("a", str(number)), ("a", b"\xff")),
         born_time_ms=5,
         **others,
@@ -314,7 +316,7 @@ async def test_a_reader_that_is_slow_does_not_hold_up_the_loop(tmp_path: Path) -
             asyncio.run_coroutine_threadsafe(release.wait(), loop).result()
             return read(*arguments)
 
-        store.tier._cold[root(store)].read = slow  # type: ignore[method-assign]
+        store.tier._cold[root(store)].read = slow  # type: ignore[method-assign, assignment]
         reading = asyncio.ensure_future(store.messages.read("factory", 0, 0, 1))
         await held.wait()
         await published(store, clock, COUNT, 100)
