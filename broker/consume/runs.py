@@ -27,11 +27,14 @@ def read_run(
     to_offset: int,
     max_bytes: int,
     filter: FilterExpression | None,
+    least: int | None = None,
 ) -> bytes:
-    """The records from an offset up to another that the filter wants, as many as have `max_bytes`."""
+    """The records from an offset up to another that the filter wants, as many as have `max_bytes`.  `least`: the first
+    offset that can be read at all, where that is not the disk's."""
     max_bytes = min(max(max_bytes, 1), MAX_RUN_BYTES)
+    first = queue.min_offset if least is None else least
     entries, next_offset = find_entries(engine, queue, from_offset, to_offset, max_bytes, filter)
-    return encode_run(entries, read_records(engine, entries), (next_offset, queue.min_offset, queue.visible_offset))
+    return encode_run(entries, read_records(engine, entries), (next_offset, first, queue.visible_offset))
 
 
 def read_nothing(queue: ConsumeQueue, offset: int) -> bytes:

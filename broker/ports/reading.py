@@ -11,6 +11,7 @@ from broker.consume.scan import scan_filtered
 from broker.consume.tail import QueueTail
 from broker.ports.catalog import Catalog
 from broker.ports.cold_reads import ColdReads
+from broker.ports.cold_records import encode_cold
 from broker.ports.cold_tail import ColdTail
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.record_runs import bytes_between
@@ -22,6 +23,8 @@ from domain.position import Position, PositionKind
 from domain.topic import QueueBounds
 
 T = TypeVar("T")
+MAX_COLD_RUN: Final = 4096
+"""Named limit: of the messages in one run of cold records."""
 SUB_TOPIC: Final = FilterKind.SUB_TOPIC
 MAX_READ_BYTES: Final = 16 << 20
 """Longest part of the log that one read takes into memory: a longer answer ends early."""
@@ -126,9 +129,17 @@ class Reading:
         MESSAGE_CORRUPTED (a filter cannot look at a harmed message).
         """
         queue = self._catalog.existing_queue(topic, queue_id)
+        if tier := self._tier_of(queue, from_offset):
+            compiled = None if filter is None else compile_filter(filter)
+            wanted = None if compiled is None or compiled.accepts_all else compiled
+            page = await tier.read(queue, from_offset, MAX_COLD_RUN, wanted)
+            return encode_cold(page, tier.min_offset(queue), queue.visible_offset, to_offset, max_bytes)
         if not self._is_there(queue, from_offset):
             return read_nothing(queue, from_offset)
-        return await self._healed(lambda: read_run(self._engine, queue, from_offset, to_offset, max_bytes, filter))
+        least = self.min_offset(queue)
+        return await self._healed(
+            lambda: read_run(self._engine, queue, from_offset, to_offset, max_bytes, filter, least)
+        )
 
     async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
         """About how many bytes of the log the messages from an offset up to another have.  Raises TOPIC_NOT_FOUND."""

@@ -28,6 +28,8 @@ from domain.filter_hash import filter_hash
 from domain.message import Message, StoredMessage
 from domain.position import Position, PositionKind
 from domain.topic import Topic
+from protocols.remoting.records import RecordColumns, decode_run
+from protocols.remoting.stored_record import decode_message
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all
 from tests.support.waiting import until
@@ -323,3 +325,27 @@ async def test_a_reader_that_is_slow_does_not_hold_up_the_loop(tmp_path: Path) -
         assert not reading.done()
         release.set()
         assert (await reading)[0].queue_offset == 0
+
+
+async def test_runs_of_records_go_on_into_the_cold(tmp_path: Path) -> None:
+    """What Spark's jobs and gateways read."""
+    clock = ManualClock()
+    async with opened(tmp_path, clock) as store:
+        before = await filled(store, clock)
+        await published(store, clock, COUNT, 100)
+        found: list[StoredMessage] = []
+        offset = 7
+        while offset < COUNT + 100:
+            run = decode_run(await store.messages.records("factory", 1, offset, COUNT + 100, 64 << 10))
+            assert run.min_offset == 0 and run.max_offset == COUNT + 100 and run.next_offset > offset
+            assert not RecordColumns(run).harmed
+            for start, entry in zip(run.starts.tolist(), run.entries.tolist(), strict=True):
+                found.append(decode_message(run.data, start, entry[1]))  # type: ignore[arg-type]
+            offset = run.next_offset
+        assert [each.queue_offset for each in found] == list(range(7, COUNT + 100))
+        assert found[: COUNT - 7] == before[1][7:]
+        part = decode_run(await store.messages.records("factory", 1, 10, 12, 1))
+        assert (len(part), part.next_offset) == (1, 11), "one at least"
+        few = FilterExpression(FilterKind.TAG, "odd")
+        run = decode_run(await store.messages.records("factory", 1, 0, 10, 1 << 20, few))
+        assert run.queue_offsets.tolist() == [1, 3, 5, 7, 9] and run.next_offset == 10

@@ -1,0 +1,47 @@
+"""Records of cold messages: for readers of runs they are made anew, as they lay in the log, but for their trailers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from broker.ports.cold_reads import ColdPage
+from broker.store.record import RecordKind, encode_message
+from broker.store.record_trailer import encode_further
+from domain.message import StoredMessage
+from protocols.remoting.records import ENTRY, encode_run
+from protocols.remoting.stored_record import FURTHER_FLAG
+
+
+def encode_cold(page: ColdPage, least: int, end: int, to_offset: int, max_bytes: int) -> bytes:
+    """A run of a page's messages below an offset, as many as have `max_bytes`, one at least; `least`, `end`: bounds of
+    the queue."""
+    records: list[bytes] = []
+    entries: list[tuple[int, int, int]] = []
+    size, next_offset = 0, min(page.next_offset, to_offset)
+    for message in page.messages:
+        if message.queue_offset >= to_offset:
+            break
+        record = _record(message)
+        if records and size + len(record) > max_bytes:
+            next_offset = message.queue_offset
+            break
+        size += len(record)
+        records.append(record)
+        entries.append((message.queue_offset, message.commit_log_offset, len(record)))
+    return encode_run(np.array(entries, ENTRY), b"".join(records), (next_offset, least, end))
+
+
+def _record(message: StoredMessage) -> bytes:
+    further = message.further_places
+    return b"".join(
+        encode_message(
+            message,
+            RecordKind.MESSAGE,
+            message.commit_log_offset,
+            message.commit_log_offset,
+            message.store_time_ms,
+            message.queue_offset,
+            encode_further(further) if further else b"",
+            FURTHER_FLAG if further else 0,
+        )
+    )
