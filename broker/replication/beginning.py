@@ -6,16 +6,27 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from broker.replication.peers import GroupSettings
 from broker.replication.replica import Replica
 from broker.replication.replica_files import ReplicaFiles, has_others
 from broker.replication.slave_store import SlaveStore
 from broker.server.identity import epoch_kept
+from broker.settings import BrokerSettings
 from broker.store.damage import DamagedLogError
 from broker.store.store_files import FORMAT, StoreFiles, StoreIdentity
 from domain.errors import Code, EntrepotError, StoreFailedError
 from domain.replication.mastership import Promise
+from domain.replication.rule import RuleKind
 from domain.route import mastership_epoch
 from protocols.remoting.operations import StoreSeed
+
+
+def check_settings(settings: BrokerSettings, group: GroupSettings) -> None:
+    """Raises StoreFailedError for what a broker with replicas cannot have."""
+    if settings.flush_async:
+        raise StoreFailedError('store.flush = "async" and replicas do not go together')
+    if settings.tier is not None and group.rule.kind is RuleKind.ASYNC:
+        raise StoreFailedError('tier.url and broker.rule = "async" do not go together: async may undo what is cold')
 
 
 def make_machine(

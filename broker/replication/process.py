@@ -18,7 +18,7 @@ import structlog
 from broker.opening import OpenedStore
 from broker.remoting.listener import ServerStream
 from broker.replication import effects as do
-from broker.replication.beginning import begin_store, make_machine
+from broker.replication.beginning import begin_store, check_settings, make_machine
 from broker.replication.controllers import Controllers
 from broker.replication.controlling import Controlling, ReplicaParts
 from broker.replication.copying import Copying
@@ -64,8 +64,7 @@ class ReplicaProcess:
         listener: socket.socket,
         clock: Clock,
     ) -> None:
-        if settings.flush_async:
-            raise StoreFailedError('store.flush = "async" and replicas do not go together')
+        check_settings(settings, group)
         self._settings, self._process, self._group, self._clock = settings, process, group, clock
         self._loop = asyncio.get_running_loop()
         self.stopped: asyncio.Future[EntrepotError | None] = self._loop.create_future()

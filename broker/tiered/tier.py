@@ -30,7 +30,7 @@ from domain.clock import Clock
 from domain.errors import Code, EntrepotError, StoreFailedError
 from domain.expression.filter import MessageFilter
 from domain.names import is_system_topic
-from domain.topic import Cleanup, Topic
+from domain.topic import Cleanup, Confirm, Topic
 
 if TYPE_CHECKING:
     from broker.tiered.cold import ColdTopic
@@ -57,8 +57,9 @@ def check_installed() -> None:
 
 
 def is_tiered(topic: Topic) -> bool:
-    """Whether messages of a topic go to the object store."""
-    return topic.tier_seconds is not None and topic.cleanup is Cleanup.DELETE and not is_system_topic(topic.name)
+    """Whether messages of a topic go to the object store.  Those that one disk confirms may be undone: they do not."""
+    is_kept = topic.cleanup is Cleanup.DELETE and topic.confirm is Confirm.RULE
+    return topic.tier_seconds is not None and is_kept and not is_system_topic(topic.name)
 
 
 class Tier:

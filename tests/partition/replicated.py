@@ -11,7 +11,7 @@ from typing import Any
 from tests.partition.client import HttpClient
 from tests.partition.deployment import NAME_SERVERS, Deployment, Node
 from tests.partition.network import Network
-from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.support.waiting import wait_until
 
 SYNC_SECONDS = 300.0
 """A replica that was wiped copies everything."""

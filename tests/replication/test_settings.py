@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from broker.broker import Broker
+from broker.replication.beginning import check_settings
+from broker.replication.peers import GroupSettings
 from broker.replication.replica_files import ReplicaFiles
 from broker.settings import BrokerSettings as StoreSettings
+from broker.tiered.settings import TierSettings
 from domain.errors import StoreFailedError
 from domain.replication.mastership import ReplicaState
 from domain.replication.rule import Rule, RuleKind, parse_rule
 from gateway.settings.stores import BrokerSettings
 from tests.support.clock import ManualClock
 from tests.support.replicated_group import ReplicatedGroup
+
+
+@pytest.mark.parametrize(
+    ("others", "rule", "problem"),
+    [
+        ({"flush_async": True}, RuleKind.QUORUM, "store.flush"),
+        ({"tier": TierSettings("file:///cold")}, RuleKind.ASYNC, "async may undo what is cold"),
+        ({"tier": TierSettings("file:///cold")}, RuleKind.IN_SYNC, ""),
+    ],
+)
+def test_what_does_not_go_together_with_replicas(others: dict[str, Any], rule: RuleKind, problem: str) -> None:
+    settings, group = StoreSettings(Path("data"), **others), GroupSettings(1, {1: "a:1"}, Rule(rule, 1))
+    with pytest.raises(StoreFailedError, match=problem) if problem else nullcontext():
+        check_settings(settings, group)
+
 
 THREE = ["1=a:1", "2=b:2", "3=c:3"]
 

@@ -13,6 +13,7 @@ from broker.replication.process import ReplicaProcess
 from broker.server.process import BrokerProcessSettings
 from broker.settings import BrokerSettings
 from broker.store.commit_log import CommitLogLayout
+from broker.tiered.settings import TierSettings
 from domain.errors import StoreFailedError
 from domain.replication.mastership import NOBODY, Appointment
 from domain.replication.rule import Rule
@@ -40,6 +41,7 @@ class ReplicatedGroup:
         controllers: int = 0,
         lease: float = 0.5,
         elects_async: bool = False,
+        tier: TierSettings | None = None,
     ) -> None:
         """`zone`: of the gateway; replica 3 is in zone-3, and so on.  `observers`: how many there are beside.
 
@@ -53,6 +55,7 @@ class ReplicatedGroup:
         self.replicas: dict[int, ReplicaProcess] = {}
         self.copy_rate = 0
         self.elects_async = elects_async
+        self.tier = tier
         self.controllers = Controllers(directory, controllers, lease, self.clock)
         self._name_server = NameServer(door := listening(), lease_seconds=5.0, cluster="", tls=None)
         self.name_server_address = f"127.0.0.1:{door.getsockname()[1]}"
@@ -94,6 +97,7 @@ class ReplicatedGroup:
                 layout=LAYOUT,
                 retention_interval_seconds=0.01,
                 checkpoint_interval_seconds=0.1,
+                tier=self.tier,
             ),
             BrokerProcessSettings(
                 "group",
