@@ -169,7 +169,7 @@ class TopicTable:
         actions += [Transaction(_progress_of(queue_id), end, now_ms) for queue_id, end in ends.items()]
         self._commit(actions, "WRITE", expected)
 
-    def _store(self, segment: Segment, day: str) -> AddFile:
+    def _store(self, segment: Segment, day: str, *, is_new: bool = True) -> AddFile:
         path = f"{day}/{self._attempt()}.parquet"
         stored = f"{self.root}/{path}"
         self._objects.put_new(stored, segment.data)
@@ -178,7 +178,7 @@ class TopicTable:
         if size != len(segment.data) or end != segment.data[-FOOTER_BYTES:] or end[-4:] != _MAGIC:
             raise TierError(f"{stored} was stored, and is another object now")
         tags: dict[str, str | None] = {RUNS_TAG: encode_runs(segment.runs)}
-        return AddFile(path, size, self._clock.now_ms(), True, segment.stats, tags)
+        return AddFile(path, size, self._clock.now_ms(), is_new, segment.stats, tags)
 
     def _attempt(self) -> str:
         return f"{self._random.getrandbits(128):032x}"
@@ -187,6 +187,20 @@ class TopicTable:
         snapshot = self._log.commit(self.snapshot, actions, self._attempt(), operation=operation, expected=expected)
         self._take(snapshot)
         self._log.checkpoint(snapshot)
+
+    def runs(self, path: str) -> tuple[Run, ...]:
+        """The runs of a segment that is in the table."""
+        return self._runs[path]
+
+    def replace(self, paths: Sequence[str], segment: Segment) -> None:
+        """Have one segment in place of several of a day, with the same messages.
+
+        Raises ConflictError where the table has changed meanwhile."""
+        now_ms = self._clock.now_ms()
+        added = self._store(segment, paths[0].partition("/")[0], is_new=False)
+        files = self.snapshot.files
+        removes = [RemoveFile(path, False, now_ms, files[path].size) for path in paths]
+        self._commit([added, *removes, next_maintenance(self.snapshot)], "OPTIMIZE", {})
 
     # -- what goes -----------------------------------------------------------------------------------------------
 

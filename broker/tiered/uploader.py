@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from broker.tiered.delta_log import ConflictError
+from broker.tiered.merging import merge
 from broker.tiered.objects import ObjectStore
 from broker.tiered.table import TopicTable
 from domain.clock import Clock
@@ -207,6 +208,8 @@ class Uploader:
         if topic.kept_house_at and now < topic.kept_house_at + HOUSEKEEPING_SECONDS:
             return
         topic.kept_house_at = now
+        if merge(topic.table, self._objects):
+            self._tell(state, topic)
         if topic.table.expire(self._clock.now_ms() - state.retention_ms):
             self._tell(state, topic)
         if not topic.vacuumed_at or now >= topic.vacuumed_at + VACUUM_SECONDS:

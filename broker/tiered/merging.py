@@ -1,0 +1,106 @@
+"""Merging: many small segments of a day become one, with the same messages, runs and digests.
+
+Uploads are as small as their topic's messages are few.  Readers of an older version have its segments until the grace
+of the vacuum is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from broker.tiered.columns import to_messages
+from broker.tiered.delta_actions import AddFile
+from broker.tiered.objects import ObjectStore, TierError
+from broker.tiered.segment import MASK, Run, Segment, encode_segment
+from broker.tiered.segment_reader import ObjectFile
+from broker.tiered.table import TopicTable
+from domain.errors import Code
+
+LEAST_SEGMENTS: Final = 8
+SMALL_BYTES: Final = 4 << 20
+"""Size of a segment below which it is merged with others."""
+MOST_BYTES: Final = 8 << 20
+"""Named limit: of the segments that are merged at a time."""
+MOST_ROWS: Final = 65_536
+"""Named limit: of their messages, which are in memory for it."""
+
+
+def merge(table: TopicTable, objects: ObjectStore) -> int:
+    """Merge some segments of one day, where there are enough; returns how many.
+
+    Raises TierError, ConflictError where another has changed the table meanwhile: nothing is merged then.
+    """
+    paths = _chosen(table)
+    if not paths:
+        return 0
+    merged = _merged(table, objects, paths)
+    table.replace(paths, merged)
+    return len(paths)
+
+
+def _chosen(table: TopicTable) -> list[str]:
+    """Small segments of one day that follow each other in each of their queues."""
+    days: dict[str, list[AddFile]] = {}
+    for file in table.snapshot.files.values():
+        if file.size < SMALL_BYTES:
+            days.setdefault(file.path.partition("/")[0], []).append(file)
+    for _, files in sorted(days.items()):
+        files.sort(key=lambda file: (file.modification_time, file.path))
+        for start in range(0, len(files), LEAST_SEGMENTS):
+            chosen = _following(table, files[start:])
+            if len(chosen) >= LEAST_SEGMENTS:
+                return chosen
+    return []
+
+
+def _following(table: TopicTable, files: Sequence[AddFile]) -> list[str]:
+    """As many of the first as follow each other, within the limits."""
+    chosen: list[str] = []
+    ends: dict[int, int] = {}
+    size = rows = 0
+    for file in files:
+        runs = table.runs(file.path)
+        size += file.size
+        rows += sum(run.rows for run in runs)
+        is_next = all(ends.get(run.queue_id, run.first) == run.first for run in runs)
+        if not is_next or size > MOST_BYTES or rows > MOST_ROWS:
+            break
+        ends |= {run.queue_id: run.next_offset for run in runs}
+        chosen.append(file.path)
+    return chosen
+
+
+def _merged(table: TopicTable, objects: ObjectStore, paths: Sequence[str]) -> Segment:
+    found = []
+    runs: list[Run] = []
+    for path in paths:
+        runs += table.runs(path)
+        stored = f"{table.root}/{path}"
+        source = pa.PythonFile(ObjectFile(objects, stored, table.snapshot.files[path].size), "r")
+        try:
+            found += to_messages(pq.read_table(source))
+        except (pa.ArrowException, OSError) as error:
+            raise TierError(f"{stored} cannot be read: {error}", Code.MESSAGE_CORRUPTED) from None
+    found.sort(key=lambda message: (message.queue_id, message.queue_offset))
+    firsts: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    for run in runs:
+        firsts[run.queue_id] = min(run.first, firsts.get(run.queue_id, run.first))
+        ends[run.queue_id] = max(run.next_offset, ends.get(run.queue_id, 0))
+    merged = encode_segment(found, firsts, ends)
+    if _told(merged.runs) != _told(runs):
+        raise TierError(f"segments of {table.root} have other messages than the table says", Code.MESSAGE_CORRUPTED)
+    return merged
+
+
+def _told(runs: Sequence[Run]) -> dict[int, tuple[int, int]]:
+    """By queue: messages, and their digest."""
+    told: dict[int, tuple[int, int]] = {}
+    for run in runs:
+        rows, digest = told.get(run.queue_id, (0, 0))
+        told[run.queue_id] = rows + run.rows, (digest + run.digest) & MASK
+    return told
