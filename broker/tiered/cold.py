@@ -57,11 +57,11 @@ class ColdTopic:
         found: list[StoredMessage] = []
         offset, looked_at = first, 0
         while len(found) < most and looked_at < MAX_SCANNED:
-            place = self._place(queue_id, offset)
+            place, size = self._place(queue_id, offset)
             if place is None:
                 break
             offset = max(offset, place.first)
-            messages, following = self._read(place, queue_id, offset, most - len(found), wanted)
+            messages, following = self._read(place, size, queue_id, offset, most - len(found), wanted)
             found += messages
             behind = place.next_offset if following is None else following
             looked_at += behind - offset
@@ -85,14 +85,16 @@ class ColdTopic:
             offset = found.next_offset
         return end
 
-    def _place(self, queue_id: int, offset: int) -> Place | None:
+    def _place(self, queue_id: int, offset: int) -> tuple[Place | None, int]:
+        """Where to read, and the size of that object; a refresh may take it from the table right after."""
         with self._lock:
-            return self._table.place(queue_id + self._base, offset)
+            place = self._table.place(queue_id + self._base, offset)
+            return place, 0 if place is None else self._table.snapshot.files[place.path].size
 
     def _read(
-        self, place: Place, queue_id: int, offset: int, most: int, wanted: MessageFilter | None
+        self, place: Place, size: int, queue_id: int, offset: int, most: int, wanted: MessageFilter | None
     ) -> tuple[list[StoredMessage], int | None]:
-        path, size = f"{self._table.root}/{place.path}", self._table.snapshot.files[place.path].size
+        path = f"{self._table.root}/{place.path}"
         wants = None if wanted is None else _mask_of(wanted)
         try:
             messages, following = self._reader.read(path, size, queue_id + self._base, offset, most, wants)

@@ -23,7 +23,7 @@ import msgspec
 
 from broker.tiered.columns import delta_schema
 from broker.tiered.delta_actions import AddFile, OwnAction, RemoveFile, Transaction
-from broker.tiered.delta_log import DeltaLog, next_maintenance
+from broker.tiered.delta_log import ConflictError, DeltaLog, next_maintenance
 from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.segment import Run, Segment, decode_runs, encode_runs, encode_segment
 from broker.tiered.snapshot import Snapshot
@@ -95,13 +95,15 @@ class TopicTable:
         return self._snapshot
 
     def _take(self, snapshot: Snapshot) -> None:
+        """Raises MESSAGE_CORRUPTED for a file that another program added; then all stays as it was."""
+        new = {path: _runs_of(self.root, snapshot.files[path]) for path in snapshot.files.keys() - self._runs.keys()}
         self._snapshot = snapshot
         for path in self._runs.keys() - snapshot.files.keys():
             for run in self._runs.pop(path):
                 self._places[run.queue_id] = [each for each in self._places[run.queue_id] if each.path != path]
-        for path in snapshot.files.keys() - self._runs.keys():
-            self._runs[path] = _runs_of(self.root, snapshot.files[path])
-            for run in self._runs[path]:
+        for path, runs in new.items():
+            self._runs[path] = runs
+            for run in runs:
                 place = Place(run.first, run.next_offset, path, run)
                 places = self._places.setdefault(run.queue_id, [])
                 places.insert(bisect_right(places, place), place)
@@ -184,7 +186,11 @@ class TopicTable:
         return f"{self._random.getrandbits(128):032x}"
 
     def _commit(self, actions: Sequence[OwnAction], operation: str, expected: Mapping[str, int | None]) -> None:
-        snapshot = self._log.commit(self.snapshot, actions, self._attempt(), operation=operation, expected=expected)
+        try:
+            snapshot = self._log.commit(self.snapshot, actions, self._attempt(), operation=operation, expected=expected)
+        except ConflictError as conflict:  # the next try goes on from what the table is now
+            self._take(conflict.snapshot)
+            raise
         self._take(snapshot)
         self._log.checkpoint(snapshot)
 
@@ -207,8 +213,9 @@ class TopicTable:
     def expire(self, before_ms: int) -> int:
         """Remove the segments whose messages are all older; the first of each queue only, so that no gap comes about.
         Returns how many."""
-        old = {path for path, runs in self._runs.items() if all(run.times[1] < before_ms for run in runs)}
-        gone = {path for path in old if self._is_first(path, old)}
+        gone = {path for path, runs in self._runs.items() if all(run.times[1] < before_ms for run in runs)}
+        while kept := {path for path in gone if not self._is_first(path, gone)}:
+            gone -= kept  # and so is what lies behind them in their other queues
         if not gone:
             return 0
         now_ms = self._clock.now_ms()
@@ -217,13 +224,13 @@ class TopicTable:
         self._commit([*removes, next_maintenance(self.snapshot)], "DELETE", {})
         return len(gone)
 
-    def _is_first(self, path: str, old: set[str]) -> bool:
+    def _is_first(self, path: str, gone: set[str]) -> bool:
         """Nothing that is kept lies before it in any of its queues."""
         for run in self._runs[path]:
             for place in self._places[run.queue_id]:
                 if place.path == path:
                     break
-                if place.path not in old:
+                if place.path not in gone:
                     return False
         return True
 

@@ -87,6 +87,7 @@ class _Topic:
         self.waiting_since: float | None = None
         self.pause = 0.0
         self.not_before = 0.0
+        self.last_queue = -1
         self.kept_house_at = 0.0
         self.vacuumed_at = 0.0
         self.told: Progress | None = None
@@ -133,7 +134,7 @@ class Uploader:
         try:
             has_more = self._bring_up(state, topic)
             self._keep_house(state, topic)
-        except (EntrepotError, InvalidRecordError, RemotingError) as error:
+        except (EntrepotError, InvalidRecordError, RemotingError, ValueError) as error:  # the last: it has no row
             topic.pause = min(2 * topic.pause or FIRST_PAUSE, LONGEST_PAUSE)
             topic.not_before = self._steady() + topic.pause
             topic.is_open = topic.is_open and isinstance(error, ConflictError)
@@ -142,6 +143,8 @@ class Uploader:
             self._tell(state, topic, problem)
             return False
         topic.pause = 0.0
+        if topic.told is not None and topic.told.problem:
+            self._tell(state, topic)  # it is over
         return has_more
 
     def _bring_up(self, state: TopicState, topic: _Topic) -> bool:
@@ -151,7 +154,7 @@ class Uploader:
             topic.is_open = True
             self._tell(state, topic)
         starts = {queue.queue_id: self._start(topic.table, queue) for queue in state.queues}
-        waiting = sum((queue.end - starts[queue.queue_id]) * queue.message_bytes for queue in state.queues)
+        waiting = sum(max(0, queue.end - starts[queue.queue_id]) * queue.message_bytes for queue in state.queues)
         if not any(queue.end > starts[queue.queue_id] for queue in state.queues):
             topic.waiting_since = None
             return False
@@ -171,8 +174,9 @@ class Uploader:
         messages: list[StoredMessage] = []
         expected: dict[int, int | None] = {}
         ends: dict[int, int] = {}
-        left = self._segment_bytes
-        for queue in sorted(state.queues, key=lambda queue: queue.queue_id):
+        left, last = self._segment_bytes, topic.last_queue
+        # Each time another queue is the first: one that always has a segment's worth does not keep the others waiting.
+        for queue in sorted(state.queues, key=lambda each: (each.queue_id <= topic.last_queue, each.queue_id)):
             offset = starts[queue.queue_id]
             while offset < queue.end and left > 0:
                 payload = self._source.records(state.name, queue.queue_id, offset, queue.end, min(left, RUN_BYTES))
@@ -185,9 +189,12 @@ class Uploader:
             if offset > starts[queue.queue_id]:
                 world = self._base + queue.queue_id
                 expected[world], ends[world] = topic.table.progress(world), offset
-        if not messages and not ends:
+                last = queue.queue_id
+        if not ends:
             return
+        messages.sort(key=lambda message: message.queue_id)
         topic.table.upload(messages, expected, ends)
+        topic.last_queue = last
         self._tell(state, topic)
 
     def _decoded(self, payload: bytes, queue_id: int) -> tuple[list[StoredMessage], int]:

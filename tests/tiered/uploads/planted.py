@@ -1,0 +1,138 @@
+"""Parts of a tier that break a rule each, for the worlds to find them out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from broker.tiered.cold import ColdTopic, Found
+from broker.tiered.delta_actions import AddFile, OwnAction
+from broker.tiered.delta_log import ConflictError
+from broker.tiered.objects import TierError
+from broker.tiered.table import Place, TopicTable
+from broker.tiered.uploader import Progress, TopicState, Uploader, _Topic
+from domain.expression.filter import MessageFilter
+from domain.message import StoredMessage
+from domain.shard import local_queue
+from tests.tiered.uploads.model_broker import ModelBroker
+
+
+class TellsFirst(Uploader):
+    """Progress is told before the commit."""
+
+    def _upload(self, state: TopicState, topic: _Topic, starts: Mapping[int, int]) -> None:
+        ends = {queue.queue_id: queue.end for queue in state.queues}
+        self._source.told(Progress(state.name, state.root, ends))
+        super()._upload(state, topic, starts)
+
+
+class ExpectsNothing(TopicTable):
+    """Whatever another has committed meanwhile, the commit is made after it."""
+
+    def _commit(self, actions: Sequence[OwnAction], operation: str, expected: Mapping[str, int | None]) -> None:
+        try:
+            super()._commit(actions, operation, expected)
+        except ConflictError as conflict:
+            if operation != "WRITE":
+                raise
+            found = {app_id: conflict.snapshot.transactions.get(app_id) for app_id in expected}
+            super()._commit(actions, operation, found)
+
+
+class TidiesUp(TopicTable):
+    """After an error its files are deleted; the commit may be there, though."""
+
+    def _commit(self, actions: Sequence[OwnAction], operation: str, expected: Mapping[str, int | None]) -> None:
+        try:
+            super()._commit(actions, operation, expected)
+        except TierError:
+            self._objects.delete([f"{self.root}/{each.path}" for each in actions if isinstance(each, AddFile)])
+            raise
+
+
+class LosesFirsts(TopicTable):
+    """Where the day changes, the first message of the new one is lost."""
+
+    def upload(
+        self, messages: Sequence[StoredMessage], starts: Mapping[int, int | None], ends: Mapping[int, int]
+    ) -> None:
+        kept = [
+            message
+            for before, message in zip([None, *messages], messages, strict=False)
+            if before is None
+            or before.queue_id != message.queue_id
+            or before.store_time_ms // 86_400_000 == message.store_time_ms // 86_400_000
+        ]
+        super().upload(kept, starts, ends)
+
+
+class ExpiresAlone(TopicTable):
+    """Of several segments the old ones go, wherever they lie."""
+
+    def _is_first(self, path: str, gone: set[str]) -> bool:
+        return True
+
+
+class StaysBehind(TopicTable):
+    """After a conflict it tries again with what it knew."""
+
+    def _commit(self, actions: Sequence[OwnAction], operation: str, expected: Mapping[str, int | None]) -> None:
+        before = self._snapshot
+        try:
+            super()._commit(actions, operation, expected)
+        except ConflictError:
+            self._snapshot = before
+            raise
+
+
+class TrustsWhatWasTold(ModelBroker):
+    """After a start retention goes by what was told before, of whatever store."""
+
+    def crash(self) -> None:
+        pass
+
+
+class LetsGo(ModelBroker):
+    """The disk lets go as if there were no tier."""
+
+    def kept_from(self, topic: object, queue_id: int) -> int:
+        return 1 << 62
+
+
+class StepsOver(ColdTopic):
+    """A run that is missing is no error."""
+
+    def _read(
+        self, place: Place, size: int, queue_id: int, offset: int, most: int, wanted: MessageFilter | None
+    ) -> tuple[list[StoredMessage], int | None]:
+        try:
+            return super()._read(place, size, queue_id, offset, most, wanted)
+        except TierError as error:
+            if "which is gone" not in error.message:
+                raise
+            return [], None
+
+    def _place(self, queue_id: int, offset: int) -> tuple[Place | None, int]:
+        try:
+            return super()._place(queue_id, offset)
+        except TierError:
+            places = self._table._places[queue_id + self._base]
+            place = next((each for each in places if each.first > offset), None)
+            return place, 0 if place is None else self._table.snapshot.files[place.path].size
+
+
+class BeginsLate(ColdTopic):
+    """A page begins one message late, now and then."""
+
+    def read(self, queue_id: int, first: int, most: int, wanted: MessageFilter | None = None) -> Found:
+        found = super().read(queue_id, first, most, wanted)
+        return Found(found.messages[1:], found.next_offset) if len(found.messages) > 20 else found
+
+
+class ForgetsTheNumber(ColdTopic):
+    """Queues have the world's numbers in what is read."""
+
+    def read(self, queue_id: int, first: int, most: int, wanted: MessageFilter | None = None) -> Found:
+        found = super().read(queue_id, first, most, wanted)
+        for message in found.messages:
+            message.queue_id = local_queue(message.queue_id) + self._base
+        return found

@@ -1,0 +1,74 @@
+"""Messages are uploaded once, are read once, and leave no disk before; who breaks a rule is found out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.seed import SEED
+from tests.tiered.uploads import planted
+from tests.tiered.uploads.witness import Broken
+from tests.tiered.uploads.world import Parts, World
+from tests.tiers.marks import scaled, soak_only
+
+WORLDS = scaled(3, 150)
+STEPS = scaled(100, 200)
+MAX_WORLDS = 60
+"""Within so many each planted fault is found."""
+
+
+@pytest.mark.scaled
+def test_each_offset_is_there_once_whatever_fails() -> None:
+    print(f"ENTREPOT_TEST_SEED={SEED}")
+    published = faults = reads = read = requests = deaths = segments = expiries = lost = 0
+    for number in range(WORLDS):
+        with pytest.MonkeyPatch.context() as patch:
+            world = World(f"{SEED}-{number}", Parts(), patch)
+            world.run(STEPS)
+        tables = world.witness.tables.values()
+        published, faults = published + world.master.published, faults + world.faults
+        reads, read, requests = reads + world.reads, read + world.read_messages, requests + world.requests
+        deaths, lost = deaths + sum(site.deaths for site in world.sites), lost + world.lost
+        segments += sum(table.segments for table in tables)
+        expiries += sum(table.expiries for table in tables)
+    print(f"{WORLDS} worlds: {published} messages, {segments} segments, {expiries} expired, {lost} lost on purpose,")
+    print(f"{reads} reads of {read} messages, {requests} requests, {faults} faults, {deaths} deaths")
+    assert min(published // 10, segments, reads, lost) > WORLDS
+
+
+@pytest.mark.scaled
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        (Parts(uploader=planted.TellsFirst), "does not have"),
+        (Parts(table=planted.ExpectsNothing), "twice|went back|missing"),
+        (Parts(table=planted.TidiesUp), "deleted"),
+        (Parts(table=planted.LosesFirsts), "other messages|says other"),
+        soak_only(Parts(table=planted.ExpiresAlone), "has a gap"),
+        (Parts(table=planted.StaysBehind, often="_round"), "not all is uploaded"),
+        (Parts(broker=planted.TrustsWhatWasTold, often="_other_store"), "are nowhere|and now less"),
+        (Parts(broker=planted.LetsGo), "are nowhere"),
+        (Parts(cold=planted.StepsOver), "stepped over"),
+        (Parts(cold=planted.BeginsLate), "gave"),
+        (Parts(cold=planted.ForgetsTheNumber), "gave"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_part_that_breaks_a_rule_is_found_out(parts: Parts, words: str) -> None:
+    print(f"ENTREPOT_TEST_SEED={SEED}")
+    for number in range(MAX_WORLDS):
+        found = finding(f"{SEED}-{number}", parts)
+        if found is not None:
+            print(f"found in world {number}: {found}")
+            assert any(word in found for word in words.split("|")), found
+            return
+    raise AssertionError(f"{parts} was not found out in {MAX_WORLDS} worlds")
+
+
+def finding(seed: str, parts: Parts) -> str | None:
+    """Why the world of this seed is broken; None where it is not."""
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            World(seed, parts, patch).run(STEPS)
+        except Broken as broken:
+            return str(broken)
+    return None

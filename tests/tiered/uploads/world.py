@@ -1,0 +1,442 @@
+"""Brokers, their uploaders and readers over one store that fails as it likes.
+
+There are two sites, each with a broker, an uploader and readers; one is the master.  Within any call to the store
+another one's step may run, or the uploader that asks may die.  All choices are the seed's.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from broker.tiered.cold import ColdTopic
+from broker.tiered.objects import TierError
+from broker.tiered.segment_reader import SegmentReader
+from broker.tiered.table import TopicTable
+from broker.tiered.uploader import LONGEST_PAUSE, Progress, Uploader
+from domain.clock import Clock
+from domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
+from domain.message import StoredMessage
+from tests.support.clock import ManualClock
+from tests.support.failing_objects import Fault, MemoryObjects
+from tests.tiered.uploads.model_broker import RECORD_BYTES, Master, ModelBroker, ModelTopic
+from tests.tiered.uploads.witness import FIRST_QUEUE, NUMBER, Broken, Witness
+
+HOUR_MS = 3_600_000
+GRACE_MS = 24 * HOUR_MS
+SETTLED_AFTER_MS = GRACE_MS // 2
+"""What comes late comes within this."""
+MAX_NESTED = 2
+CHECKPOINT_COMMITS = 7
+ROUNDS_TO_RECOVER = 12
+"""Rounds that fail no more, beyond those that the waiting segments need."""
+FILTERS: tuple[MessageFilter | None, ...] = (
+    None,
+    compile_filter(FilterExpression(FilterKind.TAG, "odd")),
+    compile_filter(FilterExpression(FilterKind.TAG, "odd || seldom")),
+    compile_filter(FilterExpression(FilterKind.SUB_TOPIC, "+/line3")),
+)
+
+
+class Died(Exception):
+    """The process of an uploader was killed."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a world is made of: the product's, or such as break a rule."""
+
+    uploader: type[Uploader] = Uploader
+    table: type[TopicTable] = TopicTable
+    broker: type[ModelBroker] = ModelBroker
+    cold: type[ColdTopic] = ColdTopic
+    often: str = ""
+    """The step that comes ten times as often."""
+
+
+class Site:
+    """A broker with its uploader and its readers."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name = world, name
+        self.broker = world.parts.broker(world.master, self._check)
+        self.deaths = 0
+        self.start()
+
+    def start(self) -> None:
+        """A new uploader, and readers that know nothing."""
+        world = self.world
+        self.uploader = world.parts.uploader(
+            self.broker,
+            world.objects,
+            world.clock,
+            random.Random(world.random.getrandbits(64)),
+            lambda: world.steady,
+            number=NUMBER,
+            segment_bytes=world.segment_bytes,
+            max_age=30.0,
+            grace=GRACE_MS / 1000,
+        )
+        self.reader = SegmentReader(world.objects, max_bytes=4096)
+        self.cold: dict[str, ColdTopic] = {}
+        self.fresh_at: dict[str, int] = {}
+
+    def _check(self, progress: Progress) -> None:
+        topic = self.world.by_root[progress.root]
+        self.world.witness.check_told(topic, self.broker.progress.get(progress.root), progress)
+
+    def round(self) -> bool:
+        """A round of the uploader, which may die in it."""
+        try:
+            return self.uploader.round()
+        except Died:
+            self.deaths += 1
+            self.start()
+            return False
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def refresh(self, topic: ModelTopic) -> bool:
+        """Take up what the table has; False where the store failed, or there is no table yet."""
+        world, cold = self.world, self.cold.get(topic.root)
+        if cold is None:
+            table = TopicTable(world.objects, topic.root, world.clock, random.Random(1))
+            cold = world.parts.cold(table, self.reader, NUMBER)
+        faults = world.faults
+        try:
+            cold.refresh()
+        except TierError as error:
+            if faults == world.faults and "is not open" not in error.message:
+                raise Broken(f"a refresh fails with no reason: {error.message}") from error
+            return False
+        self.cold[topic.root] = cold
+        self.fresh_at[topic.root] = world.clock.now_ms()
+        return True
+
+    def read(self, topic: ModelTopic, queue_id: int, first: int, most: int, wanted: MessageFilter | None) -> int | None:
+        """Read once from the cold, and check it; the offset behind it, None where the store failed."""
+        world, cold = self.world, self.cold[topic.root]
+        faults = world.faults
+        try:
+            found = cold.read(queue_id, first, most, wanted)
+        except TierError as error:
+            if "is harmed" in error.message or "has lost" in error.message:
+                raise Broken(f"nothing is harmed: {error.message}") from error
+            is_old = world.clock.now_ms() - self.fresh_at[topic.root] >= GRACE_MS
+            if faults == world.faults and not is_old:
+                raise Broken(f"a read fails with no reason: {error.message}") from error
+            return None
+        world.reads += 1
+        world.read_messages += len(found.messages)
+        check_read(cold, topic, queue_id, first, most, wanted, found.messages, found.next_offset)
+        return found.next_offset
+
+    def read_all(self, topic: ModelTopic, queue_id: int, first: int) -> None:
+        """From an offset on through the cold, and then from the disk: every offset once, in order."""
+        bounds = self.cold[topic.root].bounds(queue_id)
+        least = self.broker.min_offset(topic, queue_id)
+        if bounds is None:
+            if least > topic.nowhere[queue_id]:
+                raise Broken(f"what was before {least} of queue {queue_id} of {topic.root} is not to be read")
+            return
+        offset = max(first, min(bounds.first, least))
+        while offset < least:
+            following = self.read(topic, queue_id, offset, 50, None)
+            if following is None:
+                return
+            if following <= offset:
+                raise Broken(f"reading of queue {queue_id} of {topic.root} does not come from {offset} to {least}")
+            offset = following
+
+
+def check_read(
+    cold: ColdTopic,
+    topic: ModelTopic,
+    queue_id: int,
+    first: int,
+    most: int,
+    wanted: MessageFilter | None,
+    messages: list[StoredMessage],
+    following: int,
+) -> None:
+    """Raises Broken where a read gave other messages than are there, or stepped over some."""
+    bounds = cold.bounds(queue_id)
+    if bounds is None or bounds.next_offset <= max(first, bounds.first):
+        if messages:
+            raise Broken(f"messages of queue {queue_id} of {topic.root} that the table does not have")
+        return
+    if following <= first:
+        raise Broken(f"a read of queue {queue_id} of {topic.root} does not go on from {first}")
+    begin = max(first, bounds.first, topic.nowhere[queue_id])
+    due = topic.queues[queue_id][begin:following]
+    if wanted is not None:
+        due = [message for message in due if wanted.matches(message)]
+    if messages != due:
+        shown = [message.queue_offset for message in messages], [message.queue_offset for message in due]
+        raise Broken(f"a read of queue {queue_id} of {topic.root} from {first} to {following} gave {shown}")
+    if len(messages) > most:
+        raise Broken(f"a read gave {len(messages)} messages, and {most} were asked for")
+
+
+def damaged(world: World, topic: ModelTopic) -> None:
+    """A segment goes behind the table's back: its offsets are an error that names them, and all others are read.
+
+    Raises Broken.
+    """
+    live = world.witness.of(topic).live
+    if not live:
+        return
+    path = world.random.choice(sorted(live))
+    world.objects.working().delete([f"{topic.root}/{path}"])
+    site = world.leader
+    site.reader = SegmentReader(world.objects)
+    site.cold.pop(topic.root)
+    site.refresh(topic)
+    world.lost += 1
+    for run in (run for runs in live.values() for run in runs):
+        queue_id, is_lost = run.queue_id - FIRST_QUEUE, run in live[path]
+        for first in {run.first, world.random.randrange(run.first, run.next_offset)}:
+            try:
+                found = site.cold[topic.root].read(queue_id, first, 10)
+            except TierError as error:
+                if not is_lost or f"{run.first} to {run.next_offset} of queue {queue_id}" not in error.message:
+                    raise Broken(f"a segment was lost, and the error is: {error.message}") from error
+            else:
+                if is_lost:
+                    raise Broken(f"a read from {first} stepped over what was lost, to {found.next_offset}")
+
+
+class World:
+    """See the module.  Inside `with pytest.MonkeyPatch.context()`, which puts `parts` in their places."""
+
+    def __init__(self, seed: str, parts: Parts, patch: pytest.MonkeyPatch) -> None:
+        self.random = random.Random(seed)
+        self.parts = parts
+        self.clock = ManualClock()
+        self.steady = 1000.0
+        self.skew_ms = 0
+        self.faults = self.reads = self.read_messages = self.requests = self.lost = 0
+        self.may_fail = False
+        self.fault_rate = self.random.choice([0.0, 0.03, 0.1])
+        self.death_rate = self.random.choice([0.0, 0.01])
+        self.segment_bytes = self.random.choice([4, 15, 60]) * RECORD_BYTES
+        self.two_at_the_end = self.random.random() < 0.3
+        self.by_root: dict[str, ModelTopic] = {}
+        self.master = Master(self.random)
+        self._running: list[str] = []
+        self._settled_at = self.clock.now_ms()
+        self._new_store()
+        for name in ("a", "b", "stuck"):
+            self._make(name)
+        self.stuck = self.random.choice(["", "stuck"])
+        self.sites = [Site(self, "first"), Site(self, "second")]
+        self.leader = self.sites[0]
+        patch.setattr("broker.tiered.uploader.TopicTable", self._table)
+
+    def _table(self, objects: MemoryObjects, root: str, clock: Clock, choices: random.Random) -> TopicTable:
+        table = self.parts.table(objects, root, clock, choices)
+        log_type = type(table._log)
+        table._log = log_type(objects, root, clock, CHECKPOINT_COMMITS)
+        return table
+
+    def _new_store(self) -> None:
+        self.objects = MemoryObjects(self.clock, self._plan)
+        self.witness = Witness(self.objects, self.clock)
+
+    def _make(self, name: str) -> None:
+        retention_ms = self.random.choice([30 * HOUR_MS, 10**6 * HOUR_MS])
+        topic = self.master.make(name, self.random.randint(1, 3), retention_ms)
+        self.by_root[topic.root] = topic
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    def run(self, steps: int) -> None:
+        """Let it live for so many steps, then let it recover.  Raises Broken."""
+        self.may_fail = True
+        for _ in range(steps):
+            self._step()
+            self._look()
+        self._recover()
+
+    def _look(self) -> None:
+        self.witness.look(list(self.by_root.values()), [site.broker for site in self.sites])
+
+    def _step(self) -> None:
+        self._pass_time()
+        choices: list[tuple[int, Callable[[], None]]] = [
+            (30, self._publish),
+            (30, self._round),
+            (12, self._clean),
+            (40, self._read),
+            (2, self._crash),
+            (2, self._fail_over),
+            (1, self._remake),
+            (1, self._harm),
+            (2, self._heal),
+            (1, self._other_store),
+        ]
+        weights = [10 * weight if act.__name__ == self.parts.often else weight for weight, act in choices]
+        [act] = self.random.choices([act for _, act in choices], weights)
+        act()
+
+    def _pass_time(self) -> None:
+        ms = self.random.choice([10, 1000, 40_000, HOUR_MS // 2, 2 * HOUR_MS])
+        self.clock.advance(ms)
+        self.steady += ms / 1000
+        if self.random.random() < 0.1 or self.clock.now_ms() > self._settled_at + SETTLED_AFTER_MS:
+            self.objects.settle()
+            self._settled_at = self.clock.now_ms()
+
+    def _publish(self) -> None:
+        topic = self.random.choice(sorted(self.master.topics.values(), key=lambda each: each.name))
+        for _ in range(self.random.randint(1, 8)):
+            queue_id = self.random.randrange(len(topic.queues))
+            self.master.publish(topic, queue_id, self.clock.now_ms() + self.skew_ms)
+
+    def _round(self) -> None:
+        site = self.random.choice(self.sites)
+        self._as(f"uploader {site.name}", site.round)
+
+    def _as(self, name: str, act: Callable[[], object]) -> None:
+        """Do something, unless it is being done."""
+        if name in self._running:
+            return
+        self._running.append(name)
+        try:
+            act()
+        finally:
+            self._running.pop()
+
+    def _clean(self) -> None:
+        broker = self.random.choice(self.sites).broker
+        for topic in broker.topics():
+            for queue_id in range(len(topic.queues)):
+                cut = self.random.randint(broker.min_offset(topic, queue_id), broker.end(topic, queue_id))
+                broker.clean(topic, queue_id, cut)
+
+    def _read(self) -> None:
+        site = self.random.choice(self.sites)
+        self._as(f"reader {site.name}", lambda: self._read_at(site))
+
+    def _read_at(self, site: Site) -> None:
+        topic = self.random.choice(sorted(self.by_root.values(), key=lambda each: each.root))
+        is_fresh = self.random.random() < 0.7 and site.refresh(topic)
+        if topic.root not in site.cold:
+            return
+        queue_id = self.random.randrange(len(topic.queues))
+        first = self.random.randint(0, len(topic.queues[queue_id]))
+        if is_fresh and self.random.random() < 0.3:
+            site.read_all(topic, queue_id, first)
+        else:
+            site.read(topic, queue_id, first, self.random.randint(1, 30), self.random.choice(FILTERS))
+
+    def _crash(self) -> None:
+        site = self.random.choice(self.sites)
+        if f"uploader {site.name}" not in self._running:
+            site.broker.crash()
+            site.start()
+
+    def _fail_over(self) -> None:
+        """The other one is the master; the old one lives on and hears of nothing, or is a replica."""
+        old, self.leader = self.leader, next(site for site in self.sites if site is not self.leader)
+        self.leader.broker.follow()
+        if self.random.random() < 0.7:
+            old.broker.depose()
+        self.skew_ms = self.random.randrange(-8 * HOUR_MS, 8 * HOUR_MS)
+
+    def _remake(self) -> None:
+        self._make(self.random.choice(["a", "b"]))
+
+    def _harm(self) -> None:
+        topic = self.random.choice(sorted(self.master.topics.values(), key=lambda each: each.name))
+        queue_id = self.random.randrange(len(topic.queues))
+        if topic.queues[queue_id]:
+            topic.harmed.add((queue_id, self.random.randrange(len(topic.queues[queue_id]))))
+
+    def _heal(self) -> None:
+        for topic in self.by_root.values():
+            topic.harmed.clear()
+
+    def _other_store(self) -> None:
+        """Both brokers are started with another store, which is empty; what only the old one has is nowhere now."""
+        if self.random.random() < 0.5:
+            return
+        for site in self.sites:
+            site.broker.follow()
+            site.broker.crash()
+        for topic in self.by_root.values():
+            for queue_id in range(len(topic.queues)):
+                least = max(site.broker.min_offset(topic, queue_id) for site in self.sites)
+                topic.nowhere[queue_id] = least
+                for site in self.sites:
+                    site.broker.mins[topic.root][queue_id] = least
+        self.requests += self.objects.calls
+        self._new_store()
+        for site in self.sites:
+            site.start()
+
+    # -- what goes wrong ---------------------------------------------------------------------------------------------
+
+    def _plan(self, call: str, path: str) -> Fault:
+        if self.stuck and path.startswith(f"{self.stuck}/") and call == "put_new":
+            self.faults += 1
+            return Fault.BEFORE
+        if not self.may_fail:
+            return Fault.NONE
+        if len(self._running) < MAX_NESTED and self.random.random() < 0.05:
+            self.random.choice([self._publish, self._round, self._clean, self._read])()
+        if self._running and self._running[-1].startswith("uploader") and self.random.random() < self.death_rate:
+            raise Died
+        if self.random.random() >= self.fault_rate:
+            return Fault.NONE
+        self.faults += 1
+        return self.random.choice([Fault.BEFORE, Fault.AFTER, Fault.LATE, Fault.STALE])
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        """Nothing fails any more, but for the topic that is stuck; then that one, too."""
+        self.objects.settle()
+        self.may_fail = False
+        self._heal()
+        for site in self.sites:
+            site.broker.follow()
+        self._catch_up([topic for topic in self.leader.broker.topics() if topic.name != self.stuck])
+        self.stuck = ""
+        self._catch_up(self.leader.broker.topics())
+        for topic in self.by_root.values():
+            self.witness.of(topic).check_digests()
+        for site in self.sites:
+            for topic in self.leader.broker.topics():
+                if not site.refresh(topic):
+                    raise Broken(f"{topic.root} cannot be loaded")
+                for queue_id in range(len(topic.queues)):
+                    site.read_all(topic, queue_id, 0)
+        for topic in self.leader.broker.topics():
+            damaged(self, topic)
+        self.requests += self.objects.calls
+
+    def _catch_up(self, topics: list[ModelTopic]) -> None:
+        """All of some topics is uploaded in a bounded number of rounds."""
+        waiting = max((sum(map(len, topic.queues)) for topic in topics), default=0)
+        rounds = ROUNDS_TO_RECOVER + waiting * RECORD_BYTES // self.segment_bytes
+        for _ in range(rounds):
+            self.steady += LONGEST_PAUSE + 1
+            self.clock.advance(1000 * int(LONGEST_PAUSE + 1))
+            for site in self.sites if self.two_at_the_end else [self.leader]:
+                site.round()
+            self._look()
+            if all(self._is_up(topic) for topic in topics):
+                return
+        problems = [told.problem for told in self.leader.broker.progress.values() if told.problem]
+        raise Broken(f"not all is uploaded in {rounds} rounds: {problems}")
+
+    def _is_up(self, topic: ModelTopic) -> bool:
+        progress = self.witness.of(topic).progress
+        told = self.leader.broker.progress.get(topic.root)
+        ends = {number: len(queue) for number, queue in enumerate(topic.queues) if len(queue) > topic.nowhere[number]}
+        is_told = told is not None and not told.problem and {**told.ends, **ends} == told.ends
+        return is_told and {**progress, **ends} == progress
