@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,7 +23,7 @@ from gateway.cli.app import run
 from store_client.embedded import tables_verified
 from tests.support.clock import ManualClock
 
-TOPIC = Topic("lab/factory.one")
+TOPIC = Topic("factory.one")
 ROOT = root_of(TOPIC.name, "a1b2", 7)
 BASE = 20_000
 """Queues of broker 2."""
@@ -69,6 +70,29 @@ def segment(folder: Path, version: int) -> Path:
     lines = [json.loads(line) for line in commit(folder, version).read_text().splitlines()]
     [path] = [line["add"]["path"] for line in lines if "add" in line]
     return folder / ROOT / path
+
+
+def forge(folder: Path, version: int, change: Callable[[list[Any]], list[Any]]) -> None:
+    """Change the actions of a commit; it says how many lines it has."""
+    path = commit(folder, version)
+    lines = change([json.loads(line) for line in path.read_text().splitlines()])
+    for line in lines:
+        if "commitInfo" in line:
+            line["commitInfo"]["lines"] = len(lines)
+    path.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
+
+
+def resized(folder: Path, version: int) -> None:
+    """Have the log say of a segment which size it has now."""
+    size = segment(folder, version).stat().st_size
+
+    def change(lines: list[Any]) -> list[Any]:
+        for line in lines:
+            if "add" in line:
+                line["add"]["size"] = size
+        return lines
+
+    forge(folder, version, change)
 
 
 def places(problems: list[Problem]) -> list[tuple[int | None, int | None, int | None]]:
@@ -126,13 +150,7 @@ def test_a_segment_that_was_swapped_for_another(folder: Path) -> None:
     """With as many bytes: only reading tells."""
     there, other = segment(folder, 3), segment(folder, 2)
     shutil.copy(other, there)
-    size = segment(folder, 3).stat().st_size
-    log = commit(folder, 3)
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    for line in lines:
-        if "add" in line:
-            line["add"]["size"] = size
-    log.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
+    resized(folder, 3)
     assert verdict_of(folder).problems == []
     problems = verdict_of(folder, is_full=True).problems
     assert places(problems) == of_version(3)
@@ -144,12 +162,7 @@ def rewritten(folder: Path, version: int, change: Any) -> None:
     path = segment(folder, version)
     table = pq.read_table(path)
     pq.write_table(change(table), path)
-    log = commit(folder, version)
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    for line in lines:
-        if "add" in line:
-            line["add"]["size"] = path.stat().st_size
-    log.write_text("\n".join(json.dumps(line) for line in lines) + "\n")
+    resized(folder, version)
 
 
 def with_column(table: Any, name: str, at: int, value: Any) -> Any:
@@ -195,9 +208,7 @@ def test_a_file_that_another_program_added(folder: Path) -> None:
 
 def without_runs(folder: Path, version: int) -> None:
     """A log that has forgotten what a commit added."""
-    log = commit(folder, version)
-    lines = [line for line in log.read_text().splitlines() if '"add"' not in line]
-    log.write_text("\n".join(lines) + "\n")
+    forge(folder, version, lambda lines: [line for line in lines if "add" not in line])
 
 
 def test_a_run_that_was_removed_from_the_log(folder: Path) -> None:
@@ -216,12 +227,18 @@ def test_a_segment_that_is_there_twice(folder: Path) -> None:
     again = segment(folder, 2)
     copy = again.with_name("again.parquet")
     shutil.copy(again, copy)
-    log = commit(folder, SEGMENTS)
     [line] = [line for line in commit(folder, 2).read_text().splitlines() if '"add"' in line]
-    log.write_text(log.read_text() + line.replace(again.name, copy.name) + "\n")
+    forge(folder, SEGMENTS, lambda lines: [*lines, json.loads(line.replace(again.name, copy.name))])
     problems = verdict_of(folder).problems
     assert places(problems) == of_version(2)
     assert all("two segments" in problem.text for problem in problems)
+
+
+def test_a_commit_that_lost_a_line(folder: Path) -> None:
+    path = commit(folder, 2)
+    path.write_text("".join(f"{line}\n" for line in path.read_text().splitlines()[:-1]))
+    [problem] = verdict_of(folder).problems
+    assert "is harmed" in problem.text
 
 
 def test_a_commit_that_is_missing(folder: Path) -> None:
@@ -231,11 +248,12 @@ def test_a_commit_that_is_missing(folder: Path) -> None:
 
 
 def test_one_table_that_is_harmed_does_not_hide_the_others(folder: Path) -> None:
-    other = TopicTable(FolderStore(folder), root_of("another", "a1b2", 9), ManualClock(), Random(3))
+    other = TopicTable(FolderStore(folder), root_of("lab/another", "a1b2", 9), ManualClock(), Random(3))
     other.open(create=True)
     commit(folder, 2).unlink()
     verdicts = list(tables_verified(folder.as_uri(), {}, ManualClock(), is_full=True))
-    assert [bool(verdict.problems) for verdict in verdicts] == [False, True]
+    found = {each.shown.topic if each.shown else each.table: bool(each.problems) for each in verdicts}
+    assert found == {"lab/another": False, ROOT: True}
 
 
 def test_the_commands(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
