@@ -16,8 +16,6 @@ import typer
 from domain.errors import Code, EntrepotError
 from gateway.cli.errors import FAILED, OK, USAGE, CommandError
 from gateway.cli.output import JsonOption, print_json, print_line, print_table
-from gateway.clock import SystemClock
-from gateway.settings.tier import fault_of_store
 
 if TYPE_CHECKING:
     from store_client.embedded import TableShown, Verdict
@@ -60,6 +58,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """The tables that are there: topics, queues with their offsets, segments, bytes, and times of storing (UTC)."""
+    from gateway.clock import SystemClock
     from store_client.embedded import tables_shown
 
     with _refusals():
@@ -94,6 +93,7 @@ def verify(
 
     What is wrong is named with table, queue and offsets, and the exit code is 1 then.
     """
+    from gateway.clock import SystemClock
     from store_client.embedded import tables_verified
 
     options = _options(endpoint, region, allow_http)
@@ -166,6 +166,8 @@ def _time(time_ms: int | None) -> str | None:
 
 
 def _checked(url: str) -> str:
+    from gateway.settings.tier import fault_of_store
+
     if (fault := fault_of_store(url)) is not None:
         raise CommandError(f"--url: {fault}", USAGE)
     return url

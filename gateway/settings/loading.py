@@ -18,7 +18,7 @@ from gateway.settings.tree import Settings
 
 ENVIRONMENT_PREFIX: Final = "ENTREPOT__"
 DEFAULT_ORIGIN: Final = "default"
-_USER_INFO: Final = re.compile(r"://[^/\s]*@")
+_USER_INFO: Final = re.compile(r"://\S*@")
 """Before the host of a URL: a refusal of it must not repeat a password."""
 
 

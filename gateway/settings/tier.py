@@ -77,7 +77,7 @@ def fault_of_store(url: str) -> str | None:
         return "the brackets of its host do not match"
     if parts.scheme not in SCHEMES:
         return f"a URL with {', '.join(f'{each}://' for each in SCHEMES)} is wanted"
-    if "@" in parts.netloc:
+    if "@" in parts.netloc or (":" in parts.netloc and "@" in parts.path):  # keys of S3 may have a slash
         return "credentials belong in the environment, not in a URL"
     if parts.query or parts.fragment:
         return "a URL without ? and # is wanted: settings have names of their own"
