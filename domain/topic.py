@@ -75,7 +75,7 @@ class Topic:
     `max_message_bytes`: the longest body; `max_backlog`: how many messages the slowest group may be behind before new
     ones are refused (TOO_MANY_REQUESTS); None is no limit of its own.  `trace`: the share of its messages, 0 to 1,
     whose way is kept hop by hop (`domain.query`).  `confirm`: the disks that confirm one.  `tier_seconds`: age up
-    to which they stay in the object store, where the broker has one; None: they do not go there.
+    to which they stay in the object store, where the broker has one; None: they do not go there.  Only with DELETE.
 
     Where there are several brokers, `queues` and `write_queues` are those of each of them, those that join later
     included; `placement` names the brokers that have the topic instead, each with its own count.  `revision` orders
@@ -115,6 +115,8 @@ class Topic:
                 raise FieldError(name, f"must be positive, not {value}")
         if not 0 <= self.trace <= 1:
             raise FieldError("trace", f"must be a share from 0 to 1, not {self.trace}")
+        if self.tier_seconds is not None and self.cleanup is not Cleanup.DELETE:
+            raise FieldError("tier_seconds", f"needs cleanup DELETE: a {self.cleanup} topic stays on the broker's disk")
 
     def _check_placement(self) -> None:
         for name, queues in self.placement:

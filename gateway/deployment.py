@@ -15,7 +15,7 @@ from gateway.clock import SystemClock
 from gateway.listener import address_of
 from gateway.process import StopSignal, bind_doors, run_process, settle_memory, write_ready_file
 from gateway.settings import LoadedSettings, Settings
-from gateway.stores import make_controller, make_name_server, open_broker_door, open_replica, open_store
+from gateway.stores import make_controller, make_name_server, open_broker_door, open_replica, open_store, served_number
 
 if TYPE_CHECKING:
     from store_client.embedded import ServedController
@@ -56,7 +56,7 @@ async def serve_store(loaded: LoadedSettings, listener: socket.socket, on_ready:
 
 async def _serve(settings: Settings, listener: socket.socket, ready: Readiness, *, is_alone: bool) -> int:
     clock = SystemClock()
-    store = await open_store(settings, clock)
+    store = await open_store(settings, clock, served_number(settings, is_alone=is_alone))
     try:
         broker = open_broker_door(settings, store, listener, clock, is_alone=is_alone)
         stop = StopSignal()

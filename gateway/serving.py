@@ -23,7 +23,7 @@ from gateway.process import bind_doors, run_process, settle_memory
 from gateway.security.security import Security
 from gateway.settings import LoadedSettings, Settings
 from gateway.store_process import StoreProcess
-from gateway.stores import open_broker_door, open_store, open_store_elsewhere
+from gateway.stores import open_broker_door, open_store, open_store_elsewhere, served_number
 from gateway.transport.amqp_doors import open_amqp_doors
 from gateway.transport.mqtt_doors import open_mqtt_doors
 from gateway.workers import run_workers
@@ -63,7 +63,8 @@ async def serve(loaded: LoadedSettings) -> int:
     settings, clock = loaded.settings, SystemClock()
     sockets = bind_doors(loaded, (*doors_of(settings), *broker_door_of(settings)))
     try:
-        store = await open_store(settings, clock)
+        number = served_number(settings, is_alone=True) if "broker" in sockets else 0
+        store = await open_store(settings, clock, number)
         broker = None
         if "broker" in sockets:
             broker = open_broker_door(settings, store, sockets["broker"], clock)

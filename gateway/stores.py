@@ -11,16 +11,22 @@ from domain.clock import Clock
 from domain.errors import Code, EntrepotError
 from domain.ports import Store
 from domain.replication.rule import parse_rule
+from domain.shard import broker_number
 from gateway.listener import address_of
-from gateway.settings import ClusterSettings, Settings
+from gateway.settings import ClusterSettings, Settings, TierSettings
 
 if TYPE_CHECKING:
     from store_client.embedded import EmbeddedSettings, NameServer, ServedBroker, ServedController, ServedReplica
 
 
-async def open_store(settings: Settings, clock: Clock) -> Store:
-    """The store that the settings name."""
+async def open_store(settings: Settings, clock: Clock, number: int = 0) -> Store:
+    """The store that the settings name.  `number`: by which the world is to tell its queues from those of others.
+
+    Raises BAD_REQUEST where the settings do not go together, StoreFailedError, CorruptedError.
+    """
     if settings.store.kind == "memory":
+        if settings.tier.url:
+            raise EntrepotError(Code.BAD_REQUEST, "tier.url needs store.kind embedded: memory keeps nothing")
         from store_client.memory import MemoryStore
 
         return MemoryStore(
@@ -34,18 +40,29 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
         )
     kept = settings.store
     try:
-        return await _open_here(settings, clock)
+        return await _open_here(settings, clock, number)
     except OSError as error:
         raise unusable(kept.data_dir, error) from error
 
 
-async def _open_here(settings: Settings, clock: Clock) -> Store:
+async def _open_here(settings: Settings, clock: Clock, number: int) -> Store:
     from store_client.embedded import open_embedded
 
-    return await open_embedded(_settings_here(settings), clock)
+    return await open_embedded(_settings_here(settings, number), clock)
 
 
-def _settings_here(settings: Settings) -> EmbeddedSettings:
+def served_number(settings: Settings, *, is_alone: bool) -> int:
+    """The number that a broker takes which gateways of other processes reach, where its data have none yet.
+
+    `is_alone`: it is the only broker, unless it is given a number or name servers.
+    """
+    named = settings.broker
+    if named.number is not None:
+        return named.number
+    return 0 if is_alone and not settings.cluster.name_servers else broker_number(named.name)
+
+
+def _settings_here(settings: Settings, number: int) -> EmbeddedSettings:
     from store_client.embedded import embedded_settings
 
     kept = settings.store
@@ -71,7 +88,23 @@ def _settings_here(settings: Settings) -> EmbeddedSettings:
         checkpoint_interval_seconds=kept.checkpoint_interval_seconds,
         group_defaults=settings.groups.new_group("defaults"),
         name=settings.broker.name,
+        tier=_tier_settings(settings.tier, number),
     )
+
+
+def _tier_settings(tier: TierSettings, number: int) -> dict[str, Any] | None:
+    """Fields of the broker's `TierSettings` by name; None where there is no tier."""
+    if not tier.url:
+        return None
+    return {
+        "url": tier.url,
+        "number": number,
+        "segment_bytes": tier.segment_bytes,
+        "max_age_seconds": tier.max_age_seconds,
+        "vacuum_grace_seconds": tier.vacuum_grace_seconds,
+        "cache_bytes": tier.cache_bytes,
+        "options": tier.options(),
+    }
 
 
 _WORDS: Final = {
@@ -129,7 +162,7 @@ async def _open_rocketmq(settings: Settings, clock: Clock) -> Store:
     named, side = settings.rocketmq, None
     if named.side_data_dir is not None:
         kept = settings.store.model_copy(update={"data_dir": named.side_data_dir, "kind": "embedded"})
-        side = await open_store(settings.model_copy(update={"store": kept}), clock)
+        side = await open_store(settings.model_copy(update={"store": kept, "tier": TierSettings()}), clock)
     return await open_rocketmq(
         named.endpoints,
         clock,
@@ -162,7 +195,7 @@ async def open_replica(settings: Settings, listener: socket.socket, clock: Clock
     named = settings.broker
     try:
         return make_replica(
-            _settings_here(settings),
+            _settings_here(settings, served_number(settings, is_alone=False)),
             listener,
             clock,
             replica=named.replica_id,

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from domain.clock import Clock
-from domain.errors import Code, EntrepotError
+from domain.errors import Code, EntrepotError, StoreFailedError
 from domain.ports import Store
 from domain.replication.rule import Rule
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from broker.inspect.offline import OfflineStore
     from broker.namesrv.server import NameServer as NameServer
     from broker.settings import BrokerSettings
+    from broker.tiered.objects import ObjectStore
+    from broker.tiered.verification import TableShown as TableShown
+    from broker.tiered.verification import Verdict as Verdict
 
     EmbeddedSettings = BrokerSettings
 
@@ -58,25 +62,38 @@ def embedded_settings(
     reserve_bytes: int,
     free_bytes: tuple[int, int, int],
     index_sizes: tuple[int, int],
+    tier: dict[str, Any] | None = None,
     **others: Any,
 ) -> BrokerSettings:
     """The broker's settings out of plain values; `others` are fields of `BrokerSettings` by name.
 
     `free_bytes`: of the disk, below which it warns, refuses, and clears early.  `index_sizes`: slots and entries of an
-    index file.
+    index file.  `tier`: fields of `TierSettings` by name, of which the number is that of the data where these have one;
+    None: nothing goes to an object store.
     """
     from broker.retention.watermarks import DiskWatermarks
     from broker.settings import BrokerSettings
     from broker.store.commit_log import CommitLogLayout
     from broker.store.index_file import IndexLayout
+    from broker.tiered.settings import TierSettings
 
     return BrokerSettings(
         data_dir,
         layout=CommitLogLayout(segment_size_bytes, preallocate_bytes, reserve_bytes),
         watermarks=DiskWatermarks(*free_bytes),
         index=IndexLayout(*index_sizes),
+        tier=None if tier is None else TierSettings(**{**tier, "number": _number_of(data_dir, tier["number"])}),
         **others,
     )
+
+
+def _number_of(data_dir: Path, number: int) -> int:
+    """The number that a data directory has been served with; `number` where it has not.  Rows of its tables have it:
+    another one would have all of them uploaded again."""
+    from broker.server.identity import number_kept
+
+    kept = number_kept(data_dir)
+    return number if kept is None else kept
 
 
 async def open_embedded(settings: BrokerSettings, clock: Clock) -> Store:
@@ -146,6 +163,39 @@ def open_offline(data_dir: str) -> OfflineStore:
         return OfflineStore(data_dir)
     except NotAStoreError as error:
         raise EntrepotError(Code.BAD_REQUEST, str(error)) from error
+
+
+def tables_shown(url: str, options: dict[str, Any], clock: Clock) -> Iterator[TableShown]:
+    """The tables of an object store, no broker needed.  `options`: by the names of `StoreOptions`.
+
+    Raises BAD_REQUEST, UNSUPPORTED where packages are missing, UNAVAILABLE where the store is away.
+    """
+    objects = _objects(url, options)
+    from broker.tiered.verification import roots, show
+
+    for root in roots(objects):
+        yield show(objects, root, clock)
+
+
+def tables_verified(url: str, options: dict[str, Any], clock: Clock, *, is_full: bool) -> Iterator[Verdict]:
+    """The same with what is wrong with each.  `is_full`: all rows are read."""
+    objects = _objects(url, options)
+    from broker.tiered.verification import roots, verify
+
+    for root in roots(objects):
+        yield verify(objects, root, clock, is_full=is_full)
+
+
+def _objects(url: str, options: dict[str, Any]) -> ObjectStore:
+    from broker.tiered.opening_store import open_objects
+    from broker.tiered.store_options import StoreOptions
+    from broker.tiered.tier import check_installed
+
+    try:
+        check_installed()
+    except StoreFailedError as missing:
+        raise EntrepotError(Code.UNSUPPORTED, missing.message) from None
+    return open_objects(url, StoreOptions(**options))
 
 
 def make_name_server(

@@ -6,15 +6,20 @@ from collections.abc import Callable
 
 from broker.measurements import engine_gauges
 from broker.ports.core import BrokerCore
+from broker.tiered.tier import Tier, is_tiered
 from domain.errors import EntrepotError
 from domain.measurement import Histogram
+from domain.tiering import TierStatus
+from domain.topic import Topic
 
 
 class Condition:
-    """`deleted_segments`: how many retention has deleted."""
+    """`deleted_segments`: how many retention has deleted.  `tier`: the broker's, where it has one."""
 
-    def __init__(self, core: BrokerCore, deleted_segments: Callable[[], int]) -> None:
-        self._core, self._deleted_segments = core, deleted_segments
+    def __init__(
+        self, core: BrokerCore, deleted_segments: Callable[[], int], tier: Callable[[], Tier | None] = lambda: None
+    ) -> None:
+        self._core, self._deleted_segments, self._tier = core, deleted_segments, tier
 
     @property
     def failure(self) -> EntrepotError | None:
@@ -34,4 +39,38 @@ class Condition:
             "disk_state": self._core.disk_state,
             "deleted_segments": self._deleted_segments(),
             "dropped_hops": self._core.tracer.dropped,
+            **self._tier_gauges(),
         }
+
+    async def tiering(self) -> list[TierStatus]:
+        tier = self._tier()
+        return [] if tier is None else self._statuses(tier)
+
+    def _tier_gauges(self) -> dict[str, float]:
+        """Nothing where there is no tier.  A store that is away is one problem, however many topics have it."""
+        tier = self._tier()
+        if tier is None:
+            return {}
+        statuses = self._statuses(tier)
+        of_topics = sum(bool(status.problem) for status in statuses)
+        return {
+            "tier_lag_messages": sum(status.lag_messages for status in statuses),
+            "tier_segments": sum(status.segments for status in statuses),
+            "tier_bytes": sum(status.bytes for status in statuses),
+            "tier_problems": 1 if tier.problem else of_topics,
+        }
+
+    def _statuses(self, tier: Tier) -> list[TierStatus]:
+        return [self._status(tier, topic) for topic in self._core.registry.topics.values() if is_tiered(topic)]
+
+    def _status(self, tier: Tier, topic: Topic) -> TierStatus:
+        root = tier.root(topic)
+        told = tier.progress.get(root)
+        ends = {} if told is None else told.ends
+        lag = 0
+        for number in range(topic.queues):
+            queue = self._core.engine.dispatcher.queue(topic.name, number)
+            lag += queue.visible_offset - max(queue.min_offset, ends.get(number, 0))
+        problem = tier.problem or ("" if told is None else told.problem)
+        segments, size = (0, 0) if told is None else (told.segments, told.bytes)
+        return TierStatus(topic.name, root, tuple(sorted(ends.items())), max(lag, 0), segments, size, problem)

@@ -67,9 +67,20 @@ class KeptIdentity:
 
 def epoch_kept(data_dir: Path) -> int:
     """The epoch of the last process that had the directory; 0 where none had."""
+    kept = _kept(data_dir)
+    return 0 if kept is None else kept.epoch
+
+
+def number_kept(data_dir: Path) -> int | None:
+    """The number by which a directory's broker is known; None where it was never reached from elsewhere."""
+    kept = _kept(data_dir)
+    return None if kept is None else kept.number
+
+
+def _kept(data_dir: Path) -> BrokerIdentity | None:
     path = data_dir / FILE
     try:
-        return msgspec.json.decode(path.read_bytes(), type=BrokerIdentity).epoch if path.exists() else 0
+        return msgspec.json.decode(path.read_bytes(), type=BrokerIdentity) if path.exists() else None
     except msgspec.DecodeError as error:
         raise StoreFailedError(f"{path} cannot be read: {error}") from error
 

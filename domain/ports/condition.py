@@ -6,6 +6,7 @@ from typing import Protocol
 
 from domain.errors import EntrepotError
 from domain.measurement import Histogram
+from domain.tiering import TierStatus
 
 
 class Condition(Protocol):
@@ -29,4 +30,8 @@ class Condition(Protocol):
     async def gauges(self) -> dict[str, float]:
         """Numbers that it knows without looking around: `timing_messages` and `half_messages` that wait, and others
         of its own."""
+        ...
+
+    async def tiering(self) -> list[TierStatus]:
+        """How its tiered topics stand, in no order; of each broker by itself.  Brokers that are away are left out."""
         ...

@@ -27,6 +27,7 @@ from gateway.cli import (
     retained,
     session,
     shovel,
+    tier,
     timer,
     topic,
     user,
@@ -79,6 +80,7 @@ app.add_typer(cluster.app, name="cluster")
 app.add_typer(bridge.app, name="bridge")
 app.add_typer(importing.app, name="import")
 app.add_typer(shovel.app, name="shovel")
+app.add_typer(tier.app, name="tier")
 app.add_typer(config.app, name="config")
 app.command()(version)
 

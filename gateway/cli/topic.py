@@ -30,6 +30,9 @@ CleanupOption = Annotated[
 ]
 RetentionSecondsOption = Annotated[_Limit, typer.Option(metavar="N|none", help="How long messages are kept.")]
 RetentionBytesOption = Annotated[_Limit, typer.Option(metavar="N|none", help="How much is kept.")]
+TierSecondsOption = Annotated[
+    _Limit, typer.Option(metavar="N|none", help="How long they are kept in the broker's object store; none: not there.")
+]
 MaxMessageBytesOption = Annotated[_Limit, typer.Option(metavar="N|none", help="The longest body.")]
 MaxBacklogOption = Annotated[
     _Limit, typer.Option(metavar="N|none", help="Messages the slowest group may be behind before new ones are refused.")
@@ -55,6 +58,7 @@ _SHOWN = (
     "cleanup",
     "retentionSeconds",
     "retentionBytes",
+    "tierSeconds",
     "maxMessageBytes",
     "maxBacklog",
     "confirm",
@@ -111,6 +115,7 @@ def create(
     cleanup: CleanupOption = None,
     retention_seconds: RetentionSecondsOption = None,
     retention_bytes: RetentionBytesOption = None,
+    tier_seconds: TierSecondsOption = None,
     max_message_bytes: MaxMessageBytesOption = None,
     max_backlog: MaxBacklogOption = None,
     confirm_by: ConfirmOption = None,
@@ -134,6 +139,7 @@ def create(
         write_queues,
         retention_seconds,
         retention_bytes,
+        tier_seconds,
         max_message_bytes,
         max_backlog,
     )
@@ -154,6 +160,7 @@ def update(
     cleanup: CleanupOption = None,
     retention_seconds: RetentionSecondsOption = None,
     retention_bytes: RetentionBytesOption = None,
+    tier_seconds: TierSecondsOption = None,
     max_message_bytes: MaxMessageBytesOption = None,
     max_backlog: MaxBacklogOption = None,
     confirm_by: ConfirmOption = None,
@@ -177,6 +184,7 @@ def update(
         write_queues,
         retention_seconds,
         retention_bytes,
+        tier_seconds,
         max_message_bytes,
         max_backlog,
     )
@@ -207,6 +215,7 @@ def _wanted(
     write_queues: _Limit,
     retention_seconds: _Limit,
     retention_bytes: _Limit,
+    tier_seconds: _Limit,
     max_message_bytes: _Limit,
     max_backlog: _Limit,
 ) -> dict[str, Any]:
@@ -216,6 +225,7 @@ def _wanted(
             "writeQueues": ("--write-queues", write_queues),
             "retentionSeconds": ("--retention-seconds", retention_seconds),
             "retentionBytes": ("--retention-bytes", retention_bytes),
+            "tierSeconds": ("--tier-seconds", tier_seconds),
             "maxMessageBytes": ("--max-message-bytes", max_message_bytes),
             "maxBacklog": ("--max-backlog", max_backlog),
         },

@@ -42,6 +42,10 @@ STORE_GAUGES: Final = {
     "disk_state": ("entrepot_disk_state", "0 fine, 1 filling up, 2 new messages are refused, 3 old ones go early"),
     "deleted_segments": ("entrepot_deleted_segments", "Segments of the log that retention deleted"),
     "dropped_hops": ("entrepot_trace_dropped_hops", "Hops of traced messages that there was no room for"),
+    "tier_lag_messages": ("entrepot_tier_lag_messages", "Messages of tiered topics that are on the disk alone"),
+    "tier_segments": ("entrepot_tier_segments", "Segments of tables in the object store"),
+    "tier_bytes": ("entrepot_tier_bytes", "Bytes of these segments"),
+    "tier_problems": ("entrepot_tier_problems", "Topics that do not get on into the object store; 1 while it is away"),
 }
 
 
@@ -178,7 +182,8 @@ class GatewayCollector(Collector):
                 f"entrepot_store_{name}_seconds", STORE_TIMES[name], buckets, sum_value=histogram.total_seconds
             )
         for key, value in self._gauges.items():
-            yield GaugeMetricFamily(*STORE_GAUGES[key], value=value)
+            if key in STORE_GAUGES:  # brokers of a later version tell more
+                yield GaugeMetricFamily(*STORE_GAUGES[key], value=value)
 
     def _numbers(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(

@@ -40,6 +40,7 @@ from gateway.settings.stores import (
     RocketMqClusterSettings,
     StoreSettings,
 )
+from gateway.settings.tier import TierSettings
 from gateway.settings.tree import LogSettings, Settings
 from gateway.settings.webhooks import WebhookSettings
 
@@ -67,6 +68,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "StoreSettings",
+    "TierSettings",
     "TopicRule",
     "TopicsSettings",
     "WebhookSettings",

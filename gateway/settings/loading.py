@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from gateway.settings.tree import Settings
 
 ENVIRONMENT_PREFIX: Final = "ENTREPOT__"
 DEFAULT_ORIGIN: Final = "default"
+_USER_INFO: Final = re.compile(r"://\S*@")
+"""Before the host of a URL: a refusal of it must not repeat a password."""
 
 
 class SettingsError(Exception):
@@ -239,5 +242,5 @@ def _reason(error: Any) -> str:
 
 
 def _shortened(value: object) -> str:
-    text = repr(value)
+    text = _USER_INFO.sub("://***@", repr(value))
     return text if len(text) <= 80 else text[:77] + "..."

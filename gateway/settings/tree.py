@@ -20,6 +20,7 @@ from gateway.settings.stores import (
     StoreSettings,
 )
 from gateway.settings.table import Table
+from gateway.settings.tier import TierSettings
 from gateway.settings.webhooks import WebhookSettings
 
 
@@ -42,6 +43,7 @@ class Settings(Table):
     groups: GroupsSettings = Field(default_factory=GroupsSettings)
     security: SecuritySettings = Field(default_factory=SecuritySettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
+    tier: TierSettings = Field(default_factory=TierSettings)
     broker: BrokerSettings = Field(default_factory=BrokerSettings)
     nameserver: NameServerSettings = Field(default_factory=NameServerSettings)
     controller: ControllerSettings = Field(default_factory=ControllerSettings)

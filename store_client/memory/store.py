@@ -7,6 +7,7 @@ from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
 from domain.errors import EntrepotError
 from domain.measurement import Histogram
+from domain.tiering import TierStatus
 from store_client.memory.consumption import Consumption
 from store_client.memory.finder import Finder
 from store_client.memory.key_values import KeyValues
@@ -73,3 +74,6 @@ class _Condition:
 
     async def gauges(self) -> dict[str, float]:
         return {"timing_messages": self._timers.count, "half_messages": self._transactions.count}
+
+    async def tiering(self) -> list[TierStatus]:
+        return []

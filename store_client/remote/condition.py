@@ -6,6 +6,7 @@ from typing import Final
 
 from domain.errors import EntrepotError
 from domain.measurement import Histogram
+from domain.tiering import TierStatus
 from protocols.remoting import operations as wire
 from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import BrokerClient
@@ -48,6 +49,10 @@ class RemoteCondition:
                 known = found.get(name, 0.0)
                 found[name] = max(known, value) if name in OF_THE_WORST else known + value
         return found
+
+    async def tiering(self) -> list[TierStatus]:
+        answers = await ask_all(self._cluster.ready, lambda client: client.ask(wire.TIERING))
+        return [status for _, told in answers if not isinstance(told, EntrepotError) for status in told]
 
     async def _measured(
         self,

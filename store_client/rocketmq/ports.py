@@ -9,6 +9,7 @@ from domain.confirmation import Confirmation
 from domain.errors import EntrepotError
 from domain.measurement import Histogram
 from domain.message import Message, StoredMessage
+from domain.tiering import TierStatus
 from domain.timing import TimedMessage, TimerCursor
 from store_client.rocketmq.absent import refuse
 from store_client.rocketmq.pending import Pending
@@ -100,3 +101,6 @@ class RocketMqCondition:
 
     async def gauges(self) -> dict[str, float]:
         return {**self._pending.gauges(), "unconfirmed_messages": float(self._sending.waiting)}
+
+    async def tiering(self) -> list[TierStatus]:
+        return []

@@ -28,6 +28,12 @@ async def test_what_waits_is_counted(store: Store, clock: ManualClock):
     assert (gauges["timing_messages"], gauges["half_messages"]) == (1, 2)
 
 
+async def test_a_store_without_a_tier_tells_of_none(store: Store):
+    await store.topology.put_topic(Topic("cold", tier_seconds=60))
+    assert await store.condition.tiering() == []
+    assert not any(name.startswith("tier_") for name in await store.condition.gauges())
+
+
 async def test_times_are_counted_where_they_are_measured(store: Store):
     before = {name: times.cumulative()[-1][1] for name, times in (await store.condition.measurements()).items()}
     await append(store, "t", "a", "b", "c")

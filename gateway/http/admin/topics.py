@@ -36,7 +36,15 @@ class TopicChange(Change):
     """What may be said about a topic."""
 
     may_be_null: ClassVar[frozenset[str]] = frozenset(
-        {"retention_seconds", "retention_bytes", "write_queues", "max_message_bytes", "max_backlog", "placement"}
+        {
+            "retention_seconds",
+            "retention_bytes",
+            "write_queues",
+            "max_message_bytes",
+            "max_backlog",
+            "placement",
+            "tier_seconds",
+        }
     )
 
     queues: Number | None = None
@@ -49,6 +57,7 @@ class TopicChange(Change):
     max_message_bytes: Number | None = None
     max_backlog: Number | None = None
     confirm: Confirm | None = None
+    tier_seconds: Number | None = None
     trace: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
     placement: dict[str, Number] | None = None
     """Queues by name of the broker; null: `queues` on every broker."""
@@ -166,6 +175,7 @@ def topic_shape(status: TopicStatus) -> dict[str, Any]:
         "cleanup": topic.cleanup,
         "retentionSeconds": topic.retention_seconds,
         "retentionBytes": topic.retention_bytes,
+        "tierSeconds": topic.tier_seconds,
         "maxMessageBytes": topic.max_message_bytes,
         "maxBacklog": topic.max_backlog,
         "confirm": topic.confirm,

@@ -31,6 +31,7 @@ _TOPIC: Final = named(
         "cleanup": Choice(tuple(Cleanup)),
         "retentionSeconds": Maybe(86_400),
         "retentionBytes": Maybe(1 << 30),
+        "tierSeconds": Maybe(31_536_000),
         "maxMessageBytes": Maybe(65_536),
         "maxBacklog": Maybe(100_000),
         "confirm": Choice(tuple(Confirm)),

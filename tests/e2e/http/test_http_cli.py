@@ -56,6 +56,12 @@ def test_topics(entrepot, topic):
     assert (json.loads(out)["maxBacklog"], json.loads(out)["writeQueues"]) == (None, None)
     table = ok(entrepot("topic", "show", topic))
     assert "maxMessageBytes" in table and "CONSUMED" in table
+    code, _, err = entrepot("topic", "update", topic, "--tier-seconds", "60")
+    assert code == 1 and "tierSeconds needs cleanup DELETE" in err
+    tiered = ("--cleanup", "DELETE", "--tier-seconds", "60", "--json")
+    assert json.loads(ok(entrepot("topic", "update", topic, *tiered)))["tierSeconds"] == 60
+    assert "tierSeconds" in ok(entrepot("topic", "show", topic))
+    assert json.loads(ok(entrepot("topic", "update", topic, "--tier-seconds", "none", "--json")))["tierSeconds"] is None
     assert entrepot("topic", "update", f"{topic}-none", "--queues", "1")[0] == 1
     assert entrepot("topic", "show", f"{topic}-none")[0] == 1
 

@@ -36,6 +36,17 @@ def test_every_field_of_a_topic(client, topic):
     assert client.put(path, json=nothing).json().items() >= {**wanted, **nothing}.items()
 
 
+def test_a_topic_of_the_tier(client, topic):
+    path = f"{TOPICS}/{topic}"
+    assert client.put(path, json={"tierSeconds": 86_400}).json()["tierSeconds"] == 86_400
+    assert get(client, path)["tierSeconds"] == 86_400
+    assert client.put(path, json={"queues": 5}).json()["tierSeconds"] == 86_400
+    refused = client.put(path, json={"cleanup": "COMPACT"})
+    is_problem(refused, 400, "tierSeconds needs cleanup DELETE: a COMPACT topic stays on the broker's disk")
+    assert client.put(path, json={"cleanup": "CONSUMED", "tierSeconds": None}).json()["tierSeconds"] is None
+    is_problem(client.put(path, json={"tierSeconds": 1}), 400, "a CONSUMED topic")
+
+
 def test_a_topic_that_came_by_use_is_changed_like_any(client, topic):
     publish(client, topic, event(1))
     assert client.put(f"{TOPICS}/{topic}", json={"trace": 1, "queues": 5}).json()["queues"] == 5
@@ -125,6 +136,9 @@ def test_bad_lists_of_topics(client, body, word):
         {"maxBacklog": HUGE},
         {"retentionSeconds": HUGE},
         {"retentionBytes": 10**400},
+        {"tierSeconds": 0},
+        {"tierSeconds": "1"},
+        {"tierSeconds": 60, "cleanup": "COMPACT"},
         {"queues": HUGE},
         {"queues": 1025},
     ],

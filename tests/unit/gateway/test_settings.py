@@ -229,7 +229,7 @@ def test_numbers_have_their_unit_in_the_name():
     counts += ("_channels", "_unacknowledged", "_streams", "_sockets", "_subscriptions", "_requests", "_failures")
     counts += ("_per_minute", "_per_subscription", "_per_host")
     counts += ("_per_listener", "_per_address", "_per_user", "_sessions", "_levels")
-    counts += ("replica_id", "min_in_sync", "controller.id")
+    counts += ("replica_id", "min_in_sync", "controller.id", "retries")
     for row in load_settings().rows():
         if isinstance(row.value, int | float) and not isinstance(row.value, bool):
             assert row.key.endswith(units + counts), row.key

@@ -1,0 +1,317 @@
+"""Verification: the tables of an object store, looked at without a broker.  Nothing is written.
+
+A table says of each segment which runs of which queues are in it, with counts and digests.  So it can be told from
+outside whether a message is missing, is there twice, or is another one than was uploaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from broker.tiered.columns import to_messages
+from broker.tiered.delta_actions import AddFile
+from broker.tiered.delta_log import DeltaLog
+from broker.tiered.objects import MissingObjectError, ObjectStore, TierError
+from broker.tiered.segment import MASK, Run, decode_runs, digest_of, read_footer
+from broker.tiered.segment_reader import ObjectFile
+from broker.tiered.snapshot import Snapshot
+from broker.tiered.table import RUNS_TAG
+from domain.clock import Clock
+from domain.errors import Code
+
+FIRST_COMMIT: Final = "/_delta_log/00000000000000000000.json"
+PROGRESS: Final = "next/"
+MAX_PROBLEMS: Final = 1_000
+"""Named limit: of problems that are told of one table; what comes after them is not looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueShown:
+    """A queue in a table: offsets `first` to before `next_offset`, of which `rows` are messages."""
+
+    queue_id: int
+    first: int
+    next_offset: int
+    rows: int
+    segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableShown:
+    """A table.  `topic` with its namespace; `bytes` of its segments; `oldest_ms`, `newest_ms`: store times in epoch
+    milliseconds, None where it has no message.  `foreign_commits`: by other programs, as far as its log goes back."""
+
+    topic: str
+    root: str
+    version: int
+    segments: int
+    bytes: int
+    rows: int
+    oldest_ms: int | None
+    newest_ms: int | None
+    foreign_commits: int
+    queues: tuple[QueueShown, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something is wrong with a table; where that is known, with offsets of a queue (`first` to before `end`)."""
+
+    table: str
+    text: str
+    queue_id: int | None = None
+    first: int | None = None
+    end: int | None = None
+
+    def __str__(self) -> str:
+        place = "" if self.queue_id is None else f", queue {self.queue_id}"
+        if self.first is not None:
+            place += f", offsets {self.first} to {self.end}"
+        return f"{self.table}{place}: {self.text}"
+
+
+@dataclass(slots=True)
+class Verdict:
+    """A table that was verified.  `notes`: what is odd, and costs no message.  `shown` None: its log is harmed."""
+
+    table: str
+    shown: TableShown | None = None
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    rows_read: int = 0
+
+
+def roots(objects: ObjectStore) -> list[str]:
+    """The paths of all tables.  All objects are listed for it.  Raises TierError."""
+    end = len(FIRST_COMMIT)
+    return [each.path[:-end] for each in objects.objects("") if each.path.endswith(FIRST_COMMIT)]
+
+
+def show(objects: ObjectStore, root: str, clock: Clock) -> TableShown:
+    """What a table has, by its log alone.  Raises TierError, also for a log that is harmed."""
+    snapshot = _loaded(objects, root, clock)
+    return _shown(root, snapshot, {path: _runs(file) or () for path, file in snapshot.files.items()})
+
+
+def verify(objects: ObjectStore, root: str, clock: Clock, *, is_full: bool = False) -> Verdict:
+    """Look for what is missing, doubled or changed.  `is_full`: all rows are read, too.
+
+    Raises TierError where the store is away; all else is a problem of the table.
+    """
+    verdict = Verdict(root)
+    try:
+        snapshot = _loaded(objects, root, clock)
+    except TierError as error:
+        if error.code is Code.UNAVAILABLE:
+            raise
+        verdict.problems.append(Problem(root, error.message))
+        return verdict
+    for problem in _Table(objects, root, snapshot, verdict).problems(is_full=is_full):
+        verdict.problems.append(problem)
+        if len(verdict.problems) >= MAX_PROBLEMS:
+            verdict.notes.append(f"only the first {MAX_PROBLEMS} problems are told")
+            break
+    return verdict
+
+
+class _Table:
+    """One table under verification, at one version."""
+
+    def __init__(self, objects: ObjectStore, root: str, snapshot: Snapshot, verdict: Verdict) -> None:
+        self._objects, self._root, self._snapshot, self._verdict = objects, root, snapshot, verdict
+        self._files = snapshot.files
+        self._runs = {path: _runs(file) for path, file in self._files.items()}
+        known = {path: runs or () for path, runs in self._runs.items()}
+        verdict.shown = _shown(root, snapshot, known)
+
+    def problems(self, *, is_full: bool) -> Iterator[Problem]:
+        for commit in self._snapshot.foreign:
+            who = commit.engine or "another program"
+            self._verdict.notes.append(f"version {commit.version} ({commit.operation}) was committed by {who}")
+        for path, runs in self._runs.items():
+            if runs is None:
+                yield Problem(self._root, f"{path} is in the table, and was not written by a broker: remove it again")
+        yield from self._gaps()
+        harmed: set[str] = set()
+        for problem, path in self._objects_that_differ():
+            harmed.add(path)
+            yield problem
+        if is_full:
+            for path in sorted(self._files.keys() - harmed):
+                yield from self._rows(path)
+
+    # -- the log -------------------------------------------------------------------------------------------------
+
+    def _gaps(self) -> Iterator[Problem]:
+        """Runs of a queue follow each other up to its progress."""
+        transactions = self._snapshot.transactions
+        by_queue = _by_queue(self._runs)
+        ends = {int(name[len(PROGRESS) :]): end for name, end in transactions.items() if name.startswith(PROGRESS)}
+        for queue_id, runs in sorted(by_queue.items()):
+            for before, after in pairwise(runs):
+                yield from self._between(queue_id, before.next_offset, after.first)
+            if queue_id in ends:
+                yield from self._between(queue_id, runs[-1].next_offset, ends[queue_id])
+            else:
+                yield self._at(runs, queue_id, "the table has messages of it, and no progress")
+
+    def _between(self, queue_id: int, end: int, first: int) -> Iterator[Problem]:
+        if end < first:
+            yield Problem(self._root, "no segment of the table has them", queue_id, end, first)
+        elif end > first:
+            yield Problem(self._root, "two segments of the table have them", queue_id, first, end)
+
+    def _at(self, runs: Iterable[Run], queue_id: int, text: str) -> Problem:
+        of_queue = [run for run in runs if run.queue_id == queue_id]
+        first, end = min(run.first for run in of_queue), max(run.next_offset for run in of_queue)
+        return Problem(self._root, text, queue_id, first, end)
+
+    # -- the objects ---------------------------------------------------------------------------------------------
+
+    def _objects_that_differ(self) -> Iterator[tuple[Problem, str]]:
+        """Segments that are gone, or have another size; with their path in the table."""
+        cut = len(self._root) + 1
+        sizes = {each.path[cut:]: each.size for each in self._objects.objects(f"{self._root}/")}
+        for path, file in sorted(self._files.items()):
+            found = sizes.pop(path, None)
+            if found == file.size:
+                continue
+            text = f"{path} is gone" if found is None else f"{path} has {found} B, not the {file.size} B of the table"
+            for problem in self._each_run(path, text):
+                yield problem, path
+        dead = [path for path in sizes if path.endswith(".parquet") and not path.startswith("_delta_log/")]
+        if dead:
+            self._verdict.notes.append(f"{len(dead)} objects are in no version of the table: the broker removes them")
+
+    def _each_run(self, path: str, text: str) -> Iterator[Problem]:
+        runs = self._runs[path]
+        if not runs:
+            yield Problem(self._root, text)
+        for run in runs or ():
+            yield Problem(self._root, text, run.queue_id, run.first, run.next_offset)
+
+    # -- the rows ------------------------------------------------------------------------------------------------
+
+    def _rows(self, path: str) -> Iterator[Problem]:
+        """Counts, offsets and digests of a segment's rows are those of its runs."""
+        runs = self._runs[path]
+        if runs is None:
+            return
+        try:
+            found = self._read(path)
+        except MissingObjectError:
+            yield from self._each_run(path, f"{path} is gone")
+            return
+        except TierError as error:
+            if error.code is Code.UNAVAILABLE:
+                raise
+            yield from self._each_run(path, error.message)
+            return
+        for run in runs:
+            fault = _fault(run, found.pop(run.queue_id, _Rows()))
+            if fault is not None:
+                yield Problem(self._root, f"{path} {fault}", run.queue_id, run.first, run.next_offset)
+        for queue_id, rows in sorted(found.items()):
+            text = f"{path} has rows of which the table does not know"
+            yield Problem(self._root, text, queue_id, rows.first, rows.last + 1)
+
+    def _read(self, path: str) -> dict[int, _Rows]:
+        """What the rows of a segment are, by queue; one row group is held at a time."""
+        stored = f"{self._root}/{path}"
+        source = pa.PythonFile(ObjectFile(self._objects, stored, self._files[path].size), "r")
+        found: dict[int, _Rows] = {}
+        try:
+            with pq.ParquetFile(source, metadata=read_footer(source)) as file:
+                for group in range(file.num_row_groups):
+                    messages = to_messages(file.read_row_group(group))
+                    self._verdict.rows_read += len(messages)
+                    for queue_id, part in groupby(messages, key=lambda message: message.queue_id):
+                        found.setdefault(queue_id, _Rows()).add(list(part))
+        except TierError:
+            raise
+        except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
+            raise TierError(f"{path} is harmed: {error}", Code.MESSAGE_CORRUPTED) from None
+        return found
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows of a queue in a segment, added up."""
+
+    count: int = 0
+    digest: int = 0
+    first: int = -1
+    last: int = -1
+    is_in_order: bool = True
+
+    def add(self, messages: list[Any]) -> None:
+        offsets = [message.queue_offset for message in messages]
+        if self.count == 0:
+            self.first = offsets[0]
+        self.is_in_order &= all(before < after for before, after in pairwise([self.last, *offsets]))
+        self.count += len(offsets)
+        self.last = offsets[-1]
+        self.digest = (self.digest + digest_of(messages)) & MASK
+
+
+def _fault(run: Run, rows: _Rows) -> str | None:
+    if rows.count != run.rows:
+        return f"has {rows.count} messages of it, not {run.rows}"
+    if not rows.is_in_order:
+        return "has messages of it out of order"
+    if rows.count and not run.first <= rows.first <= rows.last < run.next_offset:
+        return f"has offsets {rows.first} to {rows.last + 1} of it"
+    return None if rows.digest == run.digest else "has other messages of it than were uploaded (digest)"
+
+
+def _loaded(objects: ObjectStore, root: str, clock: Clock) -> Snapshot:
+    snapshot = DeltaLog(objects, root, clock).load()
+    if snapshot is None:
+        raise TierError(f"there is no table {root}", Code.BAD_REQUEST)
+    return snapshot
+
+
+def _runs(file: AddFile) -> tuple[Run, ...] | None:
+    """None of a file that another program added."""
+    try:
+        return decode_runs((file.tags or {}).get(RUNS_TAG) or "")
+    except msgspec.DecodeError:
+        return None
+
+
+def _by_queue(runs_of_files: Mapping[str, Iterable[Run] | None]) -> dict[int, list[Run]]:
+    found: dict[int, list[Run]] = {}
+    for runs in runs_of_files.values():
+        for run in runs or ():
+            found.setdefault(run.queue_id, []).append(run)
+    for of_queue in found.values():
+        of_queue.sort(key=lambda run: (run.first, run.next_offset))
+    return found
+
+
+def _shown(root: str, snapshot: Snapshot, runs_of_files: Mapping[str, tuple[Run, ...]]) -> TableShown:
+    queues = tuple(
+        QueueShown(queue_id, runs[0].first, runs[-1].next_offset, sum(run.rows for run in runs), len(runs))
+        for queue_id, runs in sorted(_by_queue(runs_of_files).items())
+    )
+    times = [run.times for runs in runs_of_files.values() for run in runs]
+    return TableShown(
+        topic=unquote(root.split("/", 1)[0]),
+        root=root,
+        version=snapshot.version,
+        segments=len(snapshot.files),
+        bytes=sum(file.size for file in snapshot.files.values()),
+        rows=sum(queue.rows for queue in queues),
+        oldest_ms=min((least for least, _ in times), default=None),
+        newest_ms=max((greatest for _, greatest in times), default=None),
+        foreign_commits=snapshot.foreign_commits,
+        queues=queues,
+    )

@@ -1,0 +1,185 @@
+"""`entrepot tier`: the tables of cold messages in an object store, looked at without a broker.
+
+Exit codes: 0 healthy, 1 problems found or the store is away, 2 wrong usage.  Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from domain.errors import Code, EntrepotError
+from gateway.cli.errors import FAILED, OK, USAGE, CommandError
+from gateway.cli.output import JsonOption, print_json, print_line, print_table
+
+if TYPE_CHECKING:
+    from store_client.embedded import TableShown, Verdict
+
+app = typer.Typer(help="Cold messages in an object store, looked at without a broker.", no_args_is_help=True)
+
+UrlOption = Annotated[
+    str,
+    typer.Option(
+        "--url",
+        envvar="ENTREPOT__TIER__URL",
+        metavar="URL",
+        help="The object store: file:///folder, s3://bucket/prefix, gs:// or az://.",
+        show_default=False,
+    ),
+]
+EndpointOption = Annotated[
+    str | None,
+    typer.Option(
+        "--endpoint",
+        envvar="ENTREPOT__TIER__ENDPOINT",
+        metavar="URL",
+        help="Where the store is, if it is not at its provider's.",
+    ),
+]
+RegionOption = Annotated[
+    str | None, typer.Option("--region", envvar="ENTREPOT__TIER__REGION", metavar="NAME", help="Region of the store.")
+]
+AllowHttpOption = Annotated[
+    bool, typer.Option("--allow-http", envvar="ENTREPOT__TIER__ALLOW_HTTP", help="The endpoint may be without TLS.")
+]
+
+
+@app.command()
+def show(
+    url: UrlOption,
+    endpoint: EndpointOption = None,
+    region: RegionOption = None,
+    allow_http: AllowHttpOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """The tables that are there: topics, queues with their offsets, segments, bytes, and times of storing (UTC)."""
+    from gateway.clock import SystemClock
+    from store_client.embedded import tables_shown
+
+    with _refusals():
+        tables = list(tables_shown(_checked(url), _options(endpoint, region, allow_http), SystemClock()))
+    if as_json:
+        print_json([_shape(table) for table in tables])
+        return
+    print_table(
+        ("topic", "table", "queues", "messages", "segments", "bytes", "oldest", "newest"),
+        ((*_row(table), _time(table.oldest_ms), _time(table.newest_ms)) for table in tables),
+    )
+    print_table(
+        ("table", "queue", "first offset", "next offset", "messages", "segments"),
+        ((t.root, q.queue_id, q.first, q.next_offset, q.rows, q.segments) for t in tables for q in t.queues),
+    )
+
+
+def _row(table: TableShown) -> tuple[object, ...]:
+    return table.topic, table.root, len(table.queues), table.rows, table.segments, table.bytes
+
+
+@app.command()
+def verify(
+    url: UrlOption,
+    full: Annotated[bool, typer.Option("--full", help="Read all messages, too, and compare their digests.")] = False,
+    endpoint: EndpointOption = None,
+    region: RegionOption = None,
+    allow_http: AllowHttpOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Whether each table has every message once, and all of its segments are there.
+
+    What is wrong is named with table, queue and offsets, and the exit code is 1 then.
+    """
+    from gateway.clock import SystemClock
+    from store_client.embedded import tables_verified
+
+    options = _options(endpoint, region, allow_http)
+    verdicts: list[Verdict] = []
+    with _refusals():
+        for verdict in tables_verified(_checked(url), options, SystemClock(), is_full=full):
+            verdicts.append(verdict)
+            if not as_json:
+                _tell(verdict, is_full=full)
+    if as_json:
+        print_json([_verdict_shape(verdict) for verdict in verdicts])
+    elif not verdicts:
+        print_line("there is no table")
+    return FAILED if any(verdict.problems for verdict in verdicts) else OK
+
+
+def _tell(verdict: Verdict, *, is_full: bool) -> None:
+    for problem in verdict.problems:
+        print_line(f"PROBLEM {problem}")
+    for note in verdict.notes:
+        print_line(f"note    {verdict.table}: {note}")
+    if not verdict.problems and verdict.shown is not None:
+        depth = f"{verdict.rows_read} messages read" if is_full else f"{verdict.shown.rows} messages"
+        print_line(f"ok      {verdict.table}: {depth}, {verdict.shown.segments} segments")
+
+
+def _shape(table: TableShown) -> dict[str, Any]:
+    """A table as JSON has it; times are RFC 3339."""
+    return {
+        "topic": table.topic,
+        "table": table.root,
+        "version": table.version,
+        "segments": table.segments,
+        "bytes": table.bytes,
+        "messages": table.rows,
+        "oldest": _time(table.oldest_ms),
+        "newest": _time(table.newest_ms),
+        "foreignCommits": table.foreign_commits,
+        "queues": [
+            {
+                "queueId": queue.queue_id,
+                "firstOffset": queue.first,
+                "nextOffset": queue.next_offset,
+                "messages": queue.rows,
+                "segments": queue.segments,
+            }
+            for queue in table.queues
+        ],
+    }
+
+
+def _verdict_shape(verdict: Verdict) -> dict[str, Any]:
+    names = {"queue_id": "queueId", "first": "firstOffset", "end": "nextOffset"}
+    problems = [
+        {names.get(name, name): value for name, value in asdict(problem).items()} for problem in verdict.problems
+    ]
+    return {
+        "table": verdict.table,
+        "messagesRead": verdict.rows_read,
+        "problems": problems,
+        "notes": verdict.notes,
+        "found": None if verdict.shown is None else _shape(verdict.shown),
+    }
+
+
+def _time(time_ms: int | None) -> str | None:
+    if time_ms is None:
+        return None
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _checked(url: str) -> str:
+    from gateway.settings.tier import fault_of_store
+
+    if (fault := fault_of_store(url)) is not None:
+        raise CommandError(f"--url: {fault}", USAGE)
+    return url
+
+
+def _options(endpoint: str | None, region: str | None, allow_http: bool) -> dict[str, Any]:
+    return {"endpoint": endpoint or None, "region": region or None, "allow_http": allow_http}
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except EntrepotError as refusal:
+        raise CommandError(refusal.message, USAGE if refusal.code is Code.BAD_REQUEST else FAILED) from None

@@ -1,0 +1,104 @@
+"""The table of the settings that is about the object store of cold messages."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from domain.url import fault_of_url
+from gateway.settings.table import KIB, MIB, Table
+
+SCHEMES: Final = ("file", "s3", "gs", "az")
+ASK_SECONDS: Final = 3600
+"""Longest wait for an object store."""
+Wait = Annotated[float, Field(gt=0, le=ASK_SECONDS, allow_inf_nan=False)]
+
+
+class TierSettings(Table):
+    """The object store to which topics with `tierSeconds` go (docs/tiered.md).  The environment has credentials."""
+
+    url: str = Field("", description="file:///folder, s3://bucket/prefix, gs:// or az://; empty: there is no tier")
+    endpoint: str = Field("", description="http(s)://host:port of the store, if it is not at its provider's")
+    region: str = Field("", description="Region of the store; else what the environment says")
+    allow_http: bool = Field(False, description="Whether an endpoint may be without TLS")
+    request_seconds: Wait = Field(60, description="Longest time for one request, with all that is sent")
+    connect_seconds: Wait = Field(5, description="Longest time until a connection to the store stands")
+    retries: int = Field(3, ge=0, le=100, description="How often a request that failed is tried again")
+    segment_bytes: int = Field(
+        32 * MIB, ge=64 * KIB, le=256 * MIB, description="Log of a topic that becomes one object of its table"
+    )
+    max_age_seconds: Wait = Field(30, description="Age of messages at which they go, even if they are few")
+    vacuum_grace_seconds: float = Field(
+        24 * 3600, ge=600, allow_inf_nan=False, description="How long objects stay after the table needs them no more"
+    )
+    cache_bytes: int = Field(128 * MIB, ge=1 * MIB, description="Memory for what was read of the store")
+
+    @field_validator("url")
+    @classmethod
+    def _is_a_store(cls, value: str) -> str:
+        if value and (fault := fault_of_store(value)) is not None:
+            raise ValueError(fault)
+        return value
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_an_endpoint(cls, value: str) -> str:
+        if value and (fault := _fault_of_endpoint(value)) is not None:
+            raise ValueError(fault)
+        return value
+
+    @model_validator(mode="after")
+    def _is_safe(self) -> TierSettings:
+        if self.endpoint.startswith("http:") and not self.allow_http:
+            raise ValueError("endpoint is without TLS: set allow_http, or an https URL")
+        return self
+
+    def options(self) -> dict[str, Any]:
+        """How the store is asked, by the names that the store's client has for it."""
+        return {
+            "endpoint": self.endpoint or None,
+            "region": self.region or None,
+            "allow_http": self.allow_http,
+            "request_seconds": self.request_seconds,
+            "connect_seconds": self.connect_seconds,
+            "retries": self.retries,
+        }
+
+
+def fault_of_store(url: str) -> str | None:
+    """Why a text is no URL of an object store; None: it is one.  The URL is not repeated: it may have a password."""
+    if not url.isprintable() or " " in url:
+        return "a URL has no blanks and no control characters"
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "the brackets of its host do not match"
+    if parts.scheme not in SCHEMES:
+        return f"a URL with {', '.join(f'{each}://' for each in SCHEMES)} is wanted"
+    if "@" in parts.netloc or (":" in parts.netloc and "@" in parts.path):  # keys of S3 may have a slash
+        return "credentials belong in the environment, not in a URL"
+    if parts.query or parts.fragment:
+        return "a URL without ? and # is wanted: settings have names of their own"
+    if parts.scheme == "file":
+        return _fault_of_folder(parts.netloc, parts.path)
+    if ":" in parts.netloc:
+        return "a bucket has no port: endpoint says where the store is"
+    return None if parts.netloc else f"it names no bucket: {parts.scheme}://bucket/prefix is wanted"
+
+
+def _fault_of_folder(host: str, path: str) -> str | None:
+    if host not in ("", "localhost"):
+        return f"a folder has no host: file:///{host}... is wanted"
+    if ".." in path.split("/"):
+        return "its path goes up"
+    return None if path.strip("/") else "it is the whole disk: name a folder"
+
+
+def _fault_of_endpoint(endpoint: str) -> str | None:
+    if "@" in endpoint:
+        return "credentials belong in the environment, not in a URL"
+    if (fault := fault_of_url(endpoint, ("http", "https"))) is not None:
+        return fault
+    return "a host and a path, without ? and #, are wanted" if "?" in endpoint or "#" in endpoint else None
