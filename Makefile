@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 # One stamp for each set of packages: serving, Spark beside it, everything.
 CORE   := $(VENV)/.installed-core
 SPARK  := $(VENV)/.installed-spark
+TIERED := $(VENV)/.installed-tiered
 DEV    := $(VENV)/.installed
 SHELL  := /bin/bash
 TEST_WORKERS ?= 3
@@ -18,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run cluster test interop soak test-busy conformance check format bench demo demo-spark docs proto peers peers-npm lock clean
+.PHONY: help setup run cluster test interop soak test-busy conformance check format bench demo demo-spark demo-tier docs proto peers peers-npm lock clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,9 +37,16 @@ $(SPARK): pyproject.toml setup.py constraints.txt
 	  { $(call install,.[spark],Spark with a Java of its own,1.2 GB and a minute and a half) ; }
 	@touch $(CORE) $@
 
+$(TIERED): pyproject.toml setup.py constraints.txt
+	@[ -n "$$(find $(DEV) -newer pyproject.toml -newer setup.py -newer constraints.txt 2>/dev/null)" ] || \
+	  { $(call install,.[tiered$(comma)demo],what a folder of cold messages needs,500 MB and a minute) ; }
+	@touch $(CORE) $@
+
 $(DEV): pyproject.toml setup.py constraints.txt
 	@$(call install,.[dev],what tests and tools need,1.7 GB and two minutes)
 	@touch $(CORE) $(SPARK) $@
+
+comma := ,
 
 # $(1): what pip is asked for; $(2), $(3): how that is told; $(4): more for pip.  Of what pip says, every tenth package is
 # a line.  A first start compiles the little that it loads sooner than pip compiles all; many tests at once do not.
@@ -93,6 +101,9 @@ bench: setup ## benchmarks beside other brokers (needs a C compiler; make bench 
 
 demo: $(CORE) ## devices, consumers and a killed server, and nothing lost
 	$(BIN)/python examples/demo.py $(ARGS)
+
+demo-tier: $(TIERED) ## messages that go cold into a folder, replayed over MQTT and read by DuckDB
+	$(BIN)/python examples/demo_tier.py $(ARGS)
 
 demo-spark: $(SPARK) ## 500 devices into a Delta table, a job that is killed, the reckoning and a page of plots
 	$(BIN)/python examples/demo_spark.py $(ARGS)

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -75,8 +76,9 @@ class Ledger:
 class Server:
     """`entrepot serve` on ports that stay the same when it is started again."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        """`settings`: others than the defaults, by name."""
+        self._directory, self._settings = directory, dict(settings or {})
         self._ports: dict[str, int] = {}
         self._process: asyncio.subprocess.Process | None = None
 
@@ -100,6 +102,8 @@ class Server:
             str(self._directory / "data"),
         ]
         command += ["--free-ports", "--ready-file", str(ready), "--set", "log.level=error"]
+        for name, value in self._settings.items():
+            command += ["--set", f"{name}={value}"]
         for door, port in self._ports.items():
             command += [f"--{door}-port", str(port)]
         quiet = asyncio.subprocess.DEVNULL
