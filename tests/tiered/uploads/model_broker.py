@@ -139,7 +139,7 @@ class ModelBroker:
     def records(self, topic: str, queue_id: int, first: int, end: int, max_bytes: int) -> bytes:
         found = self.master.topics.get(topic)
         if found is None or not self._knows(found) or queue_id >= len(found.queues):
-            raise EntrepotError(Code.NOT_FOUND, f"there is no queue {queue_id} of topic {topic!r}")
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue {queue_id} of topic {topic!r}")
         if not self.min_offset(found, queue_id) <= first <= self.end(found, queue_id):
             raise EntrepotError(Code.ILLEGAL_OFFSET, f"offset {first} is not in queue {queue_id}")
         self.requested += 1
