@@ -88,6 +88,7 @@ class _Topic:
         self.pause = 0.0
         self.not_before = 0.0
         self.last_queue = -1
+        self.seen_bytes: dict[int, int] = {}
         self.kept_house_at = 0.0
         self.vacuumed_at = 0.0
         self.told: Progress | None = None
@@ -154,7 +155,10 @@ class Uploader:
             topic.is_open = True
             self._tell(state, topic)
         starts = {queue.queue_id: self._start(topic.table, queue) for queue in state.queues}
-        waiting = sum(max(0, queue.end - starts[queue.queue_id]) * queue.message_bytes for queue in state.queues)
+        waiting = 0
+        for queue in state.queues:  # the broker's estimate is of the latest messages, and larger ones may wait
+            message_bytes = max(queue.message_bytes, topic.seen_bytes.get(queue.queue_id, 0))
+            waiting += max(0, queue.end - starts[queue.queue_id]) * message_bytes
         if not any(queue.end > starts[queue.queue_id] for queue in state.queues):
             topic.waiting_since = None
             return False
@@ -185,6 +189,7 @@ class Uploader:
                     break
                 messages += found
                 left -= len(payload)
+                topic.seen_bytes[queue.queue_id] = len(payload) // (following - offset)
                 offset = following
             if offset > starts[queue.queue_id]:
                 world = self._base + queue.queue_id

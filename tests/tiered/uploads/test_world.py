@@ -6,8 +6,9 @@ import pytest
 
 from tests.support.seed import SEED
 from tests.tiered.uploads import planted
+from tests.tiered.uploads.sites import Parts
 from tests.tiered.uploads.witness import Broken
-from tests.tiered.uploads.world import Parts, World
+from tests.tiered.uploads.world import World
 from tests.tiers.marks import scaled, soak_only
 
 WORLDS = scaled(3, 150)
@@ -41,7 +42,7 @@ def test_each_offset_is_there_once_whatever_fails() -> None:
     [
         (Parts(uploader=planted.TellsFirst), "does not have"),
         (Parts(table=planted.ExpectsNothing), "twice|went back|missing"),
-        (Parts(table=planted.TidiesUp), "deleted"),
+        (Parts(table=planted.TidiesUp, fault_rate=0.2), "deleted"),
         (Parts(table=planted.LosesFirsts), "other messages|says other"),
         soak_only(Parts(table=planted.ExpiresAlone), "has a gap"),
         (Parts(table=planted.StaysBehind, often="_round"), "not all is uploaded"),

@@ -8,25 +8,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pytest
 
-from broker.tiered.cold import ColdTopic
-from broker.tiered.objects import TierError
-from broker.tiered.segment_reader import SegmentReader
 from broker.tiered.table import TopicTable
-from broker.tiered.uploader import LONGEST_PAUSE, Progress, Uploader
+from broker.tiered.uploader import LONGEST_PAUSE
 from domain.clock import Clock
 from domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
-from domain.message import StoredMessage
 from tests.support.clock import ManualClock
 from tests.support.failing_objects import Fault, MemoryObjects
-from tests.tiered.uploads.model_broker import RECORD_BYTES, Master, ModelBroker, ModelTopic
-from tests.tiered.uploads.witness import FIRST_QUEUE, NUMBER, Broken, Witness
+from tests.tiered.uploads.model_broker import RECORD_BYTES, Master, ModelTopic
+from tests.tiered.uploads.sites import GRACE_MS, HOUR_MS, Died, Parts, Site, damaged
+from tests.tiered.uploads.witness import Broken, Witness
 
-HOUR_MS = 3_600_000
-GRACE_MS = 24 * HOUR_MS
 SETTLED_AFTER_MS = GRACE_MS // 2
 """What comes late comes within this."""
 MAX_NESTED = 2
@@ -41,174 +35,6 @@ FILTERS: tuple[MessageFilter | None, ...] = (
 )
 
 
-class Died(Exception):
-    """The process of an uploader was killed."""
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What a world is made of: the product's, or such as break a rule."""
-
-    uploader: type[Uploader] = Uploader
-    table: type[TopicTable] = TopicTable
-    broker: type[ModelBroker] = ModelBroker
-    cold: type[ColdTopic] = ColdTopic
-    often: str = ""
-    """The step that comes ten times as often."""
-
-
-class Site:
-    """A broker with its uploader and its readers."""
-
-    def __init__(self, world: World, name: str) -> None:
-        self.world, self.name = world, name
-        self.broker = world.parts.broker(world.master, self._check)
-        self.deaths = 0
-        self.start()
-
-    def start(self) -> None:
-        """A new uploader, and readers that know nothing."""
-        world = self.world
-        self.uploader = world.parts.uploader(
-            self.broker,
-            world.objects,
-            world.clock,
-            random.Random(world.random.getrandbits(64)),
-            lambda: world.steady,
-            number=NUMBER,
-            segment_bytes=world.segment_bytes,
-            max_age=30.0,
-            grace=GRACE_MS / 1000,
-        )
-        self.reader = SegmentReader(world.objects, max_bytes=4096)
-        self.cold: dict[str, ColdTopic] = {}
-        self.fresh_at: dict[str, int] = {}
-
-    def _check(self, progress: Progress) -> None:
-        topic = self.world.by_root[progress.root]
-        self.world.witness.check_told(topic, self.broker.progress.get(progress.root), progress)
-
-    def round(self) -> bool:
-        """A round of the uploader, which may die in it."""
-        try:
-            return self.uploader.round()
-        except Died:
-            self.deaths += 1
-            self.start()
-            return False
-
-    # -- reading -----------------------------------------------------------------------------------------------------
-
-    def refresh(self, topic: ModelTopic) -> bool:
-        """Take up what the table has; False where the store failed, or there is no table yet."""
-        world, cold = self.world, self.cold.get(topic.root)
-        if cold is None:
-            table = TopicTable(world.objects, topic.root, world.clock, random.Random(1))
-            cold = world.parts.cold(table, self.reader, NUMBER)
-        faults = world.faults
-        try:
-            cold.refresh()
-        except TierError as error:
-            if faults == world.faults and "is not open" not in error.message:
-                raise Broken(f"a refresh fails with no reason: {error.message}") from error
-            return False
-        self.cold[topic.root] = cold
-        self.fresh_at[topic.root] = world.clock.now_ms()
-        return True
-
-    def read(self, topic: ModelTopic, queue_id: int, first: int, most: int, wanted: MessageFilter | None) -> int | None:
-        """Read once from the cold, and check it; the offset behind it, None where the store failed."""
-        world, cold = self.world, self.cold[topic.root]
-        faults = world.faults
-        try:
-            found = cold.read(queue_id, first, most, wanted)
-        except TierError as error:
-            if "is harmed" in error.message or "has lost" in error.message:
-                raise Broken(f"nothing is harmed: {error.message}") from error
-            is_old = world.clock.now_ms() - self.fresh_at[topic.root] >= GRACE_MS
-            if faults == world.faults and not is_old:
-                raise Broken(f"a read fails with no reason: {error.message}") from error
-            return None
-        world.reads += 1
-        world.read_messages += len(found.messages)
-        check_read(cold, topic, queue_id, first, most, wanted, found.messages, found.next_offset)
-        return found.next_offset
-
-    def read_all(self, topic: ModelTopic, queue_id: int, first: int) -> None:
-        """From an offset on through the cold, and then from the disk: every offset once, in order."""
-        bounds = self.cold[topic.root].bounds(queue_id)
-        least = self.broker.min_offset(topic, queue_id)
-        if bounds is None:
-            if least > topic.nowhere[queue_id]:
-                raise Broken(f"what was before {least} of queue {queue_id} of {topic.root} is not to be read")
-            return
-        offset = max(first, min(bounds.first, least))
-        while offset < least:
-            following = self.read(topic, queue_id, offset, 50, None)
-            if following is None:
-                return
-            if following <= offset:
-                raise Broken(f"reading of queue {queue_id} of {topic.root} does not come from {offset} to {least}")
-            offset = following
-
-
-def check_read(
-    cold: ColdTopic,
-    topic: ModelTopic,
-    queue_id: int,
-    first: int,
-    most: int,
-    wanted: MessageFilter | None,
-    messages: list[StoredMessage],
-    following: int,
-) -> None:
-    """Raises Broken where a read gave other messages than are there, or stepped over some."""
-    bounds = cold.bounds(queue_id)
-    if bounds is None or bounds.next_offset <= max(first, bounds.first):
-        if messages:
-            raise Broken(f"messages of queue {queue_id} of {topic.root} that the table does not have")
-        return
-    if following <= first:
-        raise Broken(f"a read of queue {queue_id} of {topic.root} does not go on from {first}")
-    begin = max(first, bounds.first, topic.nowhere[queue_id])
-    due = topic.queues[queue_id][begin:following]
-    if wanted is not None:
-        due = [message for message in due if wanted.matches(message)]
-    if messages != due:
-        shown = [message.queue_offset for message in messages], [message.queue_offset for message in due]
-        raise Broken(f"a read of queue {queue_id} of {topic.root} from {first} to {following} gave {shown}")
-    if len(messages) > most:
-        raise Broken(f"a read gave {len(messages)} messages, and {most} were asked for")
-
-
-def damaged(world: World, topic: ModelTopic) -> None:
-    """A segment goes behind the table's back: its offsets are an error that names them, and all others are read.
-
-    Raises Broken.
-    """
-    live = world.witness.of(topic).live
-    if not live:
-        return
-    path = world.random.choice(sorted(live))
-    world.objects.working().delete([f"{topic.root}/{path}"])
-    site = world.leader
-    site.reader = SegmentReader(world.objects)
-    site.cold.pop(topic.root)
-    site.refresh(topic)
-    world.lost += 1
-    for run in (run for runs in live.values() for run in runs):
-        queue_id, is_lost = run.queue_id - FIRST_QUEUE, run in live[path]
-        for first in {run.first, world.random.randrange(run.first, run.next_offset)}:
-            try:
-                found = site.cold[topic.root].read(queue_id, first, 10)
-            except TierError as error:
-                if not is_lost or f"{run.first} to {run.next_offset} of queue {queue_id}" not in error.message:
-                    raise Broken(f"a segment was lost, and the error is: {error.message}") from error
-            else:
-                if is_lost:
-                    raise Broken(f"a read from {first} stepped over what was lost, to {found.next_offset}")
-
-
 class World:
     """See the module.  Inside `with pytest.MonkeyPatch.context()`, which puts `parts` in their places."""
 
@@ -220,7 +46,8 @@ class World:
         self.skew_ms = 0
         self.faults = self.reads = self.read_messages = self.requests = self.lost = 0
         self.may_fail = False
-        self.fault_rate = self.random.choice([0.0, 0.03, 0.1])
+        fault_rate = self.random.choice([0.0, 0.03, 0.1])
+        self.fault_rate = fault_rate if parts.fault_rate is None else parts.fault_rate
         self.death_rate = self.random.choice([0.0, 0.01])
         self.segment_bytes = self.random.choice([4, 15, 60]) * RECORD_BYTES
         self.two_at_the_end = self.random.random() < 0.3
