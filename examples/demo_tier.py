@@ -1,7 +1,7 @@
 """Devices publish, their messages go cold into a folder, and an MQTT client and DuckDB read the very same files.
 
-Run it with `make demo-tier`.  A folder stands for the object store.  The broker's disk keeps messages for a second: what
-a client replays over MQTT comes out of the folder.  The exit code is 0 only if both have every message.
+Run it with `make demo-tier`.  A folder stands for the object store.  The broker has messages on its disk for a second:
+what a client replays over MQTT comes out of the folder.  The exit code is 0 only if both have every message.
 """
 
 from __future__ import annotations

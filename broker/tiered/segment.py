@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from google_crc32c import value as crc32c
 
 from broker.tiered.columns import SCHEMA, to_table
-from domain.message import StoredMessage
+from domain.message import StoredMessage, as_texts
 
 GROUP_ROWS: Final = 16_384
 """Messages of a row group, which is the least that is read at once."""
@@ -39,6 +39,7 @@ _DELTAS: Final = dict.fromkeys(("queue_offset", "store_time", "born_time", "log_
 _BOUNDED: Final = ("queue_id", "queue_offset", "store_time", "message_id")
 """Columns whose least and greatest values stand in the table's log: by them readers leave segments out."""
 MASK: Final = (1 << 64) - 1
+_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
@@ -75,7 +76,18 @@ def digest_of(messages: Iterable[StoredMessage]) -> int:
             message.store_time_ms,
             message.message_id,
         )
-        total += crc32c(place) << 32 | crc32c(message.body)
+        others = _encode(
+            (
+                message.topic,
+                message.sub_topic,
+                message.tag,
+                message.keys,
+                message.message_group,
+                message.properties,
+                sorted(as_texts(message.system).items()),
+            )
+        )
+        total += crc32c(place + others) << 32 | crc32c(message.body)
     return total & MASK
 
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from random import Random
 from typing import Final, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -56,7 +56,13 @@ class ColdBounds:
 
 def root_of(topic: str, store_id: str, since: int) -> str:
     """Path of the table of a topic that was made at a place of a store's log."""
-    return f"{quote(topic, safe='')}/{store_id}-{since}"
+    name = quote(topic, safe="").replace("~", "%7E").replace("%", "~")  # delta-rs opens no path with a per cent sign
+    return f"{name}/{store_id}-{since}"
+
+
+def topic_of(root: str) -> str:
+    """The topic whose table lies at a path."""
+    return unquote(root.partition("/")[0].replace("~", "%"))
 
 
 class TopicTable:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any, Final
-from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
@@ -23,7 +22,7 @@ from broker.tiered.objects import MissingObjectError, ObjectStore, TierError
 from broker.tiered.segment import MASK, Run, decode_runs, digest_of, read_footer
 from broker.tiered.segment_reader import ObjectFile
 from broker.tiered.snapshot import Snapshot
-from broker.tiered.table import RUNS_TAG
+from broker.tiered.table import RUNS_TAG, topic_of
 from domain.clock import Clock
 from domain.errors import Code
 
@@ -304,7 +303,7 @@ def _shown(root: str, snapshot: Snapshot, runs_of_files: Mapping[str, tuple[Run,
     )
     times = [run.times for runs in runs_of_files.values() for run in runs]
     return TableShown(
-        topic=unquote(root.split("/", 1)[0]),
+        topic=topic_of(root),
         root=root,
         version=snapshot.version,
         segments=len(snapshot.files),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from broker.tiered.columns import SCHEMA, to_messages, to_table
 from broker.tiered.segment import MASK, Run, decode_runs, digest_of, encode_runs, encode_segment, read_footer
+from broker.tiered.table import root_of, topic_of
 from domain.message import Message, StoredMessage
 from tests.support.message_strategies import MESSAGES, WORD
 
@@ -83,3 +84,10 @@ def test_others_read_the_rows(tmp_path: Any) -> None:
     assert [pair["name"] for pair in rows[0][3]] == ["a", "a", "b"]
     frame = polars.read_parquet(path)
     assert frame["body"].to_list() == [b"body 0", b"body 1"] and set(frame.columns) == set(SCHEMA.names)
+
+
+@given(WORD)
+def test_a_table_lies_where_its_topic_says(topic: str) -> None:
+    root = root_of(topic, "store", 5)
+    assert topic_of(root) == topic
+    assert root.count("/") == 1 and not set(root) & set("% \\'\"*?")
