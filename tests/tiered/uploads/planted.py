@@ -125,7 +125,7 @@ class BeginsLate(ColdTopic):
 
     def read(self, queue_id: int, first: int, most: int, wanted: MessageFilter | None = None) -> Found:
         found = super().read(queue_id, first, most, wanted)
-        return Found(found.messages[1:], found.next_offset) if len(found.messages) > 20 else found
+        return Found(found.messages[1:], found.next_offset) if len(found.messages) > 6 else found
 
 
 class ForgetsTheNumber(ColdTopic):

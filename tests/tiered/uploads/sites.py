@@ -100,15 +100,17 @@ class Site:
         return True
 
     def read(self, topic: ModelTopic, queue_id: int, first: int, most: int, wanted: MessageFilter | None) -> int | None:
-        """Read once from the cold, and check it; the offset behind it, None where the store failed."""
-        world, cold = self.world, self.cold[topic.root]
-        faults = world.faults
+        """Read once from the cold, and check it; the offset behind it, None where the store failed or the site has died."""
+        world, cold = self.world, self.cold.get(topic.root)
+        if cold is None:  # its site was started anew meanwhile
+            return None
+        faults, fresh_at = world.faults, self.fresh_at[topic.root]
         try:
             found = cold.read(queue_id, first, most, wanted)
         except TierError as error:
             if "is harmed" in error.message or "has lost" in error.message:
                 raise Broken(f"nothing is harmed: {error.message}") from error
-            is_old = world.clock.now_ms() - self.fresh_at[topic.root] >= GRACE_MS
+            is_old = world.clock.now_ms() - fresh_at >= GRACE_MS
             if faults == world.faults and not is_old:
                 raise Broken(f"a read fails with no reason: {error.message}") from error
             return None

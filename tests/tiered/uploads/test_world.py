@@ -42,10 +42,10 @@ def test_each_offset_is_there_once_whatever_fails() -> None:
     [
         (Parts(uploader=planted.TellsFirst), "does not have"),
         (Parts(table=planted.ExpectsNothing), "twice|went back|missing"),
-        (Parts(table=planted.TidiesUp, fault_rate=0.2), "deleted"),
+        (Parts(table=planted.TidiesUp, fault_rate=0.3), "deleted"),
         (Parts(table=planted.LosesFirsts), "other messages|says other"),
         soak_only(Parts(table=planted.ExpiresAlone), "has a gap"),
-        (Parts(table=planted.StaysBehind, often="_round"), "not all is uploaded"),
+        soak_only(Parts(table=planted.StaysBehind, often="_round"), "not all is uploaded"),
         (Parts(broker=planted.TrustsWhatWasTold, often="_other_store"), "are nowhere|and now less"),
         (Parts(broker=planted.LetsGo), "are nowhere"),
         (Parts(cold=planted.StepsOver), "stepped over"),
