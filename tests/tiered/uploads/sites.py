@@ -100,7 +100,7 @@ class Site:
         return True
 
     def read(self, topic: ModelTopic, queue_id: int, first: int, most: int, wanted: MessageFilter | None) -> int | None:
-        """Read once from the cold, and check it; the offset behind it, None where the store failed or the site has died."""
+        """Read once from the cold, and check it; the offset behind it, None where the store failed or the site died."""
         world, cold = self.world, self.cold.get(topic.root)
         if cold is None:  # its site was started anew meanwhile
             return None
