@@ -23,6 +23,10 @@ class ColdReads(Protocol):
         """The first offset that can be read, hot or cold."""
         ...
 
+    def is_pending(self, queue: ConsumeQueue) -> bool:
+        """True while a queue may have cold messages that are not known yet."""
+        ...
+
     async def read(self, queue: ConsumeQueue, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
         """Up to `most` messages from an offset below the queue's minimum on."""
         ...

@@ -80,7 +80,7 @@ class ColdTail:
             self._is_begun = True
             for callback in self._begun:
                 callback()
-        self._next = max(self._next, self._reading.min_offset(queue))  # what was before it is gone
+        self._next = max(self._next, self._reading.known_minimum(queue))  # what was before it is gone
         if self._next >= queue.min_offset:
             return True
         pulled = await self._reading.pull(queue.topic, queue.queue_id, self._next, PAGE)

@@ -7,6 +7,7 @@ what it did not confirm it never will: so what is not here now comes from nowher
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from broker.ports.finder import Finder
 from broker.ports.messages import Messages
@@ -15,10 +16,14 @@ from domain.confirmation import Confirmation, append_at
 from domain.errors import EntrepotError
 from domain.message import Message, SystemProperty
 
+MINTED_BYTES: Final = 16
+"""Length of a message id that a gateway has made (`domain.message.Message`)."""
+
 
 class Missing:
     """A stored message is the same as one in doubt where id, topic, time of birth and body are: producers choose ids,
-    and may give one to two messages."""
+    and may give one to two messages.  Ids that gateways mint are of one message each, which is born anew where a client
+    sends it again through another gateway."""
 
     def __init__(self, messages: Messages, finder: Finder, timers: Timers) -> None:
         self._messages, self._finder, self._timers = messages, finder, timers
@@ -37,7 +42,9 @@ class Missing:
         at_ms = message.time_ms(SystemProperty.DELIVER_AT_MS)
         if at_ms is not None and self._timers.waits(message.topic, message.message_id, at_ms):
             return True
+        is_minted = len(message.message_id) == MINTED_BYTES
         return any(
-            (stored.topic, stored.born_time_ms, stored.body) == (message.topic, message.born_time_ms, message.body)
+            (stored.topic, stored.body) == (message.topic, message.body)
+            and (is_minted or stored.born_time_ms == message.born_time_ms)
             for stored in self._finder.having_id(message.message_id)
         )

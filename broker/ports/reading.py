@@ -15,7 +15,7 @@ from broker.ports.cold_records import encode_cold
 from broker.ports.cold_tail import ColdTail
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.record_runs import bytes_between
-from domain.errors import CorruptedError
+from domain.errors import Code, CorruptedError, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from domain.message import StoredMessage
 from domain.ports import Pulled, Tail
@@ -51,7 +51,16 @@ class Reading:
     def _tier_of(self, queue: ConsumeQueue, offset: int) -> ColdReads | None:
         """The tier, for an offset that only it has."""
         tier = self._catalog.tier
-        return tier if tier is not None and tier.min_offset(queue) <= offset < queue.min_offset else None
+        if tier is None or offset >= queue.min_offset:
+            return None
+        return tier if self.known_minimum(queue) <= offset else None
+
+    def known_minimum(self, queue: ConsumeQueue) -> int:
+        """The first offset that can be read.  Raises UNAVAILABLE while that is not known: nothing is passed over."""
+        tier = self._catalog.tier
+        if tier is not None and queue.min_offset > 0 and tier.is_pending(queue):
+            raise EntrepotError(Code.UNAVAILABLE, f"the cold messages of topic {queue.topic!r} are not known yet")
+        return self._catalog.min_offset(queue)
 
     async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
         queue = self._catalog.existing_queue(topic, queue_id)
@@ -160,8 +169,11 @@ class Reading:
 
     async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
         queue = self._catalog.existing_queue(topic, queue_id)
-        least, tier = self.min_offset(queue), self._catalog.tier
-        if tier is not None and least < queue.min_offset:
+        tier = self._catalog.tier
+        if tier is None or not _may_be_cold(queue, position):
+            return place_of(self._engine, queue, position)
+        least = self.known_minimum(queue)
+        if least < queue.min_offset:
             if position.kind is PositionKind.EARLIEST:
                 return least
             if position.kind is PositionKind.OFFSET and position.value < queue.min_offset:
@@ -182,10 +194,10 @@ class Reading:
         on_messages: Callable[[list[StoredMessage]], None],
     ) -> Tail:
         queue = self._catalog.existing_queue(topic, queue_id)
-        least, tier = self.min_offset(queue), self._catalog.tier
+        tier = self._catalog.tier
         if start is None:
             start = queue.visible_offset
-        if tier is not None and least < queue.min_offset and _may_be_cold(queue, start):
+        if tier is not None and queue.min_offset > 0 and _may_be_cold(queue, start):
             return ColdTail(self, self._engine, queue, start, on_messages)
         if isinstance(start, Position):
             start = place_of(self._engine, queue, start)

@@ -10,7 +10,6 @@ import secrets
 import socket
 import subprocess
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -80,16 +79,15 @@ class Tier:
         self.progress: dict[str, Progress] = {}
         self.problem = "the object store was not reached yet"
         self._process: subprocess.Popen[bytes] | None = None
-        self._refreshing: set[asyncio.Task[None]] = set()
-        self._closing = threading.Event()
+        self._refreshing: dict[str, asyncio.Task[None]] = {}
+        self._to_refresh: set[str] = set()
         self._task = self._loop.create_task(self._run())
 
     async def close(self) -> None:
-        self._closing.set()
-        self._task.cancel()
-        for task in self._refreshing:
+        tasks = [self._task, *self._refreshing.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(self._task, *self._refreshing, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     # -- retention -----------------------------------------------------------------------------------------------
@@ -99,14 +97,22 @@ class Tier:
         topic = self._registry.topics.get(queue.topic)
         if topic is None or not is_tiered(topic):
             return None
-        told = self.progress.get(self.root(topic))
-        return queue.min_offset if told is None else told.ends.get(queue.queue_id, queue.min_offset)
+        cold = self._cold.get(self.root(topic))
+        bounds = None if cold is None else cold.bounds(queue.queue_id)
+        if bounds is None or bounds.next_offset > queue.visible_offset:  # the last: of another history than this log
+            return queue.min_offset
+        return bounds.next_offset
 
     def root(self, topic: Topic) -> str:
         """Path of a topic's table."""
         from broker.tiered.table import root_of
 
         return root_of(topic.name, self._store_id, self._registry.topic_since(topic.name))
+
+    def is_pending(self, queue: ConsumeQueue) -> bool:
+        """True while a queue may have cold messages that are not known yet."""
+        topic = self._registry.topics.get(queue.topic)
+        return topic is not None and is_tiered(topic) and self.root(topic) not in self._cold
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -233,9 +239,23 @@ class Tier:
             progress = msgspec.structs.replace(progress, ends=before.ends)
         self.progress[progress.root] = progress
         if not progress.problem:
-            task = self._loop.create_task(self._refresh(progress.root))
-            self._refreshing.add(task)
-            task.add_done_callback(self._refreshing.discard)
+            self._to_refresh.add(progress.root)
+            if progress.root not in self._refreshing:
+                self._refreshing[progress.root] = self._loop.create_task(self._keep_fresh(progress.root))
+
+    async def _keep_fresh(self, root: str) -> None:
+        """Load a table until what was told of it is known: only then the disk may let go."""
+        try:
+            while root in self._to_refresh:
+                self._to_refresh.discard(root)
+                try:
+                    await self._refresh(root)
+                except EntrepotError as error:
+                    log.warning("a table cannot be read", table=root, problem=error.message)
+                    self._to_refresh.add(root)
+                    await asyncio.sleep(FIRST_PAUSE)
+        finally:
+            del self._refreshing[root]
 
     async def _refresh(self, root: str) -> None:
         from broker.tiered.cold import ColdTopic
@@ -247,12 +267,8 @@ class Tier:
         if cold is None:
             table = TopicTable(self._objects, root, self._clock, Random(secrets.randbits(64)))
             cold = ColdTopic(table, self._reader, self._settings.number)
-        try:
-            await self._in_thread(cold.refresh)
-        except EntrepotError as error:
-            log.warning("a table cannot be read", table=root, problem=error.message)
-        else:
-            self._cold[root] = cold
+        await self._in_thread(cold.refresh)
+        self._cold[root] = cold
 
 
 def _started(channel: socket.socket) -> subprocess.Popen[bytes]:

@@ -16,7 +16,7 @@ import structlog
 
 from broker.tiered.delta_log import ConflictError
 from broker.tiered.merging import merge
-from broker.tiered.objects import ObjectStore
+from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.table import TopicTable
 from domain.clock import Clock
 from domain.errors import EntrepotError
@@ -152,6 +152,7 @@ class Uploader:
         """Upload one segment where there is enough, or it has waited; says whether there may be more."""
         if not topic.is_open:
             topic.table.open(create=True)
+            self._check_history(state, topic)
             topic.is_open = True
             self._tell(state, topic)
         starts = {queue.queue_id: self._start(topic.table, queue) for queue in state.queues}
@@ -169,6 +170,17 @@ class Uploader:
         self._upload(state, topic, starts)
         topic.waiting_since = None
         return waiting > self._segment_bytes
+
+    def _check_history(self, state: TopicState, topic: _Topic) -> None:
+        """A log that ends before what is in the table is that of a master which does not know of its end yet, or has
+        lost messages: meanwhile nothing is uploaded."""
+        for queue in state.queues:
+            done = topic.table.progress(self._base + queue.queue_id) or 0
+            if done > queue.end:
+                raise TierError(
+                    f"the table {state.root} has queue {queue.queue_id} up to {done}, the log only to {queue.end}: has "
+                    "an unclean election lost messages?"
+                )
 
     def _start(self, table: TopicTable, queue: QueueState) -> int:
         """The offset to go on from; what the broker has no more was never uploaded, and is a gap."""

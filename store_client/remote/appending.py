@@ -211,6 +211,8 @@ class Appending:
         def give_up() -> None:
             self._tell_refused(number, part, confirmation, refusal)
 
+        if part.operation in MAY_BE_MISSING:  # meanwhile its client may have sent it again, through another gateway
+            part.operation = wire.APPEND_MISSING
         broker = part.client.number
         part.rides_until = part.rides_until or self._riding.deadline()
         if not self._riding.take(part.client, Ride(part.sequence, broker, part.size, part.rides_until, go, give_up)):

@@ -39,7 +39,7 @@ MAX_GATED: Final = 64
 the socket."""
 MAX_COMPARED: Final = 10_000
 """Messages times filters that are compared for one SUBSCRIBE; with more, each message may match."""
-SETTLE_SECONDS: Final = 5.0
+SETTLE_SECONDS: Final = 8.0
 """How long the end of a connection waits for what it published."""
 _AwaitedT = TypeVar("_AwaitedT", bound=Awaited)
 
