@@ -153,3 +153,17 @@ async def test_a_master_that_takes_no_messages_says_what_it_has(tmp_path: Path) 
         assert await missing.append([born(1), born(2)], refusal).wait() == [None, refusal]
         assert await missing.append([born(2), born(1), born(3)]).wait() is None
         assert await stored(group) == {"1": 1, "2": 1, "3": 1}
+
+
+async def test_an_id_that_a_gateway_made_is_of_one_message(tmp_path: Path) -> None:
+    """A client that sends it again through another gateway has it born anew."""
+    async with ReplicatedGroup(tmp_path, IN_SYNC) as group:
+        await group.store.topology.put_topic(Topic("t", queues=1))
+        minted = bytes(range(16))
+        first = Message("t", b"1", queue_id=0, message_id=minted, born_time_ms=1)
+        again = Message("t", b"1", queue_id=0, message_id=minted, born_time_ms=2)
+        assert await append_all(group.store, first) == [None]
+        leading = group.replicas[group.master]._leading
+        assert leading is not None
+        assert await leading.broker.missing.append([again]).wait() is None
+        assert await stored(group) == {"1": 1}

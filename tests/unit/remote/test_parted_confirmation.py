@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +13,7 @@ from broker.remoting.link import ConnectionLostError, OnAnswer
 from domain.errors import Code, EntrepotError
 from domain.message import Message, SystemProperty
 from domain.shard import first_queue
+from protocols.remoting import operations as wire
 from protocols.remoting.message_batch import decode_messages
 from protocols.remoting.values import encode
 from store_client.remote.appending import Appending, PartedConfirmation
@@ -24,12 +25,13 @@ SIZE = 6
 class Sent:
     """A broker that keeps what it is asked, or is away."""
 
-    known = None
+    known: Any = None
     is_ready = True
 
     def __init__(self, problem: str = "", number: int = 0) -> None:
         self.problem, self.number = problem, number
         self.requests: list[tuple[list[Message], OnAnswer]] = []
+        self.operations: list[object] = []
 
     def check_ready(self) -> None:
         if self.problem:
@@ -37,6 +39,7 @@ class Sent:
 
     def send(self, operation: object, payload: bytes, on_answer: OnAnswer) -> int:
         self.requests.append((decode_messages(payload), on_answer))
+        self.operations.append(operation)
         return len(self.requests)
 
 
@@ -60,6 +63,22 @@ async def test_a_part_that_fails_at_once_does_not_settle_the_others():
     assert [error.code for error in told if error] == [Code.OUTCOME_UNKNOWN]
     assert confirmation.refusals is not None
     assert [refusal and refusal.code for refusal in confirmation.refusals] == [Code.UNAVAILABLE, None]
+
+
+async def test_what_rides_is_stored_only_where_it_is_missing():
+    """Its client may have sent it again, through another gateway."""
+    broker = Sent("away")
+    broker.known = SimpleNamespace(replicas=((1, "a:1"),), epoch=5)
+    cluster = SimpleNamespace(of_number={0: broker}.get, took=lambda *_: None, failed=lambda *_: None)
+    cluster.ready_watchers, cluster.confirmed_here = [], set()
+    confirmation = Appending(cast("Cluster", cluster)).append([message(0)])
+    assert not confirmation.settled and not broker.requests
+    broker.problem = ""
+    for watcher in cluster.ready_watchers:
+        watcher(broker, True)
+    assert broker.operations == [wire.APPEND_MISSING]
+    broker.requests[0][1](None, encode(None))
+    assert confirmation.settled and confirmation.failure is None
 
 
 async def test_an_answer_that_cannot_be_read_leaves_the_outcome_unknown():
