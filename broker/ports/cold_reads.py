@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from broker.metadata.registry import Registry
 from broker.store.consume_queue import ConsumeQueue
+from domain.errors import Code, EntrepotError
 from domain.expression.filter import MessageFilter
 from domain.message import StoredMessage
+from domain.names import is_system_topic
+from domain.topic import Cleanup, Confirm, Topic
 
 
 class ColdPage(NamedTuple):
@@ -14,6 +18,12 @@ class ColdPage(NamedTuple):
 
     messages: list[StoredMessage]
     next_offset: int
+
+
+def is_tiered(topic: Topic) -> bool:
+    """Whether messages of a topic go to the object store.  Those that one disk confirms may be undone: they do not."""
+    is_kept = topic.cleanup is Cleanup.DELETE and topic.confirm is Confirm.RULE
+    return topic.tier_seconds is not None and is_kept and not is_system_topic(topic.name)
 
 
 class ColdReads(Protocol):
@@ -34,3 +44,28 @@ class ColdReads(Protocol):
     async def since(self, queue: ConsumeQueue, time_ms: int) -> int:
         """The first cold offset that was stored at a time or later; the end of the cold part where there is none."""
         ...
+
+
+class AwayTier:
+    """Implements `ColdReads` for a slave, which reads no tier: what only its master can read is unavailable, and not
+    taken for gone."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def min_offset(self, queue: ConsumeQueue) -> int:
+        return queue.min_offset
+
+    def is_pending(self, queue: ConsumeQueue) -> bool:
+        topic = self._registry.topics.get(queue.topic)
+        return topic is not None and is_tiered(topic)
+
+    async def read(self, queue: ConsumeQueue, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
+        raise _away(queue)
+
+    async def since(self, queue: ConsumeQueue, time_ms: int) -> int:
+        raise _away(queue)
+
+
+def _away(queue: ConsumeQueue) -> EntrepotError:
+    return EntrepotError(Code.UNAVAILABLE, f"a slave does not read the cold messages of topic {queue.topic!r}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.measurements import engine_gauges
+from broker.ports.cold_reads import is_tiered
 from broker.ports.core import BrokerCore
-from broker.tiered.tier import Tier, is_tiered
+from broker.tiered.tier import Tier
 from domain.errors import EntrepotError
 from domain.measurement import Histogram
 from domain.tiering import TierStatus

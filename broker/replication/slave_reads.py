@@ -9,6 +9,7 @@ from typing import Final
 
 from broker.opening import OpenedStore
 from broker.ports.catalog import Catalog
+from broker.ports.cold_reads import AwayTier
 from broker.ports.finder import Search
 from broker.ports.reading import Reading
 from broker.remoting.listener import ServerStream, Service
@@ -41,6 +42,7 @@ class SlaveReads:
         confirmed: Callable[[], int],
     ) -> None:
         catalog = Catalog(opened.engine, opened.registry)
+        catalog.tier = AwayTier(opened.registry)
         self._registry = opened.registry
         self._reads = ReadService(Reading(catalog, may_lag=True), Search(catalog))
         self._watchers = opened.on_topic

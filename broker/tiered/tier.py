@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from broker.metadata.registry import Registry
-from broker.ports.cold_reads import ColdPage
+from broker.ports.cold_reads import ColdPage, is_tiered
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from broker.store.record_runs import bytes_between
@@ -28,8 +28,7 @@ from broker.tiered.settings import TierSettings
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError, StoreFailedError
 from domain.expression.filter import MessageFilter
-from domain.names import is_system_topic
-from domain.topic import Cleanup, Confirm, Topic
+from domain.topic import Topic
 
 if TYPE_CHECKING:
     from broker.tiered.cold import ColdTopic
@@ -53,12 +52,6 @@ def check_installed() -> None:
     """Raises StoreFailedError where the packages of the tier are not there."""
     if any(find_spec(name) is None for name in ("pyarrow", "obstore")):
         raise StoreFailedError("tier.url is set: pip install 'entrepot[tiered]'")
-
-
-def is_tiered(topic: Topic) -> bool:
-    """Whether messages of a topic go to the object store.  Those that one disk confirms may be undone: they do not."""
-    is_kept = topic.cleanup is Cleanup.DELETE and topic.confirm is Confirm.RULE
-    return topic.tier_seconds is not None and is_kept and not is_system_topic(topic.name)
 
 
 class Tier:

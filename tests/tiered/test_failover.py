@@ -10,7 +10,9 @@ import polars
 import pytest
 
 from broker.tiered.settings import TierSettings
+from domain.errors import Code, EntrepotError
 from domain.message import Message
+from domain.position import Position, PositionKind
 from domain.replication.rule import Rule, RuleKind
 from domain.topic import Topic
 from tests.controller.failing_over import another
@@ -18,10 +20,11 @@ from tests.support.replicated_group import ReplicatedGroup
 from tests.support.seed import seeded
 from tests.support.store_steps import append_all, eventually
 from tests.support.waiting import until
-from tests.tiers.marks import scaled
 
 RULE = Rule(RuleKind.QUORUM, 3, 2)
-LOSSES = scaled(2, 10)
+LOSSES = 5
+PAD = "x" * 8000
+"""So that files of the log are full, and go."""
 
 
 @pytest.fixture(autouse=True)
@@ -31,10 +34,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def publish(group: ReplicatedGroup, chance: Random, first: int) -> int:
     """Some messages; returns the number of the next."""
-    count = chance.randint(50, 300)
-    for at in range(first, first + count):
-        message = Message("t", b"%d" % at, queue_id=0, message_id=b"m%d" % at, born_time_ms=1)
-        assert await append_all(group.store, message) == [None]
+    count = chance.randint(100, 200)
+    for start in range(first, first + count, 10):
+        batch = [
+            Message("t", b"%d" % at, queue_id=0, message_id=b"m%d" % at, born_time_ms=1, properties=(("pad", PAD),))
+            for at in range(start, min(start + 10, first + count))
+        ]
+        assert await append_all(group.store, *batch) == [None] * len(batch)
     return first + count
 
 
@@ -44,11 +50,12 @@ def table(group: ReplicatedGroup, cold: Path) -> Counter[bytes]:
     return Counter(polars.read_delta(str(log.parent))["body"].to_list())
 
 
-@pytest.mark.scaled
+@pytest.mark.soak
 @pytest.mark.timeout(300)
-async def test_the_next_master_goes_on(tmp_path: Path) -> None:
+async def test_the_next_master_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("store_client.remote.riding.RIDE_SECONDS", 2.0)
     chance, cold = seeded(), tmp_path / "cold"
-    tier = TierSettings(cold.as_uri(), max_age_seconds=0.05, segment_bytes=16 << 10)
+    tier = TierSettings(cold.as_uri(), max_age_seconds=0.05, segment_bytes=256 << 10)
     async with ReplicatedGroup(tmp_path, RULE, controllers=3, tier=tier) as group:
         await group.store.topology.put_topic(Topic("t", queues=1, retention_seconds=60, tier_seconds=10**9))
         number = await publish(group, chance, 0)
@@ -70,9 +77,29 @@ async def test_the_next_master_goes_on(tmp_path: Path) -> None:
             return leading.engine.dispatcher.queue("t", 0).min_offset == number
 
         await eventually(is_cold)
+        slaves = [replica for number, replica in group.replicas.items() if number != group.master]
+
+        def is_gone() -> bool:
+            return all(slave._slave_store.engine.commit_log.min_offset > 0 for slave in slaves)
+
+        await until(is_gone, "the slaves' disks have let go, too")
         old = group.master
+        for slave in sorted(group.replicas.keys() - {old}):
+            await group.stop(slave)  # without two there is no next master; the last one stands in
+            break
         await group.crash(old)
-        await another(group, old)
+        [client] = group.store.cluster.clients.values()
+        await until(lambda: group.store.cluster.slaves.instead_of(client), "a slave stands in")
+        for ask in (
+            group.store.messages.read("t", 0, 0, 1),
+            group.store.messages.offset_at("t", 0, Position(PositionKind.EARLIEST)),
+        ):
+            with pytest.raises(EntrepotError) as refused:
+                await ask
+            assert refused.value.code is Code.UNAVAILABLE, "nobody takes what is cold for gone"
+        for replica in group.addresses.keys() - group.replicas.keys():
+            await group.start(replica)
+        await until(lambda: group.master, "somebody is master")
 
         async def is_read() -> bool:
             [bounds] = await group.store.messages.bounds("t")
