@@ -75,9 +75,11 @@ class StoreFailedError(EntrepotError):
     def __init__(self, message: str) -> None:
         super().__init__(Code.UNAVAILABLE, message)
 
-    def in_doubt(self) -> EntrepotError:
+    def in_doubt(self) -> StoreFailedError:
         """The same, of what was under way when it failed: it may be on the disk, or on that of a replica."""
-        return EntrepotError(Code.OUTCOME_UNKNOWN, f"{self.message}: the outcome is unknown")
+        told = StoreFailedError(f"{self.message}: the outcome is unknown")
+        told.code = Code.OUTCOME_UNKNOWN
+        return told
 
 
 class StorageFullError(EntrepotError):

@@ -17,7 +17,6 @@ from broker.ports.catalog import Catalog
 from broker.retention.watermarks import DiskState
 from broker.settings import BrokerSettings
 from broker.store.record import RecordKind
-from broker.store_clock import StoreClock
 from domain.clock import Clock
 from domain.names import is_retry_topic
 from domain.topic import Topic
@@ -33,7 +32,7 @@ class BrokerCore(Catalog):
     ) -> None:
         super().__init__(opened.engine, opened.registry)
         self.settings = settings
-        self.clock: Clock = StoreClock(clock, opened.engine.lookup.index.latest_ms)
+        self.clock = clock
         self.store_id = opened.store_id
         self.key_values: KeyValueTable = opened.key_values
         self.consumption: Consumption = opened.consumption

@@ -18,6 +18,7 @@ from broker.replication.slave_lag import slave_statuses
 from broker.server.process import BrokerProcess, BrokerProcessSettings, Mastership
 from broker.settings import BrokerSettings
 from broker.store.record import RecordKind
+from broker.store_clock import StoreClock
 from domain.clock import Clock
 from domain.confirmation import Confirmation
 from domain.errors import Code, EntrepotError, StoreFailedError
@@ -55,7 +56,8 @@ class Leading:
         on_durable: Callable[[int], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self.broker = Broker(settings, clock, None, opened)
+        # The clock of the master before may have been ahead of this one.
+        self.broker = Broker(settings, StoreClock(clock, opened.engine.lookup.index.latest_ms), None, opened)
         self.engine = self.broker.engine
         self._clock, self._machine = clock, machine
         self._on_durable = on_durable

@@ -35,6 +35,7 @@ def test_a_topic_from_put_to_delete(client, topic):
         "maxMessageBytes": None,
         "maxBacklog": None,
         "confirm": "RULE",
+        "tierSeconds": None,
         "trace": 0.0,
         "placement": None,
         "offsets": [{"queueId": n, "minOffset": 0, "maxOffset": 0} for n in range(4)],
