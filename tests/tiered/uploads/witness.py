@@ -111,6 +111,10 @@ class TableWitness:
         return [as_in_the_world(message) for message in self.topic.queues[queue_id][first:end]]
 
     def _remove(self, file: RemoveFile) -> None:
+        if not file.data_change:  # its messages are in a merged one, which was looked at like any other
+            for run in self.live.pop(file.path):
+                self.digests[run.queue_id - FIRST_QUEUE] -= run.digest
+            return
         self.expiries += 1
         oldest = self.clock.now_ms() - self.topic.retention_ms
         for run in self.live.pop(file.path):
