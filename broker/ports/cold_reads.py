@@ -21,7 +21,7 @@ class ColdPage(NamedTuple):
 
 
 def is_tiered(topic: Topic) -> bool:
-    """Whether messages of a topic go to the object store.  Those that one disk confirms may be undone: they do not."""
+    """True where a topic goes to the object store.  Messages that one disk confirms may be undone: they do not."""
     is_kept = topic.cleanup is Cleanup.DELETE and topic.confirm is Confirm.RULE
     return topic.tier_seconds is not None and is_kept and not is_system_topic(topic.name)
 

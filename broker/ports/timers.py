@@ -93,7 +93,7 @@ class Timers:
         await self._core.commit.wait()
 
     def waits(self, topic: str, message_id: bytes, deliver_at_ms: int) -> bool:
-        """Whether a message waits for its time."""
+        """True while a message waits for its time."""
         return self._kept_aside(topic, message_id, deliver_at_ms) is not None
 
     def _kept_aside(self, topic: str, message_id: bytes, deliver_at_ms: int) -> StoredMessage | None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from broker.remoting.listener import Call, ServerChannel, ServerStream, Service
 from broker.server.definition_log import DefinitionLog, check_keys, visible
-from broker.server.placement import Placement
+from broker.server.placement import Append, Placement
 from broker.server.read_service import ReadService, stored
 from broker.server.served_store import ServedStore
 from broker.server.streams import AvailabilityStream, DefinitionStream, KeyValueStream
@@ -64,12 +64,14 @@ class StoreService:
     def install(self, service: Service) -> None:
         """Put its operations into a service."""
         service.direct[wire.APPEND] = lambda channel, request: self._append(
-            channel, request, self.store.messages.append
+            channel, request, self.store.messages.append, self.refuses
         )
         service.direct[wire.APPEND_HALF] = lambda channel, request: self._append(
-            channel, request, self.store.transactions.append_half
+            channel, request, self.store.transactions.append_half, self.refuses
         )
-        service.direct[wire.APPEND_MISSING] = self._append_missing
+        service.direct[wire.APPEND_MISSING] = lambda channel, request: self._append(
+            channel, request, self._missing, lambda: None
+        )
         self.reads.install(service)
         service.calls[wire.MESSAGE_CONSUMERS] = self._message_consumers
         service.calls[wire.MESSAGE_TRACE] = self.store.finder.message_trace
@@ -100,10 +102,10 @@ class StoreService:
             take()
 
     def _take_held(
-        self, channel: ServerChannel, request: Requested, append: Callable[[Sequence[Message]], Confirmation]
+        self, channel: ServerChannel, request: Requested, append: Append, refuses: Callable[[], EntrepotError | None]
     ) -> None:
         try:
-            self._append(channel, request, append)
+            self._append(channel, request, append, refuses)
         except EntrepotError as refusal:
             channel.refuse(request.id, refusal)
         except RemotingError as error:
@@ -117,15 +119,15 @@ class StoreService:
     # -- messages ------------------------------------------------------------------------------------------------
 
     def _append(
-        self, channel: ServerChannel, request: Requested, append: Callable[[Sequence[Message]], Confirmation]
+        self, channel: ServerChannel, request: Requested, append: Append, refuses: Callable[[], EntrepotError | None]
     ) -> None:
-        """Answered when it is durable; no task waits for it."""
+        """Answered when it is durable; no task waits for it.  `refuses`: why none of a batch is taken."""
         if self._held is not None:
-            self._held.append(lambda: self._take_held(channel, request, append))
+            self._held.append(lambda: self._take_held(channel, request, append, refuses))
             return
         messages = decode_messages(request.payload)
         leaves = EntrepotError(Code.UNAVAILABLE, wire.LEAVES) if self.is_leaving else None
-        refusal = leaves or (None if append == self._missing else self.refuses())
+        refusal = leaves or refuses()
         if refusal is not None:
             channel.answer(request.id, encode([refusal] * len(messages)))
             return
@@ -141,11 +143,8 @@ class StoreService:
 
         confirmation.when_settled(settled)
 
-    def _append_missing(self, channel: ServerChannel, request: Requested) -> None:
-        self._append(channel, request, self._missing)
-
     def _missing(self, messages: Sequence[Message]) -> Confirmation:
-        """What is stored is taken, also while no message is."""
+        """Append what is not stored; while no message is taken, only that is refused."""
         return self.store.missing.append(messages, self.refuses())
 
     async def _message_consumers(self, message: bytes) -> list[MessageConsumer]:

@@ -72,7 +72,7 @@ _TYPES: Final[dict[str, pa.DataType]] = {
 
 
 class Hint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What `_last_checkpoint` says; it may be behind.  `size`: rows."""
+    """Contents of `_last_checkpoint`, which may be behind.  `size`: rows."""
 
     version: int
     size: int
@@ -122,7 +122,7 @@ def encode_hint(hint: Hint) -> bytes:
 
 
 def decode_hint(data: bytes) -> Hint | None:
-    """What `_last_checkpoint` says; None where it is harmed."""
+    """Contents of `_last_checkpoint`; None where it is harmed."""
     try:
         hint = msgspec.json.decode(data, type=Hint)
     except ValueError:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
+from broker.ports.cold_reads import ColdPage
 from broker.tiered.objects import MissingObjectError, TierError
 from broker.tiered.segment_reader import SegmentReader
 from broker.tiered.table import ColdBounds, Place, TopicTable
@@ -24,35 +25,26 @@ MAX_SCANNED: Final = 131_072
 _UNSIGNED: Final = (1 << 64) - 1
 
 
-class Found(NamedTuple):
-    """Messages, and the offset behind all that was looked at."""
-
-    messages: list[StoredMessage]
-    next_offset: int
-
-
 class ColdTopic:
     """Several threads may ask at once.  Every call raises TierError; a file that is gone is one with its offsets."""
 
     def __init__(self, table: TopicTable, reader: SegmentReader, number: int) -> None:
         self._table, self._reader, self._base = table, reader, first_queue(number)
         self._lock = threading.Lock()
-        self._is_open = False
         self._known: dict[int, ColdBounds] = {}
 
     def refresh(self) -> None:
         """Take up what was uploaded or removed since."""
         with self._lock:
             self._table.refresh()
-            self._is_open = True
-            queues = {*self._table.queues(), *self._table.progressing()}
+            queues = self._table.progressing()
             self._known = {queue_id - self._base: self._table.bounds(queue_id) for queue_id in queues}
 
     def bounds(self, queue_id: int) -> ColdBounds | None:
         """As of the last refresh: asks nobody.  None where nothing of a queue is there, or that is not known."""
         return self._known.get(queue_id)
 
-    def read(self, queue_id: int, first: int, most: int, wanted: MessageFilter | None = None) -> Found:
+    def read(self, queue_id: int, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
         """Up to `most` messages from an offset on that a filter wants; fewer where that is much work."""
         found: list[StoredMessage] = []
         offset, looked_at = first, 0
@@ -68,7 +60,7 @@ class ColdTopic:
             offset = behind
             if wanted is None and found:
                 break
-        return Found(found, offset)
+        return ColdPage(found, offset)
 
     def since(self, queue_id: int, time_ms: int) -> int:
         """The first offset whose message was stored at a time or later; where cold ones are all older, the end."""

@@ -47,8 +47,6 @@ SCHEMA: Final = pa.schema(
         ("log_offset", pa.int64()),
     ]
 )
-PLAIN: Final = ("queue_id", "queue_offset", "store_time", "filter_hash", "sub_topic", "tag", "message_id", "keys")
-"""Columns that most filters look at."""
 _MAX_BORN_MS: Final = 253_402_300_799_999
 """The end of the year 9999: what comes later no reader of tables can show."""
 _SIGN: Final = 1 << 63

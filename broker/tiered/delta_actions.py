@@ -68,7 +68,7 @@ class RemoveFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class Transaction(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How far an application has come: an offset, an epoch.  `last_updated` in epoch milliseconds."""
+    """Progress of an application: an offset, an epoch.  `last_updated` in epoch milliseconds."""
 
     app_id: str
     version: int
@@ -108,7 +108,7 @@ class Protocol(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class CommitInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Who made a commit and for what; all of it may be missing in a foreign one.  `timestamp` in epoch milliseconds;
+    """Origin and purpose of a commit; all of it may be missing in a foreign one.  `timestamp` in epoch milliseconds;
     `lines` counts the lines of the file."""
 
     timestamp: int | None = None

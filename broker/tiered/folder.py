@@ -26,7 +26,7 @@ FILE_MODE: Final = 0o640
 DIRECTORY_MODE: Final = 0o750
 """Tables are there to be read by others: by the folder's group, unless the process's umask says less."""
 MAX_TRIES: Final = 16
-"""How often a file is put in place again when somebody removes its empty directory meanwhile."""
+"""Tries to put a file in place whose empty directory somebody removes meanwhile."""
 
 _NOT_THERE: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)

@@ -16,7 +16,7 @@ from broker.tiered.columns import to_messages
 from broker.tiered.delta_actions import AddFile
 from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.segment import MASK, Run, Segment, encode_segment
-from broker.tiered.segment_reader import ObjectFile
+from broker.tiered.segment_reader import open_segment
 from broker.tiered.table import TopicTable
 from domain.errors import Code
 
@@ -80,7 +80,7 @@ def _merged(table: TopicTable, objects: ObjectStore, paths: Sequence[str]) -> Se
     for path in paths:
         runs += table.runs(path)
         stored = f"{table.root}/{path}"
-        source = pa.PythonFile(ObjectFile(objects, stored, table.snapshot.files[path].size), "r")
+        source = open_segment(objects, stored, table.snapshot.files[path].size)
         try:
             found += to_messages(pq.read_table(source))
         except (pa.ArrowException, OSError) as error:

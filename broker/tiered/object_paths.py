@@ -31,7 +31,7 @@ def checked_path(path: str) -> str:
 
 
 def checked_prefix(prefix: str) -> str:
-    """What paths may begin with, as it is.  Raises TierError where no path can."""
+    """A beginning of paths, as it is.  Raises TierError where no path can."""
     directory, _, rest = prefix.rpartition("/")
     if directory or prefix.startswith("/"):
         checked_path(directory)
@@ -76,7 +76,7 @@ def ends_before(path: str, start: int, end: int) -> TierError:
 
 
 def spans_of(ranges: Sequence[Span], gap: int) -> Iterator[Span]:
-    """What to read for these parts, in order: parts nearer to each other than `gap` bytes are read as one."""
+    """Spans to read for these parts, in order: parts nearer to each other than `gap` bytes are read as one."""
     wanted = sorted(each for each in ranges if each[0] < each[1])
     if not wanted:
         return

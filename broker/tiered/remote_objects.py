@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
 
 CONFLICT_TRIES: Final = 4
-"""How often an object is put again that a store says is there, and is not."""
+"""Tries to put an object that a store says is there, and is not."""
 NEAR_BYTES: Final = 256 << 10
 """Parts of an object nearer to each other than this are one request."""
 LIST_PAGE: Final = 1000

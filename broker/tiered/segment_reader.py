@@ -1,6 +1,6 @@
 """SegmentReader: messages of segments, by offset, with one cache for all readers.
 
-What is kept is whole row groups as columns, least recently used first to go, within a bound in bytes.  Calls block:
+The cache has whole row groups as columns, least recently used first to go, within a bound in bytes.  Calls block:
 they belong in a thread.  Several threads may read at once.
 """
 
@@ -66,6 +66,11 @@ class ObjectFile(io.RawIOBase):
         return data
 
 
+def open_segment(objects: ObjectStore, path: str, size: int) -> Any:
+    """An object, as a file that Arrow reads."""
+    return pa.PythonFile(ObjectFile(objects, path, size), "r")
+
+
 class _Rows:
     """A row group: its columns, and where its messages are."""
 
@@ -79,7 +84,7 @@ class _Rows:
 
 
 class SegmentReader:
-    """`requests`, `bytes`: asked of the object store so far; `hits`: row groups that were there already."""
+    """`max_bytes`: of the row groups that are kept."""
 
     def __init__(self, objects: ObjectStore, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._objects, self._max_bytes = objects, max_bytes
@@ -87,7 +92,6 @@ class SegmentReader:
         self._footers: OrderedDict[str, Any] = OrderedDict()
         self._groups: OrderedDict[tuple[str, int], _Rows] = OrderedDict()
         self._kept = 0
-        self.hits = self.misses = 0
 
     def read(
         self,
@@ -127,17 +131,6 @@ class SegmentReader:
         ends_here = is_last or places[-1] < len(rows.queues) - 1
         return messages, None if ends_here else int(rows.offsets[places[-1]]) + 1
 
-    def forget(self, path: str) -> None:
-        """Nothing of a segment is needed any more."""
-        with self._lock:
-            self._footers.pop(path, None)
-            for key in [key for key in self._groups if key[0] == path]:
-                self._kept -= self._groups.pop(key).bytes
-
-    @property
-    def kept_bytes(self) -> int:
-        return self._kept
-
     def _footer(self, path: str, size: int) -> Any:
         with self._lock:
             found = self._footers.get(path)
@@ -145,7 +138,7 @@ class SegmentReader:
                 self._footers.move_to_end(path)
                 return found
         try:
-            found = read_footer(pa.PythonFile(ObjectFile(self._objects, path, size), "r"))
+            found = read_footer(open_segment(self._objects, path, size))
         except ValueError as error:
             raise TierError(f"{path} is harmed: {error}", Code.MESSAGE_CORRUPTED) from None
         with self._lock:
@@ -160,10 +153,8 @@ class SegmentReader:
             found = self._groups.get(key)
             if found is not None:
                 self._groups.move_to_end(key)
-                self.hits += 1
                 return found
-            self.misses += 1
-        source = pa.PythonFile(ObjectFile(self._objects, path, size), "r")
+        source = open_segment(self._objects, path, size)
         try:
             with pq.ParquetFile(source, metadata=self._footer(path, size), pre_buffer=True) as file:
                 rows = _Rows(file.read_row_group(number).combine_chunks())
@@ -181,7 +172,7 @@ class SegmentReader:
 
 
 def _may_have(group: Any, queue_id: int, first: int) -> bool:
-    """Whether messages of a queue from an offset on may be in a row group, by its statistics."""
+    """True where messages of a queue from an offset on may be in a row group, by its statistics."""
     bounds = {}
     for at in range(group.num_columns):
         column = group.column(at)

@@ -1,4 +1,4 @@
-"""What is wrong with an object store, in a sentence that says what to set.
+"""Faults of an object store, each a sentence that says what to set.
 
 A client's errors have the request in them: with a signed URL, or what the server says of a key.  None of that is
 passed on but a status, the server's own code, and a host.
@@ -51,7 +51,7 @@ _KEYS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What an error says that may be told.
+    """The part of an error that may be told.
 
     `kind` is that of a request without an answer; `of_a_role`: it was for credentials, not to the store.
     `foreign`: an object's path that no store of the tier takes.

@@ -123,10 +123,6 @@ class TopicTable:
         end = self.progress(queue_id) or 0
         return ColdBounds(places[0].first if places else end, end)
 
-    def queues(self) -> list[int]:
-        """The queues of which it has messages."""
-        return sorted(queue_id for queue_id, places in self._places.items() if places)
-
     def progressing(self) -> list[int]:
         """The queues of which something was uploaded, be it gone since."""
         prefix = _progress_of("")

@@ -120,8 +120,8 @@ class Tier:
         cold = self._cold_of(queue)
         if cold is None:
             raise EntrepotError(Code.UNAVAILABLE, f"the cold messages of topic {queue.topic!r} cannot be read yet")
-        found = await self._in_thread(cold.read, queue.queue_id, first, most, wanted)
-        return ColdPage(found.messages, found.next_offset)
+        page: ColdPage = await self._in_thread(cold.read, queue.queue_id, first, most, wanted)
+        return page
 
     async def since(self, queue: ConsumeQueue, time_ms: int) -> int:
         cold = self._cold_of(queue)

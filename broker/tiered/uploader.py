@@ -21,7 +21,7 @@ from broker.tiered.table import TopicTable
 from domain.clock import Clock
 from domain.errors import EntrepotError
 from domain.message import StoredMessage
-from domain.shard import first_queue, local_queue
+from domain.shard import broker_of_queue, first_queue, local_queue
 from protocols.remoting.frames import RemotingError
 from protocols.remoting.records import decode_run
 from protocols.remoting.stored_record import InvalidRecordError, decode_message
@@ -55,7 +55,7 @@ class TopicState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
-    """How a topic stands: by queue of the broker the offset up to which the table has it; `problem`: why it does not
+    """State of a topic: by queue of the broker the offset up to which the table has it; `problem`: why it does not
     go on, empty where it does.  `segments`, `bytes`: of the table."""
 
     topic: str
@@ -79,7 +79,7 @@ class Source(Protocol):
 
 
 class _Topic:
-    """What is known of a topic between rounds.  Times in seconds of the steady clock."""
+    """Knowledge of a topic between rounds.  Times in seconds of the steady clock."""
 
     def __init__(self, table: TopicTable) -> None:
         self.table = table
@@ -248,7 +248,7 @@ class Uploader:
             ends = {
                 local_queue(queue_id): table.bounds(queue_id).next_offset
                 for queue_id in table.progressing()
-                if queue_id - self._base in range(first_queue(1))
+                if broker_of_queue(queue_id) == broker_of_queue(self._base)
             }
             segments, size = len(table.snapshot.files), sum(file.size for file in table.snapshot.files.values())
         told = Progress(state.name, state.root, ends, problem, segments, size)

@@ -20,7 +20,7 @@ from broker.tiered.delta_actions import AddFile
 from broker.tiered.delta_log import DeltaLog
 from broker.tiered.objects import MissingObjectError, ObjectStore, TierError
 from broker.tiered.segment import MASK, Run, decode_runs, digest_of, read_footer
-from broker.tiered.segment_reader import ObjectFile
+from broker.tiered.segment_reader import open_segment
 from broker.tiered.snapshot import Snapshot
 from broker.tiered.table import RUNS_TAG, topic_of
 from domain.clock import Clock
@@ -95,7 +95,7 @@ def roots(objects: ObjectStore) -> list[str]:
 
 
 def show(objects: ObjectStore, root: str, clock: Clock) -> TableShown:
-    """What a table has, by its log alone.  Raises TierError, also for a log that is harmed."""
+    """Contents of a table, by its log alone.  Raises TierError, also for a log that is harmed."""
     snapshot = _loaded(objects, root, clock)
     return _shown(root, snapshot, {path: _runs(file) or () for path, file in snapshot.files.items()})
 
@@ -223,9 +223,9 @@ class _Table:
             yield Problem(self._root, text, queue_id, rows.first, rows.last + 1)
 
     def _read(self, path: str) -> dict[int, _Rows]:
-        """What the rows of a segment are, by queue; one row group is held at a time."""
+        """The rows of a segment, by queue; one row group is held at a time."""
         stored = f"{self._root}/{path}"
-        source = pa.PythonFile(ObjectFile(self._objects, stored, self._files[path].size), "r")
+        source = open_segment(self._objects, stored, self._files[path].size)
         found: dict[int, _Rows] = {}
         try:
             with pq.ParquetFile(source, metadata=read_footer(source)) as file:

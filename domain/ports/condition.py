@@ -33,5 +33,5 @@ class Condition(Protocol):
         ...
 
     async def tiering(self) -> list[TierStatus]:
-        """How its tiered topics stand, in no order; of each broker by itself.  Brokers that are away are left out."""
+        """States of its tiered topics, in no order; of each broker by itself.  Brokers that are away are left out."""
         ...

@@ -1,8 +1,8 @@
 """Riding: messages and questions that wait while the mastership of their broker moves.
 
-What waits here is known to be done by nobody: it had not left, or was refused by a replica that is not master, or about
-to go.  Or it is an append in doubt, which only the next master can settle.  It goes to that one, messages in the order
-in which they were first sent, or is told when its time is over.
+Requests that wait here are known to be done by nobody: they had not left, or were refused by a replica that is not
+master, or about to go.  Or they are appends in doubt, which only the next master can settle.  They go to that one,
+messages in the order in which they were first sent, or are told when their time is over.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from broker.tiered.cold import ColdTopic, Found
+from broker.ports.cold_reads import ColdPage
+from broker.tiered.cold import ColdTopic
 from broker.tiered.delta_actions import AddFile, OwnAction
 from broker.tiered.delta_log import ConflictError
 from broker.tiered.objects import TierError
@@ -123,15 +124,15 @@ class StepsOver(ColdTopic):
 class BeginsLate(ColdTopic):
     """A page begins one message late, now and then."""
 
-    def read(self, queue_id: int, first: int, most: int, wanted: MessageFilter | None = None) -> Found:
+    def read(self, queue_id: int, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
         found = super().read(queue_id, first, most, wanted)
-        return Found(found.messages[1:], found.next_offset) if len(found.messages) > 6 else found
+        return ColdPage(found.messages[1:], found.next_offset) if len(found.messages) > 6 else found
 
 
 class ForgetsTheNumber(ColdTopic):
     """Queues have the world's numbers in what is read."""
 
-    def read(self, queue_id: int, first: int, most: int, wanted: MessageFilter | None = None) -> Found:
+    def read(self, queue_id: int, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
         found = super().read(queue_id, first, most, wanted)
         for message in found.messages:
             message.queue_id = local_queue(message.queue_id) + self._base
