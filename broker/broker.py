@@ -104,7 +104,7 @@ class Broker:
         self._checkpoint_target: int | None = None
         self._saved = asyncio.Event()
         self._steps: tuple[tuple[str, Callable[[], None]], ...] = (
-            ("dead letters", lambda: self.core.consumption.bury_exhausted(self.core.now_ms())),
+            ("dead letters", self._bury_exhausted),
             ("transactions", self.transactions.expire_transactions),
             ("traces", self._write_traces),
             ("durability", self._make_durable),
@@ -141,12 +141,14 @@ class Broker:
             return None
         tier = Tier(settings.tier, self.engine, self.registry, store_id, self.core)
         self.core.tier, self.cleaner.kept_from = tier, tier.kept_from
+        self.core.consumption.thawed.tier = tier
         return tier
 
     async def close(self) -> None:
         if self._is_closed:
             return
         self._is_closed = True
+        self.core.thawing.close()
         if self.tier is not None:
             await self.tier.close()
         self.core.polling.release()
@@ -198,6 +200,13 @@ class Broker:
                     self._background_problems[name] = str(error)
                     log.exception("a background step failed", step=name)
         self._background = self.core.loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
+
+    def _bury_exhausted(self) -> None:
+        """Cold ones that are to be read for it are, for the next step."""
+        consumption = self.core.consumption
+        consumption.thawed.take_missed()
+        consumption.bury_exhausted(self.core.now_ms())
+        self.core.thawing.fetch_soon(consumption.thawed.take_missed())
 
     def _run_timers(self) -> None:
         has_more = False

@@ -11,29 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
 
 from broker.consume.consumption_op import ConsumptionOp
 from broker.consume.fifo import FifoClaim, MessageGroups
-from broker.consume.handle_mint import HandleContext
-from broker.consume.scan import scan_filtered
-from broker.consume.settling import Settling
-from broker.consume.window import MAX_SPREAD, ConsumeWindow, DeliveredRun
+from broker.consume.handing_out import ClaimedRun, HandingOut
+from broker.consume.scan import Scanned, scan_filtered, scan_page
+from broker.consume.window import MAX_SPREAD, ConsumeWindow
 from broker.store.consume_queue import ConsumeQueue
-from broker.store.record_reading import Entry
 from domain.consumer_group import ConsumerGroup
-from domain.delivery import Deliveries, Part
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import MessageFilter
-from domain.message import is_over
+from domain.message import StoredMessage, is_over
 from domain.names import (
     is_retry_topic,
     retry_topic,
 )
-from domain.ports import MAX_POP_BYTES, MAX_POP_MESSAGES
+from domain.ports import MAX_POP_BYTES
 from domain.topic import Topic, TopicType
-from protocols.remoting.record_run import RETRY_QUEUE, RecordRun
+from protocols.remoting.record_run import RETRY_QUEUE
 
 
 @dataclass(slots=True)
@@ -66,19 +61,8 @@ class PopTerms:
         return count
 
 
-class ClaimedRun(NamedTuple):
-    """Neighbours of one queue that a pop has claimed, and that nobody has read yet.  `queue_id` as handles bear it.
-    `entries` of the queue, where they were read already."""
-
-    queue: ConsumeQueue
-    queue_id: int
-    since: int
-    run: DeliveredRun
-    entries: list[Entry] | None = None
-
-
 @dataclass(slots=True)
-class Consumption(Settling):
+class Consumption(HandingOut):
     """Pop consumption over one engine."""
 
     _turn: int = 0
@@ -143,7 +127,11 @@ class Consumption(Settling):
         limit = self.settings.max_in_flight_per_queue
         visible_end = queue.visible_offset if window.has_due(terms.now_ms) else 0
         while offsets := window.claim(terms.now_ms, count, end, limit, visible_end):
-            if isinstance(offsets, range) and not terms.only_over:
+            if window.base < queue.min_offset:
+                offsets = self._there(queue, window, terms, offsets)
+                if not offsets and not self.thawed.missed:
+                    continue  # all of them were gone
+            elif isinstance(offsets, range) and not terms.only_over:
                 return self._claim_new(queue, window, terms, marked_id, offsets)
             offsets = self._cut_at_room(queue, window, terms, offsets)
             if terms.only_over:
@@ -180,11 +168,45 @@ class Consumption(Settling):
         self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: Sequence[int]
     ) -> Sequence[int]:
         """The claimed ones that the pop may take into memory; the rest is still to be delivered."""
-        taken = terms.taken([queue.claimed_entry(offset)[1] for offset in offsets])
+        taken = terms.taken([self._size(queue, offset) for offset in offsets])
         if taken < len(offsets):
             window.unclaim(offsets[taken:])
             return offsets[:taken]
         return offsets
+
+    def _size(self, queue: ConsumeQueue, offset: int) -> int:
+        if offset >= queue.min_offset:
+            return queue.claimed_entry(offset)[1]
+        item = self.thawed.item(queue, offset)
+        return len(item.body) if isinstance(item, StoredMessage) else 0
+
+    def _there(
+        self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: Sequence[int]
+    ) -> Sequence[int]:
+        """What of the claimed can be read now, up to the first cold one that is not thawed: from there on all is still
+        to be delivered.  What is gone is settled."""
+        group, frontier, now_ms = terms.group.name, window.frontier, terms.now_ms
+        there: list[int] = []
+        gone: list[int] = []
+        behind = frontier
+        for place, offset in enumerate(offsets):
+            if offset >= queue.min_offset:
+                there.append(offset)
+                continue
+            page = self.thawed.page(queue, offset)
+            if page is None:
+                window.unclaim(offsets[place:])
+                break
+            if offset in page.items:
+                there.append(offset)
+            elif offset < frontier:
+                gone.append(offset)
+            else:
+                behind = page.next_there(offset)
+        self._append(ConsumptionOp.SETTLE, group, queue, gone, 0, now_ms)
+        if behind > frontier and (not there or there[-1] < frontier):
+            self._append(ConsumptionOp.SKIP, group, queue, [behind], 0, now_ms)
+        return there
 
     def _cut_at_first_alive(
         self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: Sequence[int]
@@ -259,7 +281,7 @@ class Consumption(Settling):
         end = min(queue.visible_offset, window.base + limit * MAX_SPREAD)
         if room <= 0 or end <= window.frontier:
             return []
-        found = scan_filtered(self.engine, queue, window.frontier, end, wanted, room, terms.room_bytes)
+        found = self._scanned(queue, window.frontier, end, wanted, room, terms.room_bytes)
         terms.room_bytes = found.room_bytes
         group = terms.group.name
         self._append(ConsumptionOp.DELIVER, group, queue, found.offsets, terms.deadline_ms, terms.now_ms)
@@ -269,6 +291,15 @@ class Consumption(Settling):
         corrupted = set(found.corrupted)
         offsets = [offset for offset in found.offsets if offset not in corrupted]
         return self._claimed(queue, window, queue.queue_id, offsets)
+
+    def _scanned(
+        self, queue: ConsumeQueue, start: int, end: int, wanted: MessageFilter, room: int, room_bytes: int
+    ) -> Scanned:
+        """New messages that a filter wants, from the disk, or as far as they are thawed."""
+        if start >= queue.min_offset:
+            return scan_filtered(self.engine, queue, start, end, wanted, room, room_bytes)
+        page = self.thawed.page(queue, start, wanted.expression)
+        return Scanned(start, room_bytes=room_bytes) if page is None else scan_page(page, start, end, room, room_bytes)
 
     def _deliver(
         self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: Sequence[int]
@@ -282,58 +313,6 @@ class Consumption(Settling):
             offsets = [offset for offset in offsets if offset not in gone]
         self._append(ConsumptionOp.DELIVER, group.name, queue, offsets, terms.deadline_ms, now_ms)
         return offsets
-
-    def _claimed(
-        self,
-        queue: ConsumeQueue,
-        window: ConsumeWindow,
-        marked_id: int,
-        offsets: Sequence[int],
-        most: int = MAX_POP_MESSAGES,
-    ) -> list[ClaimedRun]:
-        runs = window.delivered_runs(offsets, most)
-        return [ClaimedRun(queue, marked_id, window.since, run) for run in runs]
-
-    # -- handing out -------------------------------------------------------------------------------------------------
-
-    def hand_out(self, topic: str, group: str, claimed: Sequence[ClaimedRun], now_ms: int) -> Deliveries:
-        """Read what was claimed, which is durable by now.  Harmed records are held back, alone; what was deleted since,
-        or whose group was deleted or reset, is left out: its handles would be taken for those of the next group."""
-        context, queues = self.context(topic, group), self.engine.dispatcher.queues
-        parts: list[Part] = []
-        for each in claimed:
-            queue = each.queue
-            window = self._window_of(topic, group, each.queue_id)
-            is_of_now = window is not None and window.since == each.since
-            if is_of_now and queues.get((queue.topic, queue.queue_id)) is queue:
-                found, corrupted = self._read_claimed(each, context)
-                parts += found
-                self._hold_back(group, queue, corrupted, now_ms)
-        return Deliveries(parts)
-
-    def _read_claimed(self, claimed: ClaimedRun, context: HandleContext) -> tuple[list[Part], list[int]]:
-        """Runs of whole records, and the offsets of those that are not."""
-        queue, queue_id, since, (first, count, stamp, attempt), entries = claimed
-        parts: list[Part] = []
-        corrupted: list[int] = []
-        start = max(first, queue.min_offset)
-        if entries is None or start > first:
-            entries = queue.claimed_entries(start, first + count - start)
-        items = self.engine.read_records(queue, start, entries)
-        records: list[bytes] = []
-        for offset, item in enumerate([*items, None], start):
-            if isinstance(item, bytes):
-                records.append(item)
-                continue
-            if records:
-                at = offset - len(records)
-                mint = partial(context.mint, queue_id, at, len(records), stamp)
-                parts.append((RecordRun(queue_id, self.epoch, since, at, stamp, attempt, mint), records))
-                records = []
-            if item is not None:
-                corrupted.append(offset)
-                self._tell_corrupted(queue, item)
-        return parts, corrupted
 
     def _apply_limit(self, topic: Topic, windows: dict[int, ConsumeWindow], terms: PopTerms) -> None:
         limit = terms.group.max_in_flight

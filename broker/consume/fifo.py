@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from broker.consume.thawed import GoneError
 from broker.consume.window import ConsumeWindow
 from domain.errors import CorruptedError
 from domain.message import StoredMessage, ordering_key
@@ -22,7 +23,7 @@ LOOK_AHEAD: Final = 4096
 READ_BATCH: Final = 64
 
 Read = Callable[[list[int]], "list[tuple[int, StoredMessage | CorruptedError]]"]
-"""Reads the messages at offsets, ascending; those that are not durable yet are left out."""
+"""Reads the messages at offsets, ascending.  Left out are the last ones, where they are not durable or thawed yet."""
 
 
 @dataclass(slots=True)
@@ -63,16 +64,20 @@ class MessageGroups:
         room: int,
     ) -> FifoClaim:
         """Decide what a pop gets: of what is known first, then of new messages up to `end`, `room` of them at most."""
-        self._learn(window, read)
         claim = FifoClaim(looked_to=window.frontier)
+        if not self._learn(window, read):
+            return claim
         taken: set[int] = set()
         while len(claim.messages) < count:
             candidates = self._ready(window, taken, now_ms)[: count - len(claim.messages)]
             if not candidates:
                 break
             taken.update(candidates)
-            for offset, item in read(candidates):
-                if isinstance(item, CorruptedError):
+            found = read(candidates)
+            for offset, item in found:
+                if isinstance(item, GoneError):
+                    claim.unwanted.append(offset)
+                elif isinstance(item, CorruptedError):
                     claim.corrupted.append(offset)
                 elif not is_wanted(item):
                     claim.unwanted.append(offset)
@@ -80,19 +85,28 @@ class MessageGroups:
                     claim.spent.append(item)
                 else:
                     claim.messages.append(item)
-        self._look_ahead(
-            window, read, is_wanted, claim, taken, count, min(end, window.frontier + min(room, LOOK_AHEAD))
-        )
+            if len(found) < len(candidates):
+                return claim  # the others go before new ones, once they are thawed
+        last = min(end, window.frontier + min(room, LOOK_AHEAD))
+        self._look_ahead(window, read, is_wanted, claim, taken, count, last)
         claim.messages.sort(key=lambda message: message.queue_offset)
         return claim
 
-    def _learn(self, window: ConsumeWindow, read: Read) -> None:
-        """Read what the window has of unsettled messages and this does not know (after a restart)."""
+    def _learn(self, window: ConsumeWindow, read: Read) -> bool:
+        """Read what the window has of unsettled messages and this does not know (after a restart); says whether all of
+        it could be read."""
         start = max(self.known_to, window.base)
-        if start < window.frontier:
-            for offset, item in read([o for o in range(start, window.frontier) if not window.is_settled(o)]):
+        unknown = [offset for offset in range(start, window.frontier) if not window.is_settled(offset)]
+        for at in range(0, len(unknown), READ_BATCH):
+            batch = unknown[at : at + READ_BATCH]
+            found = read(batch)
+            for offset, item in found:
                 self.add("" if isinstance(item, CorruptedError) else ordering_key(item), offset)
+                self.known_to = offset + 1
+            if len(found) < len(batch):
+                return False
         self.known_to = max(self.known_to, window.frontier)
+        return True
 
     def _ready(self, window: ConsumeWindow, taken: set[int], now_ms: int) -> list[int]:
         """Offsets that may be delivered now, ascending."""
@@ -130,6 +144,9 @@ class MessageGroups:
             if len(claim.messages) >= count:
                 break
             claim.looked_to = self.known_to = offset + 1
+            if isinstance(item, GoneError):
+                claim.unwanted.append(offset)
+                continue
             if isinstance(item, CorruptedError):
                 claim.corrupted.append(offset)
                 self.add("", offset)

@@ -13,6 +13,7 @@ from broker.consume.handle_mint import HandleContext, HandleMint
 from broker.consume.journal import Journal
 from broker.consume.moves import Moves
 from broker.consume.progress import Progress
+from broker.consume.thawed import GoneError, Thawed
 from broker.consume.tick_record import ranges_of
 from broker.consume.window import MAX_SPREAD, ConsumeWindow
 from broker.metadata.registry import Registry, put_group
@@ -32,6 +33,7 @@ from domain.names import (
     retry_topic,
     split_name,
 )
+from domain.position import Position, PositionKind
 from domain.topic import Topic
 
 HEALING_RETRY_MS: Final = 2_000
@@ -56,6 +58,7 @@ class GroupWindows:
     journal: Journal = field(init=False)
     epoch: bytes = field(init=False)
     """Of this store since it was opened, as deliveries bear it."""
+    thawed: Thawed = field(default_factory=Thawed)
 
     def __post_init__(self) -> None:
         self.tracer = Tracer(self.engine, self.registry)
@@ -82,37 +85,41 @@ class GroupWindows:
 
     def windows(self, topic: Topic, group: ConsumerGroup, now_ms: int) -> dict[int, ConsumeWindow]:
         """The group's windows on a topic.  At first sight of the topic the group's `start` says where each begins;
-        queues that come later begin at their beginning."""
+        queues that come later begin at their beginning.  Raises NotThawedError, UNAVAILABLE, where that is cold."""
         windows = self.progress.windows.get((group.name, topic.name))
         if windows is not None:
             self._trim(topic.name, group, windows, now_ms)
             if len(windows) == topic.queues:
                 return windows
-        is_new = not windows
-        for queue_id in range(topic.queues):
-            if windows is None or queue_id not in windows:
-                queue = self.engine.dispatcher.queue(topic.name, queue_id)
-                start = self._start(queue, group) if is_new else queue.min_offset
-                self._append(ConsumptionOp.START, group.name, queue, [start], 0, now_ms)
+        known = windows or {}
+        queues = [self.engine.dispatcher.queue(topic.name, number) for number in range(topic.queues)]
+        new = [queue for queue in queues if queue.queue_id not in known]
+        starts = [self.thawed.earliest(queue) if known else self._start(queue, group) for queue in new]
+        for queue, start in zip(new, starts, strict=True):
+            self._append(ConsumptionOp.START, group.name, queue, [start], 0, now_ms)
         return self.progress.windows[group.name, topic.name]
 
     def _trim(self, topic: str, group: ConsumerGroup, windows: dict[int, ConsumeWindow], now_ms: int) -> None:
-        """What retention took away is settled."""
+        """What retention took away, from the disk and from the tier, is settled."""
         queues = self.engine.dispatcher.queues
         for queue_id, window in windows.items():
             queue = queues[topic, queue_id]
-            if window.base < queue.min_offset:
-                self._append(ConsumptionOp.TRIM, group.name, queue, [queue.min_offset], 0, now_ms)
+            if window.base < queue.min_offset and window.base < (least := self.thawed.least(queue)):
+                self._append(ConsumptionOp.TRIM, group.name, queue, [least], 0, now_ms)
 
     def _start(self, queue: ConsumeQueue, group: ConsumerGroup) -> int:
         """Where a new group begins.  Dead letters are always read from the first: nobody means to skip them."""
         if group.start == EARLIEST or dead_letter_group(queue.topic) is not None:
-            return queue.min_offset
+            return self.thawed.earliest(queue)
         if group.start == LATEST:
-            return queue.first_at_or_after(self.registry.group_latest_since(group.name))
+            place = self.registry.group_latest_since(group.name)
+            found = queue.first_at_or_after(place)
+            cold = self.thawed.offset_of(queue, place) if found == queue.min_offset else None
+            return found if cold is None else cold
         since = parse_start(group.start)
         assert since is not None
-        return self.engine.first_since(queue, since)
+        cold = self.thawed.offset_of(queue, Position(PositionKind.TIME, since))
+        return self.engine.first_since(queue, since) if cold is None else cold
 
     def retry_windows(self, group: str, topic: str) -> dict[int, ConsumeWindow]:
         """The group's windows on what it tries again of a topic; none if it never did."""
@@ -124,7 +131,7 @@ class GroupWindows:
 
     def next_due(self, topic: Topic, group: ConsumerGroup, now_ms: int) -> int | None:
         """When something of the topic may come back to the group (0: now); None if nothing will."""
-        windows = self.windows(topic, group, now_ms)
+        windows = self.progress.windows.get((group.name, topic.name), {})
         retries = self.retry_windows(group.name, topic.name)
         found = (window.next_due() for window in (*windows.values(), *retries.values()))
         return min((due for due in found if due is not None), default=None)
@@ -155,8 +162,8 @@ class GroupWindows:
                 for queue_id, window in windows.items():
                     if queue_id < topic.queues:
                         queue = self.engine.dispatcher.queue(topic.name, queue_id)
-                        behind += queue.max_offset - max(window.frontier, queue.min_offset)
-                        behind += window.unsettled_from(queue.min_offset)
+                        least = self.thawed.least(queue)
+                        behind += queue.max_offset - max(window.frontier, least) + window.unsettled_from(least)
                 slowest = max(slowest, behind)
         return slowest
 
@@ -212,7 +219,7 @@ class GroupWindows:
         corrupted: list[int] = []
         if len(messages) < len(items):
             for offset, item in items:
-                if isinstance(item, CorruptedError):
+                if isinstance(item, CorruptedError) and not isinstance(item, GoneError):
                     corrupted.append(offset)
                     self._tell_corrupted(queue, item)
         return messages, corrupted
@@ -220,8 +227,16 @@ class GroupWindows:
     def _read_items(
         self, queue: ConsumeQueue, offsets: Sequence[int]
     ) -> list[tuple[int, StoredMessage | CorruptedError]]:
-        """What is at some offsets, as far as it is durable."""
+        """What is at some offsets, as far as it is durable.  Of cold ones those before the first that is not thawed."""
         found: list[tuple[int, StoredMessage | CorruptedError]] = []
+        if offsets and min(offsets) < queue.min_offset:
+            for offset in offsets:
+                if offset < queue.min_offset:
+                    page = self.thawed.page(queue, offset)
+                    if page is None:
+                        return found
+                    found.append((offset, page.items.get(offset) or GoneError(f"message {offset} is gone")))
+            offsets = [offset for offset in offsets if offset >= queue.min_offset]
         for first, count in ranges_of(offsets) if offsets else ():
             found += enumerate(self.engine.read(queue, first, count), first)
         return found

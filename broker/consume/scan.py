@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from broker.consume.thawed import Page
 from broker.store.consume_queue import ENTRY, ConsumeQueue
 from broker.store.engine import StorageEngine
 from domain.errors import CorruptedError
@@ -63,6 +64,23 @@ def scan_filtered(
             return found
         if not entries:
             break
+    return found
+
+
+def scan_page(page: Page, start: int, end: int, count: int, room_bytes: int) -> Scanned:
+    """The same in a page that has what the filter wants."""
+    found = Scanned(min(page.end, end), room_bytes=room_bytes)
+    for offset in sorted(each for each in page.items if start <= each < end):
+        if len(found.offsets) >= count or found.room_bytes <= 0:
+            found.next_offset = offset
+            break
+        item = page.items[offset]
+        found.offsets.append(offset)
+        if isinstance(item, CorruptedError):
+            found.corrupted.append(offset)
+        else:
+            found.messages.append(item)
+            found.room_bytes -= len(item.body)
     return found
 
 

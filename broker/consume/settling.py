@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from broker.consume.consumption_op import ConsumptionOp
 from broker.consume.group_windows import GroupWindows
+from broker.consume.thawed import NotThawedError
 from broker.consume.window import ConsumeWindow
 from broker.store.consume_queue import ConsumeQueue
 from domain.consumer_group import ConsumerGroup
@@ -72,8 +73,12 @@ class Settling(GroupWindows):
     def reject(
         self, topic: str, group: str, receipts: Receipts, now_ms: int, reason: str = REJECTED
     ) -> list[EntrepotError | None]:
-        """Move what the receipts name to the dead letters, which say why."""
+        """Move what the receipts name to the dead letters, which say why.  Raises NotThawedError."""
         current, outcomes = self._current(topic, group, receipts)
+        for queue, offsets in current.items():
+            for offset in offsets:
+                if offset < queue.min_offset and self.thawed.page(queue, offset) is None:
+                    raise NotThawedError
         for queue, offsets in current.items():
             window = self.progress.windows[group, queue.topic][queue.queue_id]
             self._bury(queue, window, self.registry.groups[group], offsets, reason, now_ms)
@@ -170,9 +175,9 @@ class Settling(GroupWindows):
                 spent = window.exhausted(now_ms, group.max_attempts) if window.unsettled else []
                 if spent:
                     queue = self.engine.dispatcher.queue(topic, queue_id)
-                    if window.base < queue.min_offset:  # what retention took away cannot be read any more
-                        self._append(ConsumptionOp.TRIM, group_name, queue, [queue.min_offset], 0, now_ms)
-                        spent = [offset for offset in spent if offset >= queue.min_offset]
+                    if window.base < (least := self.thawed.least(queue)):  # what is before it cannot be read any more
+                        self._append(ConsumptionOp.TRIM, group_name, queue, [least], 0, now_ms)
+                        spent = [offset for offset in spent if offset >= least]
                     self._bury(queue, window, group, spent, "max attempts reached", now_ms)
 
     def _bury(

@@ -45,6 +45,10 @@ class ColdReads(Protocol):
         """The first cold offset that was stored at a time or later; the end of the cold part where there is none."""
         ...
 
+    async def behind(self, queue: ConsumeQueue, commit_log_offset: int) -> int:
+        """The first cold offset whose record lay at a place of the log or behind it; the end where there is none."""
+        ...
+
 
 class AwayTier:
     """Implements `ColdReads` for a slave, which reads no tier: what only its master can read is unavailable, and not
@@ -64,6 +68,9 @@ class AwayTier:
         raise _away(queue)
 
     async def since(self, queue: ConsumeQueue, time_ms: int) -> int:
+        raise _away(queue)
+
+    async def behind(self, queue: ConsumeQueue, commit_log_offset: int) -> int:
         raise _away(queue)
 
 

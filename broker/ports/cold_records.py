@@ -21,7 +21,7 @@ def encode_cold(page: ColdPage, least: int, end: int, to_offset: int, max_bytes:
     for message in page.messages:
         if message.queue_offset >= to_offset:
             break
-        record = _record(message)
+        record = record_of(message)
         if records and size + len(record) > max_bytes:
             next_offset = message.queue_offset
             break
@@ -31,7 +31,8 @@ def encode_cold(page: ColdPage, least: int, end: int, to_offset: int, max_bytes:
     return encode_run(np.array(entries, ENTRY), b"".join(records), (next_offset, least, end))
 
 
-def _record(message: StoredMessage) -> bytes:
+def record_of(message: StoredMessage) -> bytes:
+    """The record of a cold message, as it lay in the log."""
     further = message.further_places
     return b"".join(
         encode_message(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from broker.consume.availability import AvailabilityWatch
-from broker.consume.places import place_of
 from broker.consume.settling import Receipts
 from broker.ports.core import BrokerCore
 from broker.ports.popping import Popping
-from domain.consumer_group import GroupStatus, QueueProgress
-from domain.errors import Code, CorruptedError, EntrepotError
+from broker.ports.reading import Reading
+from domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
+from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage
 from domain.names import check_same_namespace, dead_letter_topic
 from domain.ports import REJECTED
@@ -25,6 +25,7 @@ class Consumption:
         self._core = core
         self._engine, self._registry = core.engine, core.registry
         self._popping = Popping(core)
+        self._reading = Reading(core)
         self.pop = self._popping.pop
         self.release_waiting = core.polling.release
 
@@ -92,48 +93,51 @@ class Consumption:
                 self._core.polling.wake(topic, group)
             return outcomes
 
-        return await self._core.decided(reject)
+        return await self._core.thawing.decided(lambda: self._core.decided(reject))
 
     async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
         check_same_namespace(topic, group)
         definition = self._core.existing_group(group)
         queue_ids = range(self._core.existing_topic(topic).queues) if queue_id is None else (queue_id,)
         queues = [self._core.existing_queue(topic, found) for found in queue_ids]
-        self._core.consumption.windows(self._core.existing_topic(topic), definition, self._core.now_ms())
-        for queue in queues:
-            self._core.consumption.reset(
-                definition, queue, place_of(self._engine, queue, position), self._core.now_ms()
-            )
+        offsets = [await self._reading.offset_at(topic, queue.queue_id, position) for queue in queues]
+        await self._core.thawing.decided(lambda: self._begun(topic, definition))
+        for queue, offset in zip(queues, offsets, strict=True):
+            self._core.consumption.reset(definition, queue, offset, self._core.now_ms())
         if queue_id is None:
             self._core.consumption.drop_retries(definition, topic, self._core.now_ms())
         self._core.polling.wake(topic, group)
         await self._core.commit.wait()
         return await self.group_status(group)
 
+    async def _begun(self, topic: str, group: ConsumerGroup) -> None:
+        self._core.consumption.windows(self._core.existing_topic(topic), group, self._core.now_ms())
+
     async def resend_dead_letters(
         self, group: str, queue_offsets: Sequence[int], queue_id: int = 0
     ) -> list[EntrepotError | None]:
         definition = self._core.existing_group(group)
         outcomes: list[EntrepotError | None] = []
-        queue = self._engine.dispatcher.queues.get((dead_letter_topic(group), queue_id))
         for queue_offset in queue_offsets:
-            found = (
-                [] if queue is None or queue_offset < queue.min_offset else self._engine.read(queue, queue_offset, 1)
-            )
-            if not found:
-                outcomes.append(
-                    EntrepotError(Code.ILLEGAL_OFFSET, f"group {group!r} has no dead letter at offset {queue_offset}")
-                )
-            elif isinstance(found[0], CorruptedError):
-                outcomes.append(found[0])
-            else:
-                try:
-                    self._core.consumption.moves.resend(found[0], definition, self._core.now_ms())
-                    outcomes.append(None)
-                except EntrepotError as refusal:
-                    outcomes.append(refusal)
+            try:
+                letter = await self._letter(group, queue_id, queue_offset)
+                self._core.consumption.moves.resend(letter, definition, self._core.now_ms())
+                outcomes.append(None)
+            except EntrepotError as refusal:
+                outcomes.append(refusal)
         await self._core.commit.wait()
         return outcomes
+
+    async def _letter(self, group: str, queue_id: int, queue_offset: int) -> StoredMessage:
+        """A dead letter of a group.  Raises ILLEGAL_OFFSET, MESSAGE_CORRUPTED."""
+        try:
+            [letter] = await self._reading.read(dead_letter_topic(group), queue_id, queue_offset, 1)
+        except (EntrepotError, ValueError) as error:
+            if isinstance(error, EntrepotError) and error.code not in (Code.ILLEGAL_OFFSET, Code.TOPIC_NOT_FOUND):
+                raise
+            text = f"group {group!r} has no dead letter at offset {queue_offset}"
+            raise EntrepotError(Code.ILLEGAL_OFFSET, text) from None
+        return letter
 
     async def group_status(self, name: str) -> GroupStatus:
         group, now_ms = self._core.existing_group(name), self._core.now_ms()
@@ -142,7 +146,7 @@ class Consumption:
             for queue_id, window in sorted(windows.items()):
                 queue = self._engine.dispatcher.queue(topic, queue_id)
                 end = queue.visible_offset
-                lag = end - max(window.frontier, queue.min_offset) + window.unsettled
+                lag = end - max(window.frontier, self._core.consumption.thawed.least(queue)) + window.unsettled
                 in_flight = max(window.in_flight(now_ms) - self._popping.unanswered[name, topic, queue_id], 0)
                 progress.append(QueueProgress(topic, queue_id, window.base, end, in_flight, lag))
         return GroupStatus(group, progress)

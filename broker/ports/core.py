@@ -14,6 +14,7 @@ from broker.measurements import Measurements
 from broker.metadata.key_values import KeyValueTable
 from broker.opening import OpenedStore
 from broker.ports.catalog import Catalog
+from broker.ports.thawing import Thawing
 from broker.retention.watermarks import DiskState
 from broker.settings import BrokerSettings
 from broker.store.record import RecordKind
@@ -42,6 +43,7 @@ class BrokerCore(Catalog):
         self.step = DecisionStep(opened.consumption.journal, self.now_ms, self._wake_taken)
         self.engine.dispatcher.is_awaited = self._is_awaited
         self.loop = loop
+        self.thawing = Thawing(opened.consumption.thawed, loop)
         self.topic_watchers: list[Callable[[str], None]] = []
         self.group_watchers: list[Callable[[str], None]] = []
         self.disk_state = DiskState.FINE

@@ -7,7 +7,9 @@ from collections import Counter
 from contextlib import suppress
 from time import perf_counter
 
-from broker.consume.consumption import ClaimedRun, PopTerms
+from broker.consume.consumption import PopTerms
+from broker.consume.handing_out import ClaimedRun
+from broker.consume.thawed import Missed, NotThawedError
 from broker.metadata.registry import put_topic
 from broker.ports.core import BrokerCore
 from broker.store.record import RecordKind
@@ -62,6 +64,7 @@ class Pop:
         self._error: Exception | None = None
         self._is_cancelled = self._has_waited = False
         self._timer: asyncio.TimerHandle | None = None
+        self._thawing: asyncio.Task[None] | None = None
 
     @property
     def has_claimed(self) -> bool:
@@ -79,8 +82,13 @@ class Pop:
             return False
         if self._has_waited and polling.is_released:
             return True  # the store or its gateway is ending: who waited is answered empty
+        if self._error is not None:
+            return True  # what it needs cannot be read
+        self._core.consumption.thawed.take_missed()
         try:
             return self._decide()
+        except NotThawedError:
+            return self._thaw()
         except Exception as error:  # noqa: BLE001 told to who asked: the other decisions of the step go on
             self._error = error
             return True
@@ -96,11 +104,34 @@ class Pop:
             self._now_ms, self._claimed_at = now_ms, perf_counter()
             self._count(1)
             core.polling.wake(request.topic, request.group)
+            self._read_ahead()
             return True
+        if core.consumption.thawed.missed:
+            return self._thaw()
         if request.is_again or request.only_over:
             return True
         self.sees_taken = not group.fifo and terms.filter is None
         return self._park(topic, group, now_ms)
+
+    def _thaw(self) -> bool:
+        """Decide again once what was missed is here."""
+        self._has_waited = True
+        self._thawing = self._core.loop.create_task(self._fetched(self._core.consumption.thawed.take_missed()))
+        return False
+
+    async def _fetched(self, missed: list[Missed]) -> None:
+        try:
+            await self._core.thawing.fetch(missed)
+        except EntrepotError as error:
+            self._error = error
+        except asyncio.CancelledError:
+            self._error = EntrepotError(Code.UNAVAILABLE, "the broker is stopping")
+        self.wake()
+
+    def _read_ahead(self) -> None:
+        thawed = self._core.consumption.thawed
+        if thawed.missed or thawed.wished:
+            self._core.thawing.fetch_soon([*thawed.take_missed(), *thawed.take_wished()])
 
     def _park(self, topic: Topic, group: ConsumerGroup, now_ms: int) -> bool:
         """Wait, unless the time is over."""
@@ -158,7 +189,7 @@ class Pop:
         epoch = core.consumption.epoch
         places = [
             DeliveryPlaces(queue_id, epoch, since, run.stamp, [*range(run.first, run.first + run.length)])
-            for _, queue_id, since, run, _ in self._claimed
+            for _, queue_id, since, run, *_ in self._claimed
         ]
         with suppress(EntrepotError):  # no room for the record of it: they come back when their time is over
             core.consumption.change_invisible(
@@ -168,7 +199,7 @@ class Pop:
         core.polling.wake(request.topic, request.group)
 
     def _count(self, sign: int) -> None:
-        for queue, _, _, run, _ in self._claimed:
+        for queue, _, _, run, *_ in self._claimed:
             place = self._request.group, queue.topic, queue.queue_id
             self._unanswered[place] += sign * run.length
             if not self._unanswered[place]:

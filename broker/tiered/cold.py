@@ -77,6 +77,20 @@ class ColdTopic:
             offset = found.next_offset
         return end
 
+    def behind(self, queue_id: int, commit_log_offset: int) -> int:
+        """The first offset whose record lay at a place of the log or behind it; the end where there is none."""
+        with self._lock:
+            bounds = self._table.bounds(queue_id + self._base)
+        low, high = bounds.first, bounds.next_offset
+        while low < high:
+            middle = (low + high) // 2
+            found = self.read(queue_id, middle, 1)
+            if found.messages and found.messages[0].commit_log_offset < commit_log_offset:
+                low = found.messages[0].queue_offset + 1
+            else:
+                high = middle
+        return low
+
     def _place(self, queue_id: int, offset: int) -> tuple[Place | None, int]:
         """Where to read, and the size of that object; a refresh may take it from the table right after."""
         with self._lock:

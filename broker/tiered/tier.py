@@ -127,6 +127,13 @@ class Tier:
         cold = self._cold_of(queue)
         return queue.min_offset if cold is None else await self._in_thread(cold.since, queue.queue_id, time_ms)
 
+    async def behind(self, queue: ConsumeQueue, commit_log_offset: int) -> int:
+        cold = self._cold_of(queue)
+        if cold is None:
+            return queue.min_offset
+        offset: int = await self._in_thread(cold.behind, queue.queue_id, commit_log_offset)
+        return offset
+
     def _cold_of(self, queue: ConsumeQueue) -> ColdTopic | None:
         topic = self._registry.topics.get(queue.topic)
         return None if topic is None else self._cold.get(self.root(topic))

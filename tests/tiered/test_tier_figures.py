@@ -7,8 +7,8 @@ from pathlib import Path
 from domain.topic import Topic
 from gateway.http.metrics import STORE_GAUGES
 from tests.support.clock import ManualClock
+from tests.support.cold_topics import QUEUES, TOPIC, all_uploaded, opened, published, root
 from tests.support.waiting import until
-from tests.tiered.test_tier import QUEUES, TOPIC, all_uploaded, opened, published, root
 
 
 async def test_progress_and_lag_are_told(tmp_path: Path) -> None:

@@ -1,0 +1,104 @@
+"""Handing out: the records of what pops have claimed, read once that is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from broker.consume.handle_mint import HandleContext
+from broker.consume.settling import Settling
+from broker.consume.window import ConsumeWindow, DeliveredRun
+from broker.ports.cold_records import record_of
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.record_reading import Entry
+from domain.delivery import Deliveries, Part
+from domain.errors import CorruptedError
+from domain.ports import MAX_POP_MESSAGES
+from protocols.remoting.record_run import RecordRun
+
+
+class ClaimedRun(NamedTuple):
+    """Neighbours of one queue that a pop has claimed, and that nobody has read yet.  `queue_id` as handles bear it.
+    `entries` of the queue, where they were read already.  `cold`: records of the first ones, which the disk lacks."""
+
+    queue: ConsumeQueue
+    queue_id: int
+    since: int
+    run: DeliveredRun
+    entries: list[Entry] | None = None
+    cold: Sequence[bytes | CorruptedError] = ()
+
+
+class HandingOut(Settling):
+    """From what was claimed to deliveries."""
+
+    __slots__ = ()
+
+    def _claimed(
+        self,
+        queue: ConsumeQueue,
+        window: ConsumeWindow,
+        marked_id: int,
+        offsets: Sequence[int],
+        most: int = MAX_POP_MESSAGES,
+    ) -> list[ClaimedRun]:
+        """Raises NotThawedError for cold ones of an earlier pop."""
+        runs = window.delivered_runs(offsets, most)
+        since = window.since
+        if window.base < queue.min_offset:
+            return [ClaimedRun(queue, marked_id, since, run, None, self._cold_records(queue, run)) for run in runs]
+        return [ClaimedRun(queue, marked_id, since, run) for run in runs]
+
+    def _cold_records(self, queue: ConsumeQueue, run: DeliveredRun) -> list[bytes | CorruptedError]:
+        end = min(run.first + run.length, queue.min_offset)
+        items = [self.thawed.item(queue, offset) for offset in range(run.first, end)]
+        return [item if isinstance(item, CorruptedError) else record_of(item) for item in items]
+
+    def hand_out(self, topic: str, group: str, claimed: Sequence[ClaimedRun], now_ms: int) -> Deliveries:
+        """Read what was claimed, which is durable by now.  Harmed records are held back, alone; what was deleted since,
+        or whose group was deleted or reset, is left out: its handles would be taken for those of the next group."""
+        context, queues = self.context(topic, group), self.engine.dispatcher.queues
+        parts: list[Part] = []
+        for each in claimed:
+            queue = each.queue
+            window = self._window_of(topic, group, each.queue_id)
+            is_of_now = window is not None and window.since == each.since
+            if is_of_now and queues.get((queue.topic, queue.queue_id)) is queue:
+                found, corrupted = self._read_claimed(each, context)
+                parts += found
+                self._hold_back(group, queue, corrupted, now_ms)
+        return Deliveries(parts)
+
+    def _read_claimed(self, claimed: ClaimedRun, context: HandleContext) -> tuple[list[Part], list[int]]:
+        """Runs of whole records, and the offsets of those that are not."""
+        queue, queue_id, since, (_, _, stamp, attempt), _, _ = claimed
+        parts: list[Part] = []
+        corrupted: list[int] = []
+        start, items = self._items_of(claimed)
+        records: list[bytes] = []
+        for offset, item in enumerate([*items, None], start):
+            if isinstance(item, bytes):
+                records.append(item)
+                continue
+            if records:
+                at = offset - len(records)
+                mint = partial(context.mint, queue_id, at, len(records), stamp)
+                parts.append((RecordRun(queue_id, self.epoch, since, at, stamp, attempt, mint), records))
+                records = []
+            if item is not None:
+                corrupted.append(offset)
+                self._tell_corrupted(queue, item)
+        return parts, corrupted
+
+    def _items_of(self, claimed: ClaimedRun) -> tuple[int, Sequence[bytes | CorruptedError]]:
+        """The records of a run, and the offset of the first.  What left the disk since comes again with its time."""
+        queue, _, _, (first, count, _, _), entries, cold = claimed
+        at = first + len(cold)
+        start = max(at, queue.min_offset)
+        if start > at and cold:
+            return first, cold
+        if entries is None or start > first:
+            entries = queue.claimed_entries(start, first + count - start)
+        items = self.engine.read_records(queue, start, entries)
+        return (first, [*cold, *items]) if cold else (start, items)

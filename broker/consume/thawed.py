@@ -1,0 +1,185 @@
+"""Thawed: cold messages in memory, for decisions on windows that lag behind the disk.
+
+A decision reads at once, and an object store does not.  So what a decision finds missing here is noted, and nothing is
+decided of it; `broker.ports.thawing` fetches it, and the decision is made again.
+
+A page has all that the tier has of a queue between two offsets; one that was read through a filter has the filter's
+messages alone.  The pages that were looked at longest ago go first, within a bound in bytes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+from broker.ports.cold_reads import ColdReads
+from broker.store.consume_queue import ConsumeQueue
+from domain.errors import Code, CorruptedError, EntrepotError
+from domain.expression.filter import FilterExpression
+from domain.message import StoredMessage
+from domain.position import Position
+
+MAX_BYTES: Final = 64 << 20
+"""Named limit: of the messages of all pages."""
+MESSAGE_BYTES: Final = 512
+"""Bytes of a message besides its body, about."""
+MAX_STARTS: Final = 4096
+"""Named limit: of starts that were found and not taken."""
+Item: TypeAlias = StoredMessage | CorruptedError
+
+
+class NotThawedError(Exception):
+    """A decision cannot be made before what it missed is here.  It has changed nothing."""
+
+
+Start: TypeAlias = Position | int
+"""Where a group begins: at a position, or with the first message behind a place of the log."""
+
+
+class GoneError(CorruptedError):
+    """A message that was there once, and that no reader will see again: progress passes it."""
+
+
+class Missed(NamedTuple):
+    """What a decision lacked: messages of a queue from an offset on, or the offset of a start."""
+
+    queue: ConsumeQueue
+    offset: int
+    wanted: FilterExpression | None = None
+    start: Start | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Page:
+    """Messages from `first` on to before `end`.  What has no message there is gone, or not wanted."""
+
+    first: int
+    end: int
+    items: dict[int, Item]
+    bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        bodies = [len(item.body) for item in self.items.values() if isinstance(item, StoredMessage)]
+        self.bytes = sum(bodies) + MESSAGE_BYTES * (len(self.items) + 1)
+
+    def next_there(self, offset: int) -> int:
+        """The first offset from one on that has a message; else the page's end."""
+        return min((at for at in self.items if at >= offset), default=self.end)
+
+
+Key: TypeAlias = tuple[ConsumeQueue, FilterExpression | None]
+
+
+class Thawed:
+    """Of one broker.  `tier`: set where there is one."""
+
+    def __init__(self) -> None:
+        self.tier: ColdReads | None = None
+        self.missed: list[Missed] = []
+        self.wished: list[Missed] = []
+        """What the next decisions will miss, as far as one can tell: it is worth while to fetch it before."""
+        self._pages: dict[Key, list[Page]] = {}
+        self._used: OrderedDict[Page, Key] = OrderedDict()
+        self._starts: dict[tuple[ConsumeQueue, Start], int] = {}
+        self._bytes = 0
+
+    # -- bounds --------------------------------------------------------------------------------------------------
+
+    def least(self, queue: ConsumeQueue) -> int:
+        """The offset before which nothing can be read any more; 0 while that is not known."""
+        if self.tier is None or not queue.min_offset:
+            return queue.min_offset
+        return 0 if self.tier.is_pending(queue) else self.tier.min_offset(queue)
+
+    def earliest(self, queue: ConsumeQueue) -> int:
+        """The first offset that can be read.  Raises UNAVAILABLE while that is not known."""
+        if self.tier is not None and queue.min_offset and self.tier.is_pending(queue):
+            raise EntrepotError(Code.UNAVAILABLE, f"the cold messages of topic {queue.topic!r} are not known yet")
+        return self.least(queue)
+
+    def offset_of(self, queue: ConsumeQueue, start: Start) -> int | None:
+        """The offset of a start, where it is cold; None where the disk says it.  Raises NotThawedError, and UNAVAILABLE
+        while it is not known."""
+        if self.earliest(queue) >= queue.min_offset:
+            return None
+        found = self._starts.pop((queue, start), None)
+        if found is None:
+            self.missed.append(Missed(queue, 0, start=start))
+            raise NotThawedError
+        return found if found < queue.min_offset else None
+
+    # -- pages ---------------------------------------------------------------------------------------------------
+
+    def page(self, queue: ConsumeQueue, offset: int, wanted: FilterExpression | None = None) -> Page | None:
+        """The page with an offset; None where it is not here, which is noted."""
+        found = self._find((queue, wanted), offset)
+        if found is None:
+            self.missed.append(Missed(queue, offset, wanted))
+            return None
+        self._used.move_to_end(found)
+        is_half_read = 2 * (offset - found.first) >= found.end - found.first
+        if is_half_read and found.end < queue.min_offset:
+            following = Missed(queue, found.end, wanted)
+            if not self.has(following):
+                self.wished.append(following)
+        return found
+
+    def item(self, queue: ConsumeQueue, offset: int) -> Item:
+        """What a page has at an offset, through whatever filter it was read.  Raises NotThawedError."""
+        for (of_queue, _), pages in self._pages.items():
+            if of_queue is queue:
+                at = bisect_right(pages, offset, key=_first) - 1
+                item = pages[at].items.get(offset) if at >= 0 else None
+                if item is not None:
+                    return item
+        self.missed.append(Missed(queue, offset))
+        raise NotThawedError
+
+    def has(self, missed: Missed) -> bool:
+        """True for what has come meanwhile."""
+        if missed.start is not None:
+            return (missed.queue, missed.start) in self._starts
+        return self._find((missed.queue, missed.wanted), missed.offset) is not None
+
+    def _find(self, key: Key, offset: int) -> Page | None:
+        pages = self._pages.get(key, ())
+        at = bisect_right(pages, offset, key=_first) - 1
+        return pages[at] if at >= 0 and offset < pages[at].end else None
+
+    def put(self, missed: Missed, items: dict[int, Item], end: int) -> None:
+        """A page of what was missed, up to an offset."""
+        key = missed.queue, missed.wanted
+        page = Page(missed.offset, end, items)
+        insort(self._pages.setdefault(key, []), page, key=_first)
+        self._used[page] = key
+        self._bytes += page.bytes
+        while self._bytes > MAX_BYTES and len(self._used) > 1:
+            self._drop(*self._used.popitem(last=False))
+
+    def put_start(self, queue: ConsumeQueue, start: Start, offset: int) -> None:
+        """The offset of a start that was missed."""
+        while len(self._starts) >= MAX_STARTS:
+            del self._starts[next(iter(self._starts))]
+        self._starts[queue, start] = offset
+
+    def _drop(self, page: Page, key: Key) -> None:
+        self._bytes -= page.bytes
+        self._pages[key].remove(page)
+        if not self._pages[key]:
+            del self._pages[key]
+
+    def take_missed(self) -> list[Missed]:
+        """What was noted since, once."""
+        found, self.missed = self.missed, []
+        return found
+
+    def take_wished(self) -> list[Missed]:
+        """The same of what will be missed next."""
+        found, self.wished = self.wished, []
+        return found
+
+
+def _first(page: Page) -> int:
+    return page.first
