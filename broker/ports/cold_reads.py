@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from broker.metadata.registry import Registry
@@ -9,7 +10,7 @@ from broker.store.consume_queue import ConsumeQueue
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import MessageFilter
 from domain.message import StoredMessage
-from domain.names import is_system_topic
+from domain.names import is_retry_topic
 from domain.topic import Cleanup, Confirm, Topic
 
 
@@ -20,10 +21,36 @@ class ColdPage(NamedTuple):
     next_offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class ColdQuery:
+    """Cold messages, the newest first.  `topic` empty: of all topics.
+
+    They have a `key`, an id, a place in the log, a store time from `from_ms` to before `to_ms`; they lie in the log
+    before `before` and behind `above`.
+    """
+
+    topic: str = ""
+    key: str | None = None
+    message_id: bytes | None = None
+    place: int | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    before: int | None = None
+    above: int = -1
+    limit: int = 1
+
+
+class ColdFound(NamedTuple):
+    """Messages, the newest first; `before`: where to go on with older ones, None where there are none."""
+
+    messages: list[StoredMessage]
+    before: int | None
+
+
 def is_tiered(topic: Topic) -> bool:
     """True where a topic goes to the object store.  Messages that one disk confirms may be undone: they do not."""
     is_kept = topic.cleanup is Cleanup.DELETE and topic.confirm is Confirm.RULE
-    return topic.tier_seconds is not None and is_kept and not is_system_topic(topic.name)
+    return topic.tier_seconds is not None and is_kept and not is_retry_topic(topic.name)
 
 
 class ColdReads(Protocol):
@@ -49,6 +76,10 @@ class ColdReads(Protocol):
         """The first cold offset whose record lay at a place of the log or behind it; the end where there is none."""
         ...
 
+    async def search(self, query: ColdQuery) -> ColdFound:
+        """Messages that are not on the disk any more, by what a query says of them."""
+        ...
+
 
 class AwayTier:
     """Implements `ColdReads` for a slave, which reads no tier: what only its master can read is unavailable, and not
@@ -72,6 +103,9 @@ class AwayTier:
 
     async def behind(self, queue: ConsumeQueue, commit_log_offset: int) -> int:
         raise _away(queue)
+
+    async def search(self, query: ColdQuery) -> ColdFound:
+        raise EntrepotError(Code.UNAVAILABLE, "a slave does not search cold messages")
 
 
 def _away(queue: ConsumeQueue) -> EntrepotError:

@@ -12,6 +12,7 @@ from typing import Final
 
 from broker.consume.window import ConsumeWindow
 from broker.ports.catalog import Catalog
+from broker.ports.cold_reads import ColdFound, ColdQuery
 from broker.ports.core import BrokerCore
 from broker.store.consume_queue import ConsumeQueue
 from broker.trace import hops_in, trace_key
@@ -45,6 +46,15 @@ class Search:
         self._catalog.existing_topic(query.topic)
         before = _read_cursor(query.cursor)
         limit = min(max(query.limit, 1), MAX_QUERY_MESSAGES)
+        hot = self._hot(query, before, limit)
+        if (tier := self._catalog.tier) is None:
+            return hot
+        ends_at = -1 if hot.next is None else int(hot.next)
+        wanted = ColdQuery(query.topic, query.key, None, None, query.from_ms, query.to_ms, before, ends_at, limit)
+        return _merged(hot, await tier.search(wanted), limit)
+
+    def _hot(self, query: MessageQuery, before: int | None, limit: int) -> MessagePage:
+        """What the disk has."""
         if query.key is None:
             offsets = self._newest_first(query, before)
         else:
@@ -97,7 +107,15 @@ class Search:
         return engine.commit_log.message_at(commit_log_offset) if commit_log_offset < engine.confirmed_offset else None
 
     async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]:
-        return self.having_id(message_id)
+        hot = self.having_id(message_id)
+        if (tier := self._catalog.tier) is None:
+            return hot
+        cold = await tier.search(ColdQuery(message_id=message_id, limit=MAX_QUERY_MESSAGES))
+        if cold.before is not None and not hot and not cold.messages:
+            raise EntrepotError(
+                Code.TOO_MANY_REQUESTS, "too many cold messages may have this id: ask for its topic and time instead"
+            )
+        return _merged(MessagePage(hot, None), cold, MAX_QUERY_MESSAGES).messages
 
     def having_id(self, message_id: bytes) -> list[StoredMessage]:
         """The confirmed messages with an id, the newest first, at most MAX_QUERY_MESSAGES."""
@@ -108,9 +126,12 @@ class Search:
 
     async def message_at(self, commit_log_offset: int) -> StoredMessage:
         message = self._confirmed_at(commit_log_offset)
-        if message is None or self._message_at(commit_log_offset) is None:
-            raise EntrepotError(Code.OFFSET_NOT_FOUND, f"no message lies at {commit_log_offset}")
-        return message
+        if message is not None and self._message_at(commit_log_offset) is not None:
+            return message
+        if (tier := self._catalog.tier) is not None:
+            for cold in (await tier.search(ColdQuery(place=commit_log_offset))).messages:
+                return cold
+        raise EntrepotError(Code.OFFSET_NOT_FOUND, f"no message lies at {commit_log_offset}")
 
 
 class Finder(Search):
@@ -127,6 +148,9 @@ class Finder(Search):
         offsets = islice(self._engine.lookup.records_with_key(TRACE_TOPIC, key, None, None, None), MAX_QUERY_MESSAGES)
         found = (self._message_at(offset) for offset in offsets)
         traces = [message for message in found if message and message.topic == TRACE_TOPIC and key in message.keys]
+        if self._catalog.tier is not None:
+            cold = await self._catalog.tier.search(ColdQuery(TRACE_TOPIC, key, limit=MAX_QUERY_MESSAGES))
+            traces = _merged(MessagePage(traces, None), cold, MAX_QUERY_MESSAGES).messages
         hops = [hop for trace in reversed(traces) for hop in hops_in(trace.body)]
         return hops + self._core.tracer.pending(message_id)
 
@@ -185,6 +209,16 @@ def _is_wanted(message: StoredMessage, query: MessageQuery) -> bool:
         and (query.from_ms is None or message.store_time_ms >= query.from_ms)
         and (query.to_ms is None or message.store_time_ms < query.to_ms)
     )
+
+
+def _merged(hot: MessagePage, cold: ColdFound, limit: int) -> MessagePage:
+    """The newest of both; each goes on where it ends, and a message that is just leaving the disk may be in both."""
+    by_place = {message.commit_log_offset: message for message in (*cold.messages, *hot.messages)}
+    ends_at = max(-1 if hot.next is None else int(hot.next), -1 if cold.before is None else cold.before)
+    newest = [by_place[place] for place in sorted(by_place, reverse=True) if place >= ends_at]
+    if len(newest) > limit:
+        return MessagePage(newest[:limit], str(newest[limit - 1].commit_log_offset))
+    return MessagePage(newest, None if ends_at < 0 else str(ends_at))
 
 
 def _backwards(queue: ConsumeQueue, start: int, end: int) -> Iterator[int]:

@@ -6,13 +6,14 @@ Offsets, queue ids and messages are those of the broker; the table has the world
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
 
-from broker.ports.cold_reads import ColdPage
+from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery
 from broker.tiered.objects import MissingObjectError, TierError
+from broker.tiered.searching import StoredSegment, search
 from broker.tiered.segment_reader import SegmentReader
 from broker.tiered.table import ColdBounds, Place, TopicTable
 from domain.errors import Code
@@ -77,6 +78,17 @@ class ColdTopic:
             offset = found.next_offset
         return end
 
+    def search(self, query: ColdQuery, below: Mapping[int, int]) -> ColdFound:
+        """Messages by what a query says of them.  `below`: by queue, the offset from which on the disk has them."""
+        with self._lock:
+            snapshot, root = self._table.snapshot, self._table.root
+            segments = [
+                StoredSegment(f"{root}/{path}", file, self._table.times(path)) for path, file in snapshot.files.items()
+            ]
+        found = search(self._reader, segments, query, {self._base + queue: end for queue, end in below.items()})
+        _make_local(found.messages)
+        return found
+
     def behind(self, queue_id: int, commit_log_offset: int) -> int:
         """The first offset whose record lay at a place of the log or behind it; the end where there is none."""
         with self._lock:
@@ -109,14 +121,19 @@ class ColdTopic:
                 f"messages {place.first} to {place.next_offset} of queue {queue_id} were in {path}, which is gone",
                 Code.MESSAGE_CORRUPTED,
             ) from None
-        for message in messages:
-            message.queue_id = local_queue(message.queue_id)
-            if message.further_queues:
-                message.further_queues = tuple((t, local_queue(q)) for t, q in message.further_queues)
-                message.further_places = tuple((t, local_queue(q), at) for t, q, at in message.further_places)
+        _make_local(messages)
         if wanted is not None:
             messages = [message for message in messages if wanted.matches(message)]
         return messages, following
+
+
+def _make_local(messages: Iterable[StoredMessage]) -> None:
+    """Have messages of a table name the queues as their broker does."""
+    for message in messages:
+        message.queue_id = local_queue(message.queue_id)
+        if message.further_queues:
+            message.further_queues = tuple((t, local_queue(q)) for t, q in message.further_queues)
+            message.further_places = tuple((t, local_queue(q), at) for t, q, at in message.further_places)
 
 
 def _mask_of(wanted: MessageFilter) -> Callable[[Any], Any]:

@@ -36,7 +36,7 @@ _DICTIONARIES: Final = [
     "system.list.element.text",
 ]
 _DELTAS: Final = dict.fromkeys(("queue_offset", "store_time", "born_time", "log_offset"), "DELTA_BINARY_PACKED")
-_BOUNDED: Final = ("queue_id", "queue_offset", "store_time", "message_id")
+_BOUNDED: Final = ("queue_id", "queue_offset", "store_time", "message_id", "log_offset")
 """Columns whose least and greatest values stand in the table's log: by them readers leave segments out."""
 MASK: Final = (1 << 64) - 1
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -131,6 +131,7 @@ def _stats(messages: Sequence[StoredMessage]) -> str:
         "queue_offset": [message.queue_offset for message in messages],
         "store_time": [message.store_time_ms for message in messages],
         "message_id": [message.message_id.hex() for message in messages],
+        "log_offset": [message.commit_log_offset for message in messages],
     }
     least: dict[str, Any] = {name: min(columns[name]) for name in _BOUNDED}
     greatest: dict[str, Any] = {name: max(columns[name]) for name in _BOUNDED}

@@ -107,7 +107,7 @@ class SegmentReader:
 
         `wants`: a mask of the rows (`table`) that are to become messages.  Raises TierError, MissingObjectError.
         """
-        footer = self._footer(path, size)
+        footer = self.footer(path, size)
         for group in range(footer.num_row_groups):
             if not _may_have(footer.row_group(group), queue_id, first):
                 continue
@@ -131,7 +131,8 @@ class SegmentReader:
         ends_here = is_last or places[-1] < len(rows.queues) - 1
         return messages, None if ends_here else int(rows.offsets[places[-1]]) + 1
 
-    def _footer(self, path: str, size: int) -> Any:
+    def footer(self, path: str, size: int) -> Any:
+        """Of a segment.  Raises TierError."""
         with self._lock:
             found = self._footers.get(path)
             if found is not None:
@@ -147,21 +148,38 @@ class SegmentReader:
                 self._footers.popitem(last=False)
         return found
 
-    def _group(self, path: str, size: int, number: int) -> _Rows:
-        key = path, number
+    def group(self, path: str, size: int, number: int) -> Any:
+        """All columns of a row group.  Raises TierError."""
+        return self._group(path, size, number).table
+
+    def columns(self, path: str, size: int, number: int, names: list[str]) -> Any:
+        """Some columns of a row group, which are read by themselves where it is not kept.  Raises TierError."""
+        kept = self._kept_group((path, number))
+        return self._read(path, size, number, names) if kept is None else kept.table.select(names)
+
+    def _kept_group(self, key: tuple[str, int]) -> _Rows | None:
         with self._lock:
             found = self._groups.get(key)
             if found is not None:
                 self._groups.move_to_end(key)
-                return found
+            return found
+
+    def _read(self, path: str, size: int, number: int, names: list[str] | None = None) -> Any:
         source = open_segment(self._objects, path, size)
         try:
-            with pq.ParquetFile(source, metadata=self._footer(path, size), pre_buffer=True) as file:
-                rows = _Rows(file.read_row_group(number).combine_chunks())
+            with pq.ParquetFile(source, metadata=self.footer(path, size), pre_buffer=True) as file:
+                return file.read_row_group(number, names).combine_chunks()
         except TierError:
             raise
         except (pa.ArrowException, OSError) as error:
             raise TierError(f"{path} cannot be read: {error}", Code.MESSAGE_CORRUPTED) from None
+
+    def _group(self, path: str, size: int, number: int) -> _Rows:
+        key = path, number
+        found = self._kept_group(key)
+        if found is not None:
+            return found
+        rows = _Rows(self._read(path, size, number))
         with self._lock:
             if key not in self._groups:
                 self._groups[key] = rows

@@ -200,6 +200,11 @@ class TopicTable:
         """The runs of a segment that is in the table."""
         return self._runs[path]
 
+    def times(self, path: str) -> tuple[int, int]:
+        """Least and greatest store time of a segment, epoch milliseconds."""
+        times = [run.times for run in self._runs[path]]
+        return min(least for least, _ in times), max(greatest for _, greatest in times)
+
     def replace(self, paths: Sequence[str], segment: Segment) -> None:
         """Have one segment in place of several of a day, with the same messages.
 

@@ -20,7 +20,7 @@ import msgspec
 import structlog
 
 from broker.metadata.registry import Registry
-from broker.ports.cold_reads import ColdPage, is_tiered
+from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, is_tiered
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from broker.store.record_runs import bytes_between
@@ -28,6 +28,7 @@ from broker.tiered.settings import TierSettings
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError, StoreFailedError
 from domain.expression.filter import MessageFilter
+from domain.message import StoredMessage
 from domain.topic import Topic
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Tier:
     async def read(self, queue: ConsumeQueue, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
         cold = self._cold_of(queue)
         if cold is None:
-            raise EntrepotError(Code.UNAVAILABLE, f"the cold messages of topic {queue.topic!r} cannot be read yet")
+            raise _not_known(queue.topic)
         page: ColdPage = await self._in_thread(cold.read, queue.queue_id, first, most, wanted)
         return page
 
@@ -133,6 +134,27 @@ class Tier:
             return queue.min_offset
         offset: int = await self._in_thread(cold.behind, queue.queue_id, commit_log_offset)
         return offset
+
+    async def search(self, query: ColdQuery) -> ColdFound:
+        names = [query.topic] if query.topic else [topic.name for topic in self._registry.topics.values()]
+        found: list[StoredMessage] = []
+        before = -1
+        for topic in [self._registry.topics[name] for name in names if name in self._registry.topics]:
+            queues = [self._engine.dispatcher.queue(topic.name, number) for number in range(topic.queues)]
+            below = {queue.queue_id: queue.min_offset for queue in queues if queue.min_offset}
+            if not below or not is_tiered(topic):
+                continue
+            if (cold := self._cold.get(self.root(topic))) is None:
+                raise _not_known(topic.name)
+            part: ColdFound = await self._in_thread(cold.search, query, below)
+            found += part.messages
+            before = max(before, -1 if part.before is None else part.before)
+        found.sort(key=lambda message: -message.commit_log_offset)
+        if len(found) > query.limit:
+            before = max(before, found[query.limit - 1].commit_log_offset)
+        return ColdFound(
+            [each for each in found[: query.limit] if each.commit_log_offset >= before], None if before < 0 else before
+        )
 
     def _cold_of(self, queue: ConsumeQueue) -> ColdTopic | None:
         topic = self._registry.topics.get(queue.topic)
@@ -269,6 +291,10 @@ class Tier:
             cold = ColdTopic(table, self._reader, self._settings.number)
         await self._in_thread(cold.refresh)
         self._cold[root] = cold
+
+
+def _not_known(topic: str) -> EntrepotError:
+    return EntrepotError(Code.UNAVAILABLE, f"the cold messages of topic {topic!r} cannot be read yet")
 
 
 def _started(channel: socket.socket) -> subprocess.Popen[bytes]:

@@ -1,0 +1,142 @@
+"""Searching: cold messages of one topic by key, id, place in the log and time, the newest first.
+
+Segments that cannot have a wanted message are left out by what the table says of them.  Of the others the columns that
+decide are read, and only rows that are wanted become messages.  Calls block: they belong in a thread.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from broker.ports.cold_reads import ColdFound, ColdQuery
+from broker.tiered.columns import to_messages
+from broker.tiered.delta_actions import AddFile
+from broker.tiered.segment_reader import SegmentReader
+from domain.message import StoredMessage
+
+MAX_SEARCHED_ROWS: Final = 2_000_000
+"""Messages that one question looks at: then it answers with what it has, and where to go on."""
+_NEWEST: Final = (1 << 63) - 1
+
+
+class StoredSegment(NamedTuple):
+    """A segment of a table: its path in the object store, and what the table says of it."""
+
+    path: str
+    file: AddFile
+    times: tuple[int, int]
+
+
+class _Candidate(NamedTuple):
+    """A segment, and a place of the log behind which no row of it lies."""
+
+    segment: StoredSegment
+    newest: int
+
+
+def search(
+    reader: SegmentReader, segments: Iterable[StoredSegment], query: ColdQuery, below: Mapping[int, int]
+) -> ColdFound:
+    """What the segments have of a query.  `below`: by queue as the table numbers it, the offset from which on the disk
+    has its messages.  Raises TierError."""
+    candidates = [each for segment in segments if (each := _candidate(segment, query)) is not None]
+    candidates.sort(key=lambda candidate: -candidate.newest)
+    found: list[StoredMessage] = []
+    looked_at = 0
+    for segment, newest in candidates:
+        if len(found) > query.limit and found[query.limit].commit_log_offset > newest:
+            break
+        if looked_at >= MAX_SEARCHED_ROWS:
+            return _cut([each for each in found if each.commit_log_offset > newest], query.limit, newest + 1)
+        rows, messages = _of_segment(reader, segment, query, below)
+        looked_at += rows
+        found = sorted([*found, *messages], key=lambda message: -message.commit_log_offset)
+    return _cut(found, query.limit, None)
+
+
+def _cut(found: Sequence[StoredMessage], limit: int, before: int | None) -> ColdFound:
+    """As many as are asked for; `before`: where to go on if all of these are taken."""
+    if len(found) > limit:
+        return ColdFound(list(found[:limit]), found[limit - 1].commit_log_offset if limit else None)
+    return ColdFound(list(found), before)
+
+
+def _candidate(segment: StoredSegment, query: ColdQuery) -> _Candidate | None:
+    """A segment that may have what is asked for."""
+    least, greatest = segment.times
+    if (query.from_ms is not None and greatest < query.from_ms) or (query.to_ms is not None and least >= query.to_ms):
+        return None
+    bounds = json.loads(segment.file.stats or "{}")
+    low, high = bounds.get("minValues", {}), bounds.get("maxValues", {})
+    if query.message_id is not None:
+        wanted = query.message_id.hex()
+        if not low.get("message_id", "") <= wanted <= high.get("message_id", wanted):
+            return None
+    oldest, newest = low.get("log_offset", 0), high.get("log_offset", _NEWEST)
+    if (query.before is not None and oldest >= query.before) or newest <= query.above:
+        return None
+    if query.place is not None and not oldest <= query.place <= newest:
+        return None
+    return _Candidate(segment, newest)
+
+
+def _of_segment(
+    reader: SegmentReader, segment: StoredSegment, query: ColdQuery, below: Mapping[int, int]
+) -> tuple[int, list[StoredMessage]]:
+    """Rows that were looked at, and the messages that are wanted."""
+    names = ["queue_id", "queue_offset", "store_time", "log_offset", *_deciding(query)]
+    footer = reader.footer(segment.path, segment.file.size)
+    found: list[StoredMessage] = []
+    for group in range(footer.num_row_groups):
+        columns = reader.columns(segment.path, segment.file.size, group, names)
+        places = np.flatnonzero(_wanted(columns, query, below))
+        if len(places) > query.limit + 1:  # more than can be told: the newest of them
+            offsets = columns.column("log_offset").to_numpy()[places]
+            places = places[np.sort(np.argpartition(-offsets, query.limit)[: query.limit + 1])]
+        if len(places):
+            rows = reader.group(segment.path, segment.file.size, group)
+            found += to_messages(rows.take(pa.array(places)))
+    return footer.num_rows, found
+
+
+def _deciding(query: ColdQuery) -> list[str]:
+    return [*(["keys"] if query.key is not None else []), *(["message_id"] if query.message_id is not None else [])]
+
+
+def _wanted(columns: Any, query: ColdQuery, below: Mapping[int, int]) -> Any:
+    """A mask of the rows that are wanted."""
+    offsets, log_offsets = columns.column("queue_offset").to_numpy(), columns.column("log_offset").to_numpy()
+    queues = columns.column("queue_id").to_numpy()
+    mask = np.zeros(len(offsets), dtype=bool)
+    for queue_id, end in below.items():
+        mask |= (queues == queue_id) & (offsets < end)
+    mask &= log_offsets > query.above
+    if query.before is not None:
+        mask &= log_offsets < query.before
+    if query.place is not None:
+        mask &= log_offsets == query.place
+    times = columns.column("store_time").cast(pa.int64()).to_numpy() // 1000
+    if query.from_ms is not None:
+        mask &= times >= query.from_ms
+    if query.to_ms is not None:
+        mask &= times < query.to_ms
+    if query.message_id is not None:
+        same = pc.equal(columns.column("message_id"), query.message_id.hex())
+        mask &= same.to_numpy(zero_copy_only=False)
+    if query.key is not None:
+        mask &= _having_key(columns.column("keys").combine_chunks(), query.key)
+    return mask
+
+
+def _having_key(keys: Any, key: str) -> Any:
+    mask = np.zeros(len(keys), dtype=bool)
+    parents = pc.list_parent_indices(keys).to_numpy()
+    same = pc.equal(pc.list_flatten(keys), key).to_numpy(zero_copy_only=False)
+    mask[parents[same]] = True
+    return mask

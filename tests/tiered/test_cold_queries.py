@@ -1,0 +1,117 @@
+"""Messages by key, id, time and place, where only the object store has them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from broker.broker import Broker
+from domain.errors import Code, EntrepotError
+from domain.message import Message, StoredMessage
+from domain.query import MessageQuery
+from domain.topic import Topic
+from tests.support.clock import ManualClock
+from tests.support.cold_topics import COUNT, QUEUES, TOPIC, all_of, all_uploaded, gone, message, opened
+from tests.support.store_steps import append_all
+
+
+async def filled(store: Broker, clock: ManualClock, first: int = 0, count: int = COUNT) -> None:
+    """Each seventh message has the key `seven`, each one a key of its own."""
+    for start in range(first, first + count, 100):
+        numbers = range(start * QUEUES, (start + 100) * QUEUES)
+        await append_all(store, *(replace(message(number), keys=keys(number)) for number in numbers))
+        clock.advance(1000)
+
+
+def keys(number: int) -> tuple[str, ...]:
+    return (f"k{number}", "seven") if number % 7 == 0 else (f"k{number}",)
+
+
+async def everything(store: Broker) -> list[StoredMessage]:
+    found = [each for queue_id in range(QUEUES) for each in await all_of(store, queue_id)]
+    return sorted(found, key=lambda each: -each.commit_log_offset)
+
+
+async def pages(store: Broker, query: MessageQuery) -> list[StoredMessage]:
+    """All that a query finds, page by page."""
+    found: list[StoredMessage] = []
+    while True:
+        page = await store.finder.query(query)
+        assert len(page.messages) <= query.limit
+        found += page.messages
+        if page.next is None:
+            return found
+        query = replace(query, cursor=page.next)
+
+
+async def test_queries_find_the_same_hot_and_cold(tmp_path: Path) -> None:
+    """Half is cold and half is not; what each query finds was told by the log while all of it was hot."""
+    seed = 20261125
+    clock, random = ManualClock(), Random(seed)
+    print(f"seed {seed}")
+    async with opened(tmp_path, clock) as store:
+        await store.topology.put_topic(TOPIC)
+        await filled(store, clock)
+        times = [each.store_time_ms for each in await everything(store)]
+        queries = [
+            MessageQuery("factory", limit=1000),
+            MessageQuery("factory", limit=37),
+            MessageQuery("factory", key="seven", limit=10),
+            MessageQuery("factory", key="k77"),
+            MessageQuery("factory", key="nobody"),
+        ]
+        for _ in range(6):
+            first, last = sorted(random.sample(times, 2))
+            key = random.choice([None, "seven", f"k{random.randrange(COUNT * QUEUES)}"])
+            queries.append(MessageQuery("factory", key, first, last, random.choice([3, 100])))
+        expected = [await pages(store, query) for query in queries]
+        assert len(expected[0]) == COUNT * QUEUES and len(expected[2]) == len(range(0, COUNT * QUEUES, 7))
+        await all_uploaded(store)
+        await gone(store, clock)
+        await filled(store, clock, COUNT, 200)
+        behind = clock.now_ms() - 2000
+        hot = {each.commit_log_offset for each in (await everything(store))[: 200 * QUEUES]}
+        for query, before in zip(queries, expected, strict=True):
+            found = await pages(store, query)
+            assert [each for each in found if each.commit_log_offset not in hot] == before, query
+        assert len(await pages(store, MessageQuery("factory", limit=64))) == (COUNT + 200) * QUEUES
+        assert len(await pages(store, MessageQuery("factory", from_ms=behind, limit=64))) == 200 * QUEUES
+
+
+async def test_one_message_is_found_by_id_and_by_place(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path, clock) as store:
+        await store.topology.put_topic(TOPIC)
+        await store.topology.put_topic(Topic("other", retention_seconds=10**9))
+        await filled(store, clock)
+        [_, wanted, *_] = await all_of(store, 1)
+        copy = Message("other", b"the same id", message_id=wanted.message_id)
+        await append_all(store, copy)
+        await all_uploaded(store)
+        await gone(store, clock)
+        found = await store.finder.messages_by_id(wanted.message_id)
+        assert [each.topic for each in found] == ["other", "factory"]
+        assert found[1] == wanted
+        assert await store.finder.messages_by_id(b"nobody has it") == []
+        assert await store.finder.message_at(wanted.commit_log_offset) == wanted
+        with pytest.raises(EntrepotError) as refused:
+            await store.finder.message_at(wanted.commit_log_offset + 1)
+        assert refused.value.code is Code.OFFSET_NOT_FOUND
+
+
+async def test_a_search_of_many_messages_goes_on_by_its_cursor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.tiered.searching.MAX_SEARCHED_ROWS", 100)
+    clock = ManualClock()
+    async with opened(tmp_path, clock, segment_bytes=64 << 10) as store:
+        await store.topology.put_topic(TOPIC)
+        await filled(store, clock)
+        await all_uploaded(store)
+        await gone(store, clock)
+        page = await store.finder.query(MessageQuery("factory", key="k0"))
+        assert page.messages == [] and page.next is not None, "the key is the oldest's"
+        assert [each.keys for each in await pages(store, MessageQuery("factory", key="k0"))] == [("k0", "seven")]
+        found = await pages(store, MessageQuery("factory", key="seven", limit=5))
+        assert [each.body.split()[0] for each in found] == [b"%d" % n for n in reversed(range(0, COUNT * QUEUES, 7))]
