@@ -75,14 +75,15 @@ def embedded_settings(
     from broker.settings import BrokerSettings
     from broker.store.commit_log import CommitLogLayout
     from broker.store.index_file import IndexLayout
-    from broker.tiered.settings import TierSettings
+    from broker.tiered.settings import ReadPolicy, TierSettings
 
+    changed = {"number": _number_of(data_dir, tier["number"]), "read": ReadPolicy(tier["read"])} if tier else {}
     return BrokerSettings(
         data_dir,
         layout=CommitLogLayout(segment_size_bytes, preallocate_bytes, reserve_bytes),
         watermarks=DiskWatermarks(*free_bytes),
         index=IndexLayout(*index_sizes),
-        tier=None if tier is None else TierSettings(**{**tier, "number": _number_of(data_dir, tier["number"])}),
+        tier=None if tier is None else TierSettings(**tier | changed),
         **others,
     )
 

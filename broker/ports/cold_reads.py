@@ -60,6 +60,10 @@ class ColdReads(Protocol):
         """The first offset that can be read, hot or cold."""
         ...
 
+    def hot_from(self, queue: ConsumeQueue) -> int:
+        """The offset from which on the disk is read."""
+        ...
+
     def is_pending(self, queue: ConsumeQueue) -> bool:
         """True while a queue may have cold messages that are not known yet."""
         ...
@@ -89,6 +93,9 @@ class AwayTier:
         self._registry = registry
 
     def min_offset(self, queue: ConsumeQueue) -> int:
+        return queue.min_offset
+
+    def hot_from(self, queue: ConsumeQueue) -> int:
         return queue.min_offset
 
     def is_pending(self, queue: ConsumeQueue) -> bool:

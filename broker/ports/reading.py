@@ -51,7 +51,7 @@ class Reading:
     def _tier_of(self, queue: ConsumeQueue, offset: int) -> ColdReads | None:
         """The tier, for an offset that only it has."""
         tier = self._catalog.tier
-        if tier is None or offset >= queue.min_offset:
+        if tier is None or offset >= tier.hot_from(queue):
             return None
         return tier if self.known_minimum(queue) <= offset else None
 

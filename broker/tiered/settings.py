@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
+
+
+class ReadPolicy(StrEnum):
+    """When messages are read from the object store.  RocketMQ's `tieredStorageLevel`."""
+
+    DISABLED = "disabled"  # never: what has left the disk cannot be read
+    NOT_IN_DISK = "not_in_disk"
+    FORCE = "force"  # reads of offsets go there wherever it has them; pops, tails and queries as before
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,4 +29,5 @@ class TierSettings:
     max_age_seconds: float = 30.0
     vacuum_grace_seconds: float = 24 * 3600.0
     cache_bytes: int = 128 << 20
+    read: ReadPolicy = ReadPolicy.NOT_IN_DISK
     options: dict[str, Any] = field(default_factory=dict)

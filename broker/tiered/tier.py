@@ -24,7 +24,7 @@ from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, is_tiered
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from broker.store.record_runs import bytes_between
-from broker.tiered.settings import TierSettings
+from broker.tiered.settings import ReadPolicy, TierSettings
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError, StoreFailedError
 from domain.expression.filter import MessageFilter
@@ -105,6 +105,8 @@ class Tier:
 
     def is_pending(self, queue: ConsumeQueue) -> bool:
         """True while a queue may have cold messages that are not known yet."""
+        if self._settings.read is ReadPolicy.DISABLED:
+            return False
         topic = self._registry.topics.get(queue.topic)
         return topic is not None and is_tiered(topic) and self.root(topic) not in self._cold
 
@@ -116,6 +118,11 @@ class Tier:
         if bounds is None or bounds.next_offset < queue.min_offset:  # what lies between is nowhere
             return queue.min_offset
         return min(bounds.first, queue.min_offset)
+
+    def hot_from(self, queue: ConsumeQueue) -> int:
+        cold = self._cold_of(queue) if self._settings.read is ReadPolicy.FORCE else None
+        bounds = None if cold is None else cold.bounds(queue.queue_id)
+        return queue.min_offset if bounds is None else max(queue.min_offset, bounds.next_offset)
 
     async def read(self, queue: ConsumeQueue, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
         cold = self._cold_of(queue)
@@ -136,6 +143,8 @@ class Tier:
         return offset
 
     async def search(self, query: ColdQuery) -> ColdFound:
+        if self._settings.read is ReadPolicy.DISABLED:
+            return ColdFound([], None)
         names = [query.topic] if query.topic else [topic.name for topic in self._registry.topics.values()]
         found: list[StoredMessage] = []
         before = -1
@@ -157,6 +166,9 @@ class Tier:
         )
 
     def _cold_of(self, queue: ConsumeQueue) -> ColdTopic | None:
+        """The cold part of a queue's topic; None where it is not known, or not to be read."""
+        if self._settings.read is ReadPolicy.DISABLED:
+            return None
         topic = self._registry.topics.get(queue.topic)
         return None if topic is None else self._cold.get(self.root(topic))
 
@@ -206,7 +218,7 @@ class Tier:
         ours, theirs = socket.socketpair()
         self._process = process = _started(theirs)
         reader, writer = await asyncio.open_connection(sock=ours)
-        values = {key: value for key, value in asdict(self._settings).items() if key != "cache_bytes"}
+        values = {key: value for key, value in asdict(self._settings).items() if key not in ("cache_bytes", "read")}
         try:
             writer.write(frame(Setup(**values, seed=secrets.randbits(63))))
             await self._serve(reader, writer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -32,6 +32,9 @@ class TierSettings(Table):
     max_age_seconds: Wait = Field(30, description="Age of messages at which they go, even if they are few")
     vacuum_grace_seconds: float = Field(
         24 * 3600, ge=600, allow_inf_nan=False, description="How long objects stay after the table needs them no more"
+    )
+    read: Literal["disabled", "not_in_disk", "force"] = Field(
+        "not_in_disk", description="When the store is read: never, for what is not on the disk, or for all that it has"
     )
     cache_bytes: int = Field(128 * MIB, ge=1 * MIB, description="Memory for what was read of the store")
 

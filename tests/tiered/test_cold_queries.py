@@ -88,8 +88,8 @@ async def test_one_message_is_found_by_id_and_by_place(tmp_path: Path) -> None:
         await store.topology.put_topic(Topic("other", retention_seconds=10**9))
         await filled(store, clock)
         [_, wanted, *_] = await all_of(store, 1)
-        copy = Message("other", b"the same id", message_id=wanted.message_id)
-        await append_all(store, copy)
+        copy = Message("other", b"the same id", queue_id=0, message_id=wanted.message_id)
+        assert await append_all(store, copy) == [None]
         await all_uploaded(store)
         await gone(store, clock)
         found = await store.finder.messages_by_id(wanted.message_id)

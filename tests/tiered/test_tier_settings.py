@@ -103,7 +103,7 @@ def test_a_broker_is_told_of_them(tmp_path: Path) -> None:
     ).settings
     told: BrokerSettings = _settings_here(settings, 3)
     assert told.tier is not None
-    assert told.tier == TierSettings("s3://bucket/a", 3, 1_000_000, 2.0, 900.0, 2_000_000, told.tier.options)
+    assert told.tier == TierSettings("s3://bucket/a", 3, 1_000_000, 2.0, 900.0, 2_000_000, options=told.tier.options)
     options = StoreOptions(**told.tier.options)
     assert (options.endpoint, options.allow_http, options.retries, options.region) == (
         "http://minio:9000",
