@@ -13,6 +13,7 @@ import numpy as np
 
 from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery
 from broker.tiered.objects import MissingObjectError, TierError
+from broker.tiered.read_ahead import LoadedGroup, ReadAhead
 from broker.tiered.searching import StoredSegment, search
 from broker.tiered.segment_reader import SegmentReader
 from broker.tiered.table import ColdBounds, Place, TopicTable
@@ -27,11 +28,21 @@ _UNSIGNED: Final = (1 << 64) - 1
 
 
 class ColdTopic:
-    """Several threads may ask at once.  Every call raises TierError; a file that is gone is one with its offsets."""
+    """Implements `GroupSource`.  Several threads may ask at once.
 
-    def __init__(self, table: TopicTable, reader: SegmentReader, number: int) -> None:
+    Every call raises TierError; a file that is gone is one with its offsets."""
+
+    def __init__(
+        self,
+        table: TopicTable,
+        reader: SegmentReader,
+        number: int,
+        begin: Callable[[Callable[[], None]], bool] = lambda _: False,
+    ) -> None:
+        """`begin`: of `ReadAhead`."""
         self._table, self._reader, self._base = table, reader, first_queue(number)
         self._lock = threading.Lock()
+        self._ahead = ReadAhead(self, begin)
         self._known: dict[int, ColdBounds] = {}
 
     def refresh(self) -> None:
@@ -61,7 +72,28 @@ class ColdTopic:
             offset = behind
             if wanted is None and found:
                 break
+        self._ahead.was_read(queue_id, first, offset)
         return ColdPage(found, offset)
+
+    # -- reading ahead -------------------------------------------------------------------------------------------
+
+    @property
+    def wasted(self) -> int:
+        return self._reader.wasted
+
+    def load(self, queue_id: int, offset: int) -> LoadedGroup | None:
+        place, size = self._place(queue_id, offset)
+        if place is None:
+            return None
+        path = f"{self._table.root}/{place.path}"
+        found = self._reader.load(path, size, queue_id + self._base, offset)
+        if found is None:
+            return LoadedGroup(place.first, place.next_offset, (path, 0))  # none of its messages is left
+        group, first, last = found
+        return LoadedGroup(first, last + 1, (path, group))
+
+    def passed(self, key: tuple[str, int]) -> None:
+        self._reader.passed(key)
 
     def since(self, queue_id: int, time_ms: int) -> int:
         """The first offset whose message was stored at a time or later; where cold ones are all older, the end."""

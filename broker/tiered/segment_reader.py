@@ -74,10 +74,11 @@ def open_segment(objects: ObjectStore, path: str, size: int) -> Any:
 class _Rows:
     """A row group: its columns, and where its messages are."""
 
-    __slots__ = ("bytes", "offsets", "queues", "table")
+    __slots__ = ("bytes", "is_used", "offsets", "queues", "table")
 
     def __init__(self, table: Any) -> None:
         self.table = table
+        self.is_used = False
         self.queues = table.column("queue_id").to_numpy()
         self.offsets = table.column("queue_offset").to_numpy()
         self.bytes: int = table.nbytes
@@ -92,6 +93,8 @@ class SegmentReader:
         self._footers: OrderedDict[str, Any] = OrderedDict()
         self._groups: OrderedDict[tuple[str, int], _Rows] = OrderedDict()
         self._kept = 0
+        self.wasted = 0
+        """Row groups that had to go before anybody used them, so far."""
 
     def read(
         self,
@@ -107,16 +110,41 @@ class SegmentReader:
 
         `wants`: a mask of the rows (`table`) that are to become messages.  Raises TierError, MissingObjectError.
         """
+        found = self._group_with(path, size, queue_id, first)
+        if found is None:
+            return [], None
+        group, rows, places = found
+        rows.is_used = True
+        is_last = group == self.footer(path, size).num_row_groups - 1
+        return self._of_group(rows, places, most, wants, is_last=is_last)
+
+    def load(self, path: str, size: int, queue_id: int, first: int) -> tuple[int, int, int] | None:
+        """Have the row group in memory that `read` would read: its number, the queue's first offset in it and the last.
+        Raises TierError, MissingObjectError."""
+        found = self._group_with(path, size, queue_id, first)
+        if found is None:
+            return None
+        group, rows, places = found
+        offsets = rows.offsets[rows.queues == queue_id]
+        return group, int(offsets[0]), int(rows.offsets[places[-1]])
+
+    def _group_with(self, path: str, size: int, queue_id: int, first: int) -> tuple[int, _Rows, Any] | None:
+        """The row group with the first message of a queue from an offset on, and where in it they are."""
         footer = self.footer(path, size)
         for group in range(footer.num_row_groups):
-            if not _may_have(footer.row_group(group), queue_id, first):
-                continue
-            rows = self._group(path, size, group)
-            places = np.flatnonzero((rows.queues == queue_id) & (rows.offsets >= first))
-            if not len(places):
-                continue
-            return self._of_group(rows, places, most, wants, is_last=group == footer.num_row_groups - 1)
-        return [], None
+            if _may_have(footer.row_group(group), queue_id, first):
+                rows = self._group(path, size, group)
+                places = np.flatnonzero((rows.queues == queue_id) & (rows.offsets >= first))
+                if len(places):
+                    return group, rows, places
+        return None
+
+    def passed(self, key: tuple[str, int]) -> None:
+        """A reader has passed a row group of one queue, which nobody else is in: it is the first to go."""
+        with self._lock:
+            rows = self._groups.get(key)
+            if rows is not None and rows.queues[0] == rows.queues[-1]:
+                self._groups.move_to_end(key, last=False)
 
     def _of_group(
         self, rows: _Rows, places: Any, most: int, wants: Callable[[Any], Any] | None, *, is_last: bool
@@ -150,7 +178,9 @@ class SegmentReader:
 
     def group(self, path: str, size: int, number: int) -> Any:
         """All columns of a row group.  Raises TierError."""
-        return self._group(path, size, number).table
+        rows = self._group(path, size, number)
+        rows.is_used = True
+        return rows.table
 
     def columns(self, path: str, size: int, number: int, names: list[str]) -> Any:
         """Some columns of a row group, which are read by themselves where it is not kept.  Raises TierError."""
@@ -185,7 +215,9 @@ class SegmentReader:
                 self._groups[key] = rows
                 self._kept += rows.bytes
             while self._kept > self._max_bytes and len(self._groups) > 1:
-                self._kept -= self._groups.popitem(last=False)[1].bytes
+                _, gone = self._groups.popitem(last=False)
+                self._kept -= gone.bytes
+                self.wasted += not gone.is_used
         return rows
 
 

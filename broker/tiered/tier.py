@@ -10,6 +10,8 @@ import secrets
 import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -67,6 +69,7 @@ class Tier:
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(READERS, "tier")
         self._waiting = 0
+        self._spare = threading.Semaphore(READERS - 1)
         self._objects: ObjectStore | None = None
         self._reader: SegmentReader | None = None
         self._cold: dict[str, ColdTopic] = {}
@@ -180,6 +183,16 @@ class Tier:
             return await self._loop.run_in_executor(self._threads, act, *arguments)
         finally:
             self._waiting -= 1
+
+    def _begin(self, act: Callable[[], None]) -> bool:
+        """Have a thread read ahead, where one is free: reads for which somebody waits come first."""
+        if self._waiting >= READERS or not self._spare.acquire(blocking=False):
+            return False
+        try:
+            self._threads.submit(act).add_done_callback(lambda _: self._spare.release())
+        except RuntimeError:  # it is closed
+            return False
+        return True
 
     # -- the uploader --------------------------------------------------------------------------------------------
 
@@ -300,7 +313,7 @@ class Tier:
         cold = self._cold.get(root)
         if cold is None:
             table = TopicTable(self._objects, root, self._clock, Random(secrets.randbits(64)))
-            cold = ColdTopic(table, self._reader, self._settings.number)
+            cold = ColdTopic(table, self._reader, self._settings.number, self._begin)
         await self._in_thread(cold.refresh)
         self._cold[root] = cold
 
