@@ -24,6 +24,7 @@ from broker.ports.cold_reads import ColdPage, is_tiered
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from broker.store.record_runs import bytes_between
+from broker.tiered.fence import Writer, epoch_of
 from broker.tiered.settings import TierSettings
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError, StoreFailedError
@@ -63,6 +64,7 @@ class Tier:
         check_installed()
         self._settings, self._engine, self._registry = settings, engine, registry
         self._store_id, self._clock = store_id, clock
+        self.writer = Writer(store_id, secrets.randbits(53))
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(READERS, "tier")
         self._waiting = 0
@@ -100,6 +102,9 @@ class Tier:
         """Path of a topic's table."""
         from broker.tiered.table import root_of
 
+        origin = self._registry.origin_of(topic.name)
+        if origin is not None:
+            return origin.table
         return root_of(topic.name, self._store_id, self._registry.topic_since(topic.name))
 
     def is_pending(self, queue: ConsumeQueue) -> bool:
@@ -179,7 +184,7 @@ class Tier:
         reader, writer = await asyncio.open_connection(sock=ours)
         values = {key: value for key, value in asdict(self._settings).items() if key != "cache_bytes"}
         try:
-            writer.write(frame(Setup(**values, seed=secrets.randbits(63))))
+            writer.write(frame(Setup(**values, writer=self.writer, seed=secrets.randbits(63))))
             await self._serve(reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -218,12 +223,12 @@ class Tier:
     def _states(self) -> list[TopicState]:
         from broker.tiered.uploader import QueueState, TopicState
 
-        found = []
+        found, epoch = [], epoch_of(self._engine)
         for topic in self._registry.topics.values():
             if is_tiered(topic):
                 queues = [self._engine.dispatcher.queue(topic.name, number) for number in range(topic.queues)]
                 states = [QueueState(q.queue_id, q.min_offset, q.visible_offset, _message_bytes(q)) for q in queues]
-                found.append(TopicState(topic.name, self.root(topic), 1000 * (topic.tier_seconds or 0), states))
+                found.append(TopicState(topic.name, self.root(topic), 1000 * (topic.tier_seconds or 0), states, epoch))
         return found
 
     def _told(self, progress: Progress) -> None:
