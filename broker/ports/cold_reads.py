@@ -26,6 +26,12 @@ def is_tiered(topic: Topic) -> bool:
     return topic.tier_seconds is not None and is_kept and not is_system_topic(topic.name)
 
 
+def may_be_cold(registry: Registry, topic: Topic) -> bool:
+    """True where a topic may have cold messages: of its own, or of another cluster."""
+    origin = registry.origin_of(topic.name)
+    return is_tiered(topic) or (origin is not None and origin.is_attached)
+
+
 class ColdReads(Protocol):
     """Messages below a queue's own minimum.  Raises UNAVAILABLE, TOO_MANY_REQUESTS, MESSAGE_CORRUPTED."""
 
@@ -58,7 +64,7 @@ class AwayTier:
 
     def is_pending(self, queue: ConsumeQueue) -> bool:
         topic = self._registry.topics.get(queue.topic)
-        return topic is not None and is_tiered(topic)
+        return topic is not None and may_be_cold(self._registry, topic)
 
     async def read(self, queue: ConsumeQueue, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
         raise _away(queue)

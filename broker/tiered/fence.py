@@ -89,6 +89,10 @@ class Fence:
                 "of its own, or take the table over (entrepot tier restore)"
             )
 
+    def is_own(self, snapshot: Snapshot) -> bool:
+        """True where this store was the last one to take the table over, or made it."""
+        return snapshot.transactions.get(self._own, SHUT_OUT) < SHUT_OUT
+
     def guarded(
         self,
         root: str,

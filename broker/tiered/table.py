@@ -57,8 +57,12 @@ class ColdBounds:
 
 def root_of(topic: str, store_id: str, since: int) -> str:
     """Path of the table of a topic that was made at a place of a store's log."""
-    name = quote(topic, safe="").replace("~", "%7E").replace("%", "~")  # delta-rs opens no path with a per cent sign
-    return f"{name}/{store_id}-{since}"
+    return f"{folder_of(topic)}/{store_id}-{since}"
+
+
+def folder_of(topic: str) -> str:
+    """The folder of a topic's tables."""
+    return quote(topic, safe="").replace("~", "%7E").replace("%", "~")  # delta-rs opens no path with a per cent sign
 
 
 def topic_of(root: str) -> str:
@@ -198,6 +202,10 @@ class TopicTable:
             now_ms = self._clock.now_ms()
             actions, expected = self.fence.guarded(self.root, self.snapshot, actions, expected, now_ms)
         self._write(actions, operation, expected)
+
+    def written_ms(self) -> int:
+        """When the newest commit was made, by the clock of who made it, in epoch milliseconds."""
+        return self._log.written_ms(self.snapshot)
 
     def take_over(self, fence: Fence) -> None:
         """Have the table from now on; who had it is shut out.  Raises ConflictError where that one has just written."""

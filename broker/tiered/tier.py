@@ -10,20 +10,22 @@ import secrets
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from importlib.util import find_spec
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import structlog
 
 from broker.metadata.registry import Registry
-from broker.ports.cold_reads import ColdPage, is_tiered
+from broker.ports.cold_reads import ColdPage, is_tiered, may_be_cold
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from broker.store.record_runs import bytes_between
+from broker.tiered.attached import AttachedTables
 from broker.tiered.fence import Writer, epoch_of
 from broker.tiered.settings import TierSettings
 from domain.clock import Clock
@@ -46,6 +48,7 @@ LONGEST_PAUSE: Final = 60.0
 """Seconds before the object store is tried again, or the uploader is started again; doubled each time."""
 SAMPLE: Final = 64
 """Messages by which the bytes of one are told."""
+T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
@@ -64,7 +67,7 @@ class Tier:
         check_installed()
         self._settings, self._engine, self._registry = settings, engine, registry
         self._store_id, self._clock = store_id, clock
-        self.writer = Writer(store_id, secrets.randbits(53))
+        self.writer, self.number = Writer(store_id, secrets.randbits(53)), settings.number
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(READERS, "tier")
         self._waiting = 0
@@ -76,10 +79,11 @@ class Tier:
         self._process: subprocess.Popen[bytes] | None = None
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._to_refresh: set[str] = set()
-        self._task = self._loop.create_task(self._run())
+        self.attached = AttachedTables(registry, clock, self._cold, self._in_thread, settings.cache_bytes)
+        self._tasks = [self._loop.create_task(act) for act in (self._run(), self.attached.run())]
 
     async def close(self) -> None:
-        tasks = [self._task, *self._refreshing.values()]
+        tasks = [*self._tasks, *self._refreshing.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -99,18 +103,18 @@ class Tier:
         return bounds.next_offset
 
     def root(self, topic: Topic) -> str:
-        """Path of a topic's table."""
+        """Path of a topic's table, or of another cluster's its place."""
         from broker.tiered.table import root_of
 
         origin = self._registry.origin_of(topic.name)
         if origin is not None:
-            return origin.table
+            return origin.place
         return root_of(topic.name, self._store_id, self._registry.topic_since(topic.name))
 
     def is_pending(self, queue: ConsumeQueue) -> bool:
         """True while a queue may have cold messages that are not known yet."""
         topic = self._registry.topics.get(queue.topic)
-        return topic is not None and is_tiered(topic) and self.root(topic) not in self._cold
+        return topic is not None and may_be_cold(self._registry, topic) and self.root(topic) not in self._cold
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -144,6 +148,17 @@ class Tier:
             return await self._loop.run_in_executor(self._threads, act, *arguments)
         finally:
             self._waiting -= 1
+
+    async def asked(self, ask: Callable[[ObjectStore], T]) -> T:
+        """Ask the object store something, in a thread.  Raises UNAVAILABLE while it is not reached, and TierError."""
+        if self._objects is None:
+            raise EntrepotError(Code.UNAVAILABLE, self.problem)
+        found: T = await self._in_thread(ask, self._objects)
+        return found
+
+    async def know(self, root: str) -> None:
+        """Read what a table has, so that it is read from at once.  Raises TierError."""
+        await self._refresh(root)
 
     # -- the uploader --------------------------------------------------------------------------------------------
 
