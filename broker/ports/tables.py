@@ -93,7 +93,7 @@ class Tables:
         name = request.name or topic_of(found.root)
         origin = replace(origin, table=found.root, number=found.number)
         self._check(self._attached(request, name, origin, found.queues))
-        await tier.attached.know(origin)
+        await tier.attached.know(name, origin)
         topic = self._attached(request, name, origin, found.queues)
         self._check(topic)
         await core.record(RecordKind.METADATA, changes.begin_topic(topic, origin, found.ends))

@@ -33,8 +33,13 @@ CACHE_SHARE: Final = 4
 log = structlog.get_logger(__name__)
 
 
+def key_of(topic: str, origin: TopicOrigin) -> str:
+    """What tells the table of a topic from all others, and from itself under another name."""
+    return f"{origin.place}#{topic}"
+
+
 class AttachedTables:
-    """`cold`: where they are read from, by `TopicOrigin.place`.  `in_thread` calls what blocks."""
+    """`cold`: where they are read from, by `key_of`.  `in_thread` calls what blocks."""
 
     def __init__(
         self,
@@ -49,44 +54,47 @@ class AttachedTables:
         self._stores: dict[tuple[object, ...], tuple[ObjectStore, SegmentReader]] = {}
         self._known: set[str] = set()
         self.problems: dict[str, str] = {}
-        """By place, why a table cannot be read."""
+        """By `key_of`, why a table cannot be read."""
 
     async def run(self) -> None:
         """Know all tables that topics are read from, and take up what their owners do."""
         while True:
-            origins = {origin.place: origin for origin in self._origins()}
-            for place in self._known - origins.keys():
-                self._forget(place)
-            for origin in origins.values():
-                await self._try(origin)
+            origins = self.origins()
+            for key in self._known - {key_of(topic, origin) for topic, origin in origins.items()}:
+                self._forget(key)
+            for topic, origin in origins.items():
+                await self._try(topic, origin)
             await asyncio.sleep(RETRY_SECONDS if self.problems else REFRESH_SECONDS)
 
-    def _origins(self) -> list[TopicOrigin]:
-        found = map(self._registry.origin_of, list(self._registry.topics))
-        return [origin for origin in found if origin is not None and origin.is_attached]
+    def origins(self) -> dict[str, TopicOrigin]:
+        """By topic, the tables that are read."""
+        found = {topic: self._registry.origin_of(topic) for topic in self._registry.topics}
+        return {topic: origin for topic, origin in found.items() if origin is not None and origin.is_attached}
 
-    def _forget(self, place: str) -> None:
-        self._known.discard(place)
-        self._cold.pop(place, None)
-        self.problems.pop(place, None)
+    def _forget(self, key: str) -> None:
+        self._known.discard(key)
+        self._cold.pop(key, None)
+        self.problems.pop(key, None)
 
-    async def _try(self, origin: TopicOrigin) -> None:
+    async def _try(self, topic: str, origin: TopicOrigin) -> None:
         try:
-            await self.know(origin)
+            await self.know(topic, origin)
         except EntrepotError as error:
-            if self.problems.get(origin.place) != error.message:
-                log.warning("an attached table cannot be read", table=origin.place, problem=error.message)
-            self.problems[origin.place] = error.message
+            key = key_of(topic, origin)
+            if self.problems.get(key) != error.message:
+                log.warning("an attached table cannot be read", topic=topic, problem=error.message)
+            self.problems[key] = error.message
 
-    async def know(self, origin: TopicOrigin) -> None:
-        """Read what a table has now.  Raises TierError."""
-        cold = self._cold.get(origin.place)
+    async def know(self, topic: str, origin: TopicOrigin) -> None:
+        """Read what a topic's table has now.  Raises TierError."""
+        key = key_of(topic, origin)
+        cold = self._cold.get(key)
         if cold is None:
-            cold = await self._in_thread(self._opened, origin)
+            cold = await self._in_thread(self._opened, topic, origin)
         await self._in_thread(cold.refresh)
-        self._cold[origin.place] = cold
-        self._known.add(origin.place)
-        self.problems.pop(origin.place, None)
+        self._cold[key] = cold
+        self._known.add(key)
+        self.problems.pop(key, None)
 
     async def look_at(self, origin: TopicOrigin, wanted: str | None) -> FoundTable:
         """The table at a URL, or the one that is wanted.  Raises TierError."""
@@ -99,11 +107,11 @@ class AttachedTables:
         objects, _ = self._store(origin)
         return look_at(self._table(objects, table_of(objects, None, wanted)))
 
-    def _opened(self, origin: TopicOrigin) -> ColdTopic:
-        from broker.tiered.cold import ColdTopic
+    def _opened(self, topic: str, origin: TopicOrigin) -> ColdTopic:
+        from broker.tiered.attached_topic import AttachedTopic
 
         objects, reader = self._store(origin)
-        return ColdTopic(self._table(objects, origin.table), reader, origin.number)
+        return AttachedTopic(topic, self._table(objects, origin.table), reader, origin.number)
 
     def _table(self, objects: ObjectStore, root: str) -> TopicTable:
         from broker.tiered.table import TopicTable

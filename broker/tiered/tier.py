@@ -25,7 +25,7 @@ from broker.ports.cold_reads import ColdPage, is_tiered, may_be_cold
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from broker.store.record_runs import bytes_between
-from broker.tiered.attached import AttachedTables
+from broker.tiered.attached import AttachedTables, key_of
 from broker.tiered.fence import Writer, epoch_of
 from broker.tiered.settings import TierSettings
 from domain.clock import Clock
@@ -103,12 +103,12 @@ class Tier:
         return bounds.next_offset
 
     def root(self, topic: Topic) -> str:
-        """Path of a topic's table, or of another cluster's its place."""
+        """Path of a topic's table; where it is another cluster's, what tells it from all others."""
         from broker.tiered.table import root_of
 
         origin = self._registry.origin_of(topic.name)
         if origin is not None:
-            return origin.place
+            return key_of(topic.name, origin) if origin.is_attached else origin.table
         return root_of(topic.name, self._store_id, self._registry.topic_since(topic.name))
 
     def is_pending(self, queue: ConsumeQueue) -> bool:
@@ -130,11 +130,16 @@ class Tier:
         if cold is None:
             raise EntrepotError(Code.UNAVAILABLE, f"the cold messages of topic {queue.topic!r} cannot be read yet")
         page: ColdPage = await self._in_thread(cold.read, queue.queue_id, first, most, wanted)
-        return page
+        end = queue.visible_offset
+        if page.next_offset <= end:
+            return page
+        return ColdPage([each for each in page.messages if each.queue_offset < end], end)  # it goes on elsewhere
 
     async def since(self, queue: ConsumeQueue, time_ms: int) -> int:
         cold = self._cold_of(queue)
-        return queue.min_offset if cold is None else await self._in_thread(cold.since, queue.queue_id, time_ms)
+        if cold is None:
+            return queue.min_offset
+        return min(await self._in_thread(cold.since, queue.queue_id, time_ms), queue.visible_offset)
 
     def _cold_of(self, queue: ConsumeQueue) -> ColdTopic | None:
         topic = self._registry.topics.get(queue.topic)
