@@ -24,6 +24,7 @@ from broker.ports.finder import Finder
 from broker.ports.key_values import KeyValues
 from broker.ports.messages import Messages
 from broker.ports.missing import Missing
+from broker.ports.tables import Tables
 from broker.ports.timers import Timers
 from broker.ports.topology import Topology
 from broker.ports.transactions import Transactions
@@ -83,6 +84,7 @@ class Broker:
         self.missing = Missing(self.messages, self.finder, self.timers)
         self.transactions = Transactions(core, self.messages, self.timers)
         self.condition = Condition(core, lambda: self.cleaner.deleted_segments, lambda: self.tier)
+        self.tables = Tables(core, self.topology, lambda: self.tier)
         self._is_closed = False
         self.cleaner = Cleaner(
             self.engine,

@@ -239,6 +239,7 @@ def _register(engine: StorageEngine, registry: Registry, progress: Progress) -> 
 
     dispatcher.queue_count = queue_count
     registry.on_topic = on_topic
+    registry.on_begun = dispatcher.begin_queues
     registry.on_group_dropped = progress.drop_group
     return watchers
 

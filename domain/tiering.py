@@ -1,8 +1,11 @@
-"""TierStatus: how far a topic has come on its way into the object store."""
+"""What there is to say of topics in an object store: how far they have come, and which tables become topics."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from domain.topic import QueueBounds, Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +24,73 @@ class TierStatus:
     segments: int
     bytes: int
     problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """A topic that is to go on in the table which a lost broker has left.
+
+    `table`: its path, None where there is one alone.  `tier_seconds`: age up to which messages stay in the object
+    store, None: as the topic's definition says.  `is_forced`: also where the table was written a moment ago.
+    `broker` is the one that is to have it, and `revision` that of the definition: a gateway with several brokers says
+    both, others leave them.
+    """
+
+    topic: str
+    table: str | None = None
+    tier_seconds: int | None = None
+    is_forced: bool = False
+    broker: str = ""
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AttachRequest:
+    """A table of another cluster that is to be read as a topic, or a topic of that kind that is to go further.
+
+    `url`: of the object store, with `endpoint`, `region` and `allow_http` as in the settings of a tier.  `table`: path
+    in it, None where there is one alone.  `name`: of the topic, None: that of the table's.  The rest as in a
+    `RestoreRequest`.
+    """
+
+    url: str
+    table: str | None = None
+    name: str | None = None
+    endpoint: str | None = None
+    region: str | None = None
+    allow_http: bool = False
+    broker: str = ""
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableTopic:
+    """A topic with the table that its cold messages are in.  `queues`: those of its broker."""
+
+    topic: Topic
+    table: str
+    queues: list[QueueBounds]
+
+
+class TierTables(Protocol):
+    """Tables that become topics.
+
+    Both raise BAD_REQUEST for what makes no sense, PRECONDITION_FAILED for what cannot be as things are,
+    MESSAGE_NOT_FOUND where there is no such table, and UNAVAILABLE where the object store is away.
+    """
+
+    async def restore(self, request: RestoreRequest) -> TableTopic:
+        """Have a topic go on in a table, which no other broker writes from then on."""
+        ...
+
+    async def attach(self, request: AttachRequest) -> TableTopic:
+        """Have a table as a topic that can be read, as far as it goes now."""
+        ...
+
+
+@runtime_checkable
+class Tiered(Protocol):
+    """A store whose brokers may have a tier."""
+
+    @property
+    def tables(self) -> TierTables: ...

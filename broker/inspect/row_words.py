@@ -42,8 +42,9 @@ def _fields(files: OpenFiles, kind: str, key: bytes, value: bytes) -> dict[str, 
         position, end, epoch = read_meta({META_KEY: value}) or (None, None, None)
         return {"position": position, "end": end, "recoveryEpoch": epoch}
     if kind in ("t", "g", "n"):
-        definition, since, latest_since, as_of = orjson.loads(value)
-        return {"definition": definition, "since": since, "latestSince": latest_since, "asOf": as_of}
+        definition, since, latest_since, as_of, *origin = orjson.loads(value)
+        told = {"definition": definition, "since": since, "latestSince": latest_since, "asOf": as_of}
+        return told | ({"origin": origin[0]} if origin else {})
     if kind == "q":
         return _queue(files, value)
     if kind == "w":

@@ -1,8 +1,9 @@
 """Registry: namespaces, topics and consumer groups, as the metadata records of the log made them.
 
 A record is JSON: {"op": "put_topic" | "drop_topic" | "put_group" | "drop_group" | "put_namespace" | "drop_namespace",
-...definition}, or {"op": "put_topics", "topics": [...]}.  Each of them is a row: the definition with the commit-log
-offset of the record that made it, and of the last one that changed it.
+...definition}, or {"op": "put_topics", "topics": [...]}, or {"op": "begin_topic", "origin": ..., "starts": [[queue,
+offset], ...], ...definition}, which has a topic's queues begin at offsets.  Each of them is a row: the definition with
+the commit-log offset of the record that made it, and of the last one that changed it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from broker.metadata.origin import Starts, TopicOrigin
 from broker.store.changed_rows import ChangedRows
 from domain.consumer_group import LATEST, ConsumerGroup
 from domain.names import DEFAULT_NAMESPACE, is_retry_topic, is_system_topic, retried_topic, retry_group, split_name
@@ -29,7 +31,7 @@ class Entry:
 
     `since`: the commit-log offset of the record that made it, which sets it apart from an earlier one of its name.
     `latest_since`: where a group begins whose start is latest.  `stated`: the last record that says all of it.
-    `as_of`: records before it are in the row it came from.
+    `as_of`: records before it are in the row it came from.  `origin`: of a topic that did not begin with nothing.
     """
 
     value: Topic | ConsumerGroup | str
@@ -38,10 +40,12 @@ class Entry:
     stated: int = 0
     as_of: int = 0
     is_changed: bool = False
+    origin: TopicOrigin | None = None
 
     def row(self, as_of: int) -> bytes:
         """As JSON."""
-        return _encode([self.value, self.since, self.latest_since, as_of])
+        origin = [] if self.origin is None else [self.origin]
+        return _encode([self.value, self.since, self.latest_since, as_of, *origin])
 
 
 class Registry:
@@ -51,7 +55,7 @@ class Registry:
     messages need a key.
     `retries_of_topic`, `retries_of_group`: the retry topics that go with a topic and with a group.
     `traced`: the share of their messages that is traced, of topics that have one.  `on_group` is told the name of a
-    group that came, changed or went, and "" when a namespace did.
+    group that came, changed or went, and "" when a namespace did.  `on_begun` is told where a topic's queues begin.
     `changed_at`: commit-log offset of the last record that changed any of it.
     """
 
@@ -66,6 +70,7 @@ class Registry:
         self.groups: dict[str, ConsumerGroup] = {}
         self.namespaces: dict[str, int] = {}
         self.on_topic: Callable[[str, int], None] = lambda name, commit_log_offset: None
+        self.on_begun: Callable[[str, Starts, int], None] = lambda name, starts, commit_log_offset: None
         self.on_group_dropped: Callable[[str, int], None] = lambda name, commit_log_offset: None
         self.on_group: Callable[[str], None] = lambda name: None
         self.changed_at = -1
@@ -75,6 +80,11 @@ class Registry:
     def topic_since(self, name: str) -> int:
         """The commit-log offset at which the topic came to be; 0 if there is none."""
         return self._since(_key(b"t", name))
+
+    def origin_of(self, topic: str) -> TopicOrigin | None:
+        """The table that a topic goes on in; None where it has its own, or is not there."""
+        entry = self._entries.get(_key(b"t", topic))
+        return None if entry is None else entry.origin
 
     def group_since(self, name: str) -> int:
         """The commit-log offset at which the group came to be; 0 if there is none."""
@@ -99,6 +109,8 @@ class Registry:
         elif op == "put_topics":
             for fields in change["topics"]:
                 self._put_topic(msgspec.convert(fields, Topic), commit_log_offset)
+        elif op == "begin_topic":
+            self._begin_topic(change, commit_log_offset)
         elif op == "put_group":
             self._put_group(msgspec.convert(change, ConsumerGroup), commit_log_offset)
         elif op == "put_namespace":
@@ -117,6 +129,15 @@ class Registry:
         self._put(b"t", topic.name, topic, commit_log_offset)
         self._index_topic(topic)
         self.on_topic(topic.name, commit_log_offset)
+
+    def _begin_topic(self, change: dict[str, Any], commit_log_offset: int) -> None:
+        origin = msgspec.convert(change.pop("origin"), TopicOrigin)
+        starts = msgspec.convert(change.pop("starts"), Starts)
+        topic = msgspec.convert(change, Topic)
+        if self.topic_since(topic.name) <= commit_log_offset:  # else the rows know a later one of its name
+            self.on_begun(topic.name, starts, commit_log_offset)  # before anybody hears of the topic
+            self._put(b"t", topic.name, topic, commit_log_offset).origin = origin
+        self._put_topic(topic, commit_log_offset)
 
     def _index_topic(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
@@ -216,9 +237,11 @@ class Registry:
         self.namespaces[name] = self._entries[key].since
 
     def _restore(self, key: bytes, row: bytes, kind: type[Any]) -> Any:
-        fields, since, latest_since, as_of = _decode(row)
+        fields, since, latest_since, as_of, *origin = _decode(row)
         value = msgspec.convert(fields, kind)
-        self._entries[key] = Entry(value, since, latest_since, as_of=as_of)
+        entry = self._entries[key] = Entry(value, since, latest_since, as_of=as_of)
+        for known in origin:
+            entry.origin = msgspec.convert(known, TopicOrigin)
         return value
 
     # -- saying again (`broker.retention.restatement`) -----------------------------------------------------------
@@ -256,6 +279,11 @@ def put_topic(topic: Topic) -> bytes:
 
 def put_topics(topics: Sequence[Topic]) -> bytes:
     return _encode({"op": "put_topics", "topics": topics})
+
+
+def begin_topic(topic: Topic, origin: TopicOrigin, starts: Starts) -> bytes:
+    """A topic is made whose queues begin at offsets."""
+    return _encode({"op": "begin_topic", "origin": origin, "starts": starts, **_fields(topic)})
 
 
 def drop_topic(name: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -47,10 +48,27 @@ class ColdFound(NamedTuple):
     before: int | None
 
 
+def merged(parts: Iterable[ColdFound], limit: int) -> ColdFound:
+    """The newest of several answers; it goes on where the first of them ends."""
+    parts = list(parts)
+    found = sorted((each for part in parts for each in part.messages), key=lambda message: -message.commit_log_offset)
+    ends = [part.before for part in parts if part.before is not None]
+    if len(found) > limit:
+        ends.append(found[limit - 1].commit_log_offset)
+    before = max(ends, default=None)
+    return ColdFound([each for each in found[:limit] if before is None or each.commit_log_offset >= before], before)
+
+
 def is_tiered(topic: Topic) -> bool:
     """True where a topic goes to the object store.  Messages that one disk confirms may be undone: they do not."""
     is_kept = topic.cleanup is Cleanup.DELETE and topic.confirm is Confirm.RULE
     return topic.tier_seconds is not None and is_kept and not is_retry_topic(topic.name)
+
+
+def may_be_cold(registry: Registry, topic: Topic) -> bool:
+    """True where a topic may have cold messages: of its own, or of another cluster."""
+    origin = registry.origin_of(topic.name)
+    return is_tiered(topic) or (origin is not None and origin.is_attached)
 
 
 class ColdReads(Protocol):
@@ -100,7 +118,7 @@ class AwayTier:
 
     def is_pending(self, queue: ConsumeQueue) -> bool:
         topic = self._registry.topics.get(queue.topic)
-        return topic is not None and is_tiered(topic)
+        return topic is not None and may_be_cold(self._registry, topic)
 
     async def read(self, queue: ConsumeQueue, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
         raise _away(queue)

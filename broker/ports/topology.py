@@ -60,7 +60,7 @@ class Topology:
             try:
                 kept = revised(topic, self._registry.topics.get(topic.name))
                 if kept is not None:
-                    self._check_topic(kept)
+                    self.check_topic(kept)
                     wanted[topic.name] = kept
                 outcomes.append(None)
             except EntrepotError as refusal:
@@ -75,11 +75,16 @@ class Topology:
             self._engine.append_record(RecordKind.METADATA, payload, self._core.now_ms())
             wanted.clear()
 
-    def _check_topic(self, topic: Topic) -> None:
+    def check_topic(self, topic: Topic) -> None:
+        """Raises where a topic cannot be so."""
         existing = self._registry.topics.get(topic.name)
         check_stored_name(topic.name, Code.ILLEGAL_TOPIC)
         check_topic_name(split_name(topic.name)[1], system_allowed=existing is not None, feed_allowed=True)
         self._check_namespace_of(topic.name)
+        origin = self._registry.origin_of(topic.name)
+        if origin is not None and origin.is_attached and (topic.permission.writable or topic.tier_seconds):
+            text = f"topic {topic.name!r} is another cluster's table: it can be read alone, and has no tierSeconds"
+            raise EntrepotError(Code.PRECONDITION_FAILED, text)
         if existing is not None and topic.queues < existing.queues:
             for queue_id in range(topic.queues, existing.queues):
                 if not self._core.consumption.is_drained(existing, queue_id):

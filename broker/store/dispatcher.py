@@ -7,7 +7,7 @@ other source of truth; what they keep is saved as rows (`changed_rows.py`), whos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from broker.store import record
@@ -85,6 +85,16 @@ class Dispatcher:
             if self.is_awaited(topic):
                 self.follow(queue)
         return queue
+
+    def begin_queues(self, topic: str, starts: Sequence[tuple[int, int]], commit_log_offset: int) -> None:
+        """Let queues that have had no message begin at offsets, as the record at a place of the log says: what lies
+        before is elsewhere.  A queue that has come further stays as it is."""
+        for queue_id, first in starts:
+            queue = self.queue(topic, queue_id, commit_log_offset)
+            is_empty = queue.min_offset >= queue.max_offset
+            if is_empty and queue.max_offset < first and max(queue.since, queue.as_of) <= commit_log_offset:
+                queue.begin_at(first)
+                self.rows.mark(queue.key, queue, commit_log_offset)
 
     def follow(self, queue: ConsumeQueue) -> None:
         """Tell of the queue from now on when it grows, what was taken and is not visible yet included."""

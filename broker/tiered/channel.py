@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from broker.tiered.fence import Writer
 from broker.tiered.uploader import Progress, TopicState
 from domain.errors import Code, EntrepotError
 
@@ -31,6 +32,7 @@ class Setup(msgspec.Struct, frozen=True):
     url: str
     options: dict[str, Any]
     number: int
+    writer: Writer
     segment_bytes: int
     max_age_seconds: float
     vacuum_grace_seconds: float

@@ -156,6 +156,11 @@ class DeltaLog:
             if len(commits) < MAX_BATCH:
                 return snapshot
 
+    def written_ms(self, snapshot: Snapshot) -> int:
+        """When a version was committed, as its writer says, in epoch milliseconds; 0 where it does not."""
+        path = self._log + commit_name(snapshot.version)
+        return self._decode(path, self._objects.get(path)).info.timestamp or 0
+
     def commit(
         self,
         snapshot: Snapshot,

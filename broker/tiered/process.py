@@ -37,6 +37,7 @@ def main(descriptor: int) -> None:
         Random(setup.seed),
         time.monotonic,
         number=setup.number,
+        writer=setup.writer,
         segment_bytes=setup.segment_bytes,
         max_age=setup.max_age_seconds,
         grace=setup.vacuum_grace_seconds,

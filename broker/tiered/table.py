@@ -24,6 +24,7 @@ import msgspec
 from broker.tiered.columns import delta_schema
 from broker.tiered.delta_actions import AddFile, OwnAction, RemoveFile, Transaction
 from broker.tiered.delta_log import ConflictError, DeltaLog, next_maintenance
+from broker.tiered.fence import Fence
 from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.segment import Run, Segment, decode_runs, encode_runs, encode_segment
 from broker.tiered.snapshot import Snapshot
@@ -56,8 +57,12 @@ class ColdBounds:
 
 def root_of(topic: str, store_id: str, since: int) -> str:
     """Path of the table of a topic that was made at a place of a store's log."""
-    name = quote(topic, safe="").replace("~", "%7E").replace("%", "~")  # delta-rs opens no path with a per cent sign
-    return f"{name}/{store_id}-{since}"
+    return f"{folder_of(topic)}/{store_id}-{since}"
+
+
+def folder_of(topic: str) -> str:
+    """The folder of a topic's tables."""
+    return quote(topic, safe="").replace("~", "%7E").replace("%", "~")  # delta-rs opens no path with a per cent sign
 
 
 def topic_of(root: str) -> str:
@@ -66,10 +71,12 @@ def topic_of(root: str) -> str:
 
 
 class TopicTable:
-    """Not for several threads at once.  Every call that asks the store raises TierError."""
+    """Not for several threads at once.  Every call that asks the store raises TierError.  `fence`: of who writes."""
 
-    def __init__(self, objects: ObjectStore, root: str, clock: Clock, random: Random) -> None:
-        self.root = root
+    def __init__(
+        self, objects: ObjectStore, root: str, clock: Clock, random: Random, fence: Fence | None = None
+    ) -> None:
+        self.root, self.fence = root, fence
         self._objects, self._clock, self._random = objects, clock, random
         self._log = DeltaLog(objects, root, clock)
         self._snapshot: Snapshot | None = None
@@ -85,6 +92,8 @@ class TopicTable:
             snapshot = self._log.create(delta_schema(), {}, self._attempt())
         if snapshot is not None:
             self._take(snapshot)
+            if self.fence is not None:
+                self.fence.check(self.root, snapshot)
         return snapshot is not None
 
     def refresh(self) -> None:
@@ -188,6 +197,22 @@ class TopicTable:
         return f"{self._random.getrandbits(128):032x}"
 
     def _commit(self, actions: Sequence[OwnAction], operation: str, expected: Mapping[str, int | None]) -> None:
+        """Raises FencedError where it is for another to write, ConflictError where the table has gone on."""
+        if self.fence is not None:
+            now_ms = self._clock.now_ms()
+            actions, expected = self.fence.guarded(self.root, self.snapshot, actions, expected, now_ms)
+        self._write(actions, operation, expected)
+
+    def written_ms(self) -> int:
+        """When the newest commit was made, by the clock of who made it, in epoch milliseconds."""
+        return self._log.written_ms(self.snapshot)
+
+    def take_over(self, fence: Fence) -> None:
+        """Have the table from now on; who had it is shut out.  Raises ConflictError where that one has just written."""
+        actions, expected = fence.taking_over(self.snapshot, self._clock.now_ms())
+        self._write(actions, "TAKE OVER", expected)
+
+    def _write(self, actions: Sequence[OwnAction], operation: str, expected: Mapping[str, int | None]) -> None:
         try:
             snapshot = self._log.commit(self.snapshot, actions, self._attempt(), operation=operation, expected=expected)
         except ConflictError as conflict:  # the next try goes on from what the table is now
@@ -243,6 +268,8 @@ class TopicTable:
 
     def vacuum(self, grace_ms: int) -> int:
         """Delete objects that no reader needs any more; returns how many."""
+        if self.fence is not None:
+            self.fence.check(self.root, self.snapshot)
         found = self._log.vacuum(self.snapshot, grace_ms, self._clock.now_ms())
         self._log.delete(self.snapshot, found)
         return len(found.tombstoned) + len(found.orphans)

@@ -16,21 +16,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from importlib.util import find_spec
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 import structlog
 
 from broker.metadata.registry import Registry
-from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, is_tiered
+from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, is_tiered, may_be_cold, merged
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from broker.store.record_runs import bytes_between
+from broker.tiered.attached import AttachedTables, key_of
+from broker.tiered.fence import Writer, epoch_of
 from broker.tiered.settings import ReadPolicy, TierSettings
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError, StoreFailedError
 from domain.expression.filter import MessageFilter
-from domain.message import StoredMessage
 from domain.topic import Topic
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ LONGEST_PAUSE: Final = 60.0
 """Seconds before the object store is tried again, or the uploader is started again; doubled each time."""
 SAMPLE: Final = 64
 """Messages by which the bytes of one are told."""
+T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
@@ -66,6 +68,7 @@ class Tier:
         check_installed()
         self._settings, self._engine, self._registry = settings, engine, registry
         self._store_id, self._clock = store_id, clock
+        self.writer, self.number = Writer(store_id, secrets.randbits(53)), settings.number
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(READERS, "tier")
         self._waiting = 0
@@ -78,10 +81,11 @@ class Tier:
         self._process: subprocess.Popen[bytes] | None = None
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._to_refresh: set[str] = set()
-        self._task = self._loop.create_task(self._run())
+        self.attached = AttachedTables(registry, clock, self._cold, self._in_thread, settings.cache_bytes)
+        self._tasks = [self._loop.create_task(act) for act in (self._run(), self.attached.run())]
 
     async def close(self) -> None:
-        tasks = [self._task, *self._refreshing.values()]
+        tasks = [*self._tasks, *self._refreshing.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -101,9 +105,12 @@ class Tier:
         return bounds.next_offset
 
     def root(self, topic: Topic) -> str:
-        """Path of a topic's table."""
+        """Path of a topic's table; where it is another cluster's, what tells it from all others."""
         from broker.tiered.table import root_of
 
+        origin = self._registry.origin_of(topic.name)
+        if origin is not None:
+            return key_of(topic.name, origin) if origin.is_attached else origin.table
         return root_of(topic.name, self._store_id, self._registry.topic_since(topic.name))
 
     def is_pending(self, queue: ConsumeQueue) -> bool:
@@ -111,7 +118,7 @@ class Tier:
         if self._settings.read is ReadPolicy.DISABLED:
             return False
         topic = self._registry.topics.get(queue.topic)
-        return topic is not None and is_tiered(topic) and self.root(topic) not in self._cold
+        return topic is not None and may_be_cold(self._registry, topic) and self.root(topic) not in self._cold
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -132,11 +139,17 @@ class Tier:
         if cold is None:
             raise _not_known(queue.topic)
         page: ColdPage = await self._in_thread(cold.read, queue.queue_id, first, most, wanted)
-        return page
+        end = queue.visible_offset
+        if page.next_offset <= end:
+            return page
+        return ColdPage([each for each in page.messages if each.queue_offset < end], end)  # it goes on elsewhere
 
     async def since(self, queue: ConsumeQueue, time_ms: int) -> int:
         cold = self._cold_of(queue)
-        return queue.min_offset if cold is None else await self._in_thread(cold.since, queue.queue_id, time_ms)
+        if cold is None:
+            return queue.min_offset
+        offset: int = await self._in_thread(cold.since, queue.queue_id, time_ms)
+        return min(offset, queue.visible_offset)
 
     async def behind(self, queue: ConsumeQueue, commit_log_offset: int) -> int:
         cold = self._cold_of(queue)
@@ -148,25 +161,20 @@ class Tier:
     async def search(self, query: ColdQuery) -> ColdFound:
         if self._settings.read is ReadPolicy.DISABLED:
             return ColdFound([], None)
-        names = [query.topic] if query.topic else [topic.name for topic in self._registry.topics.values()]
-        found: list[StoredMessage] = []
-        before = -1
+        names = [query.topic] if query.topic else list(self._registry.topics)
+        parts: list[ColdFound] = []
         for topic in [self._registry.topics[name] for name in names if name in self._registry.topics]:
             queues = [self._engine.dispatcher.queue(topic.name, number) for number in range(topic.queues)]
             below = {queue.queue_id: queue.min_offset for queue in queues if queue.min_offset}
-            if not below or not is_tiered(topic):
-                continue
-            if (cold := self._cold.get(self.root(topic))) is None:
-                raise _not_known(topic.name)
-            part: ColdFound = await self._in_thread(cold.search, query, below)
-            found += part.messages
-            before = max(before, -1 if part.before is None else part.before)
-        found.sort(key=lambda message: -message.commit_log_offset)
-        if len(found) > query.limit:
-            before = max(before, found[query.limit - 1].commit_log_offset)
-        return ColdFound(
-            [each for each in found[: query.limit] if each.commit_log_offset >= before], None if before < 0 else before
-        )
+            if below and may_be_cold(self._registry, topic) and not (query.place and self._is_attached(topic)):
+                if (cold := self._cold.get(self.root(topic))) is None:
+                    raise _not_known(topic.name)
+                parts.append(await self._in_thread(cold.search, query, below))
+        return merged(parts, query.limit)
+
+    def _is_attached(self, topic: Topic) -> bool:
+        origin = self._registry.origin_of(topic.name)
+        return origin is not None and origin.is_attached
 
     def _cold_of(self, queue: ConsumeQueue) -> ColdTopic | None:
         """The cold part of a queue's topic; None where it is not known, or not to be read."""
@@ -193,6 +201,17 @@ class Tier:
         except RuntimeError:  # it is closed
             return False
         return True
+
+    async def asked(self, ask: Callable[[ObjectStore], T]) -> T:
+        """Ask the object store something, in a thread.  Raises UNAVAILABLE while it is not reached, and TierError."""
+        if self._objects is None:
+            raise EntrepotError(Code.UNAVAILABLE, self.problem)
+        found: T = await self._in_thread(ask, self._objects)
+        return found
+
+    async def know(self, root: str) -> None:
+        """Read what a table has, so that it is read from at once.  Raises TierError."""
+        await self._refresh(root)
 
     # -- the uploader --------------------------------------------------------------------------------------------
 
@@ -233,7 +252,7 @@ class Tier:
         reader, writer = await asyncio.open_connection(sock=ours)
         values = {key: value for key, value in asdict(self._settings).items() if key not in ("cache_bytes", "read")}
         try:
-            writer.write(frame(Setup(**values, seed=secrets.randbits(63))))
+            writer.write(frame(Setup(**values, writer=self.writer, seed=secrets.randbits(63))))
             await self._serve(reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -272,12 +291,12 @@ class Tier:
     def _states(self) -> list[TopicState]:
         from broker.tiered.uploader import QueueState, TopicState
 
-        found = []
+        found, epoch = [], epoch_of(self._engine)
         for topic in self._registry.topics.values():
             if is_tiered(topic):
                 queues = [self._engine.dispatcher.queue(topic.name, number) for number in range(topic.queues)]
                 states = [QueueState(q.queue_id, q.min_offset, q.visible_offset, _message_bytes(q)) for q in queues]
-                found.append(TopicState(topic.name, self.root(topic), 1000 * (topic.tier_seconds or 0), states))
+                found.append(TopicState(topic.name, self.root(topic), 1000 * (topic.tier_seconds or 0), states, epoch))
         return found
 
     def _told(self, progress: Progress) -> None:

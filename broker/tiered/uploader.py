@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from broker.tiered.delta_log import ConflictError
+from broker.tiered.fence import Fence, Writer
 from broker.tiered.merging import merge
 from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.table import TopicTable
@@ -46,12 +47,14 @@ class QueueState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TopicState(msgspec.Struct, frozen=True, array_like=True):
-    """A tiered topic.  `root`: of its table.  `retention_ms`: age at which segments go from the table."""
+    """A tiered topic.  `root`: of its table.  `retention_ms`: age at which segments go from the table.  `epoch`: of the
+    broker that asks for the upload (`fence.epoch_of`)."""
 
     name: str
     root: str
     retention_ms: int
     queues: list[QueueState]
+    epoch: int = 0
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
@@ -81,8 +84,8 @@ class Source(Protocol):
 class _Topic:
     """Knowledge of a topic between rounds.  Times in seconds of the steady clock."""
 
-    def __init__(self, table: TopicTable) -> None:
-        self.table = table
+    def __init__(self, table: TopicTable, fence: Fence) -> None:
+        self.table, self.fence = table, fence
         self.is_open = False
         self.waiting_since: float | None = None
         self.pause = 0.0
@@ -95,7 +98,7 @@ class _Topic:
 
 
 class Uploader:
-    """`steady`: seconds of a clock that never jumps.  `number`: of the broker."""
+    """`steady`: seconds of a clock that never jumps.  `number`: of the broker, `writer`: who it is."""
 
     def __init__(
         self,
@@ -106,13 +109,14 @@ class Uploader:
         steady: Callable[[], float],
         *,
         number: int,
+        writer: Writer,
         segment_bytes: int,
         max_age: float,
         grace: float,
     ) -> None:
         self._source, self._objects = source, objects
         self._clock, self._random, self._steady = clock, random, steady
-        self._base = first_queue(number)
+        self._base, self._writer = first_queue(number), writer
         self._segment_bytes, self._max_age, self._grace = segment_bytes, max_age, grace
         self._topics: dict[str, _Topic] = {}
 
@@ -128,8 +132,10 @@ class Uploader:
     def _look_at(self, state: TopicState) -> bool:
         topic = self._topics.get(state.root)
         if topic is None:
-            table = TopicTable(self._objects, state.root, self._clock, self._random)
-            topic = self._topics[state.root] = _Topic(table)
+            fence = Fence(self._writer)
+            table = TopicTable(self._objects, state.root, self._clock, self._random, fence)
+            topic = self._topics[state.root] = _Topic(table, fence)
+        topic.fence.epoch = state.epoch
         if self._steady() < topic.not_before:
             return False
         try:

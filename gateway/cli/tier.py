@@ -1,6 +1,7 @@
-"""`entrepot tier`: the tables of cold messages in an object store, looked at without a broker.
+"""`entrepot tier`: the tables of cold messages in an object store.
 
-Exit codes: 0 healthy, 1 problems found or the store is away, 2 wrong usage.  Nothing is written.
+`show` and `verify` look at them without a broker, and write nothing.  `restore`, `attach` and `status` ask a running
+server.  Exit codes: 0 healthy, 1 problems found, refused, or the store is away, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -9,18 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from domain.errors import Code, EntrepotError
+from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from gateway.cli.errors import FAILED, OK, USAGE, CommandError
 from gateway.cli.output import JsonOption, print_json, print_line, print_table
+from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
 
 if TYPE_CHECKING:
     from store_client.embedded import TableShown, Verdict
 
-app = typer.Typer(help="Cold messages in an object store, looked at without a broker.", no_args_is_help=True)
+TABLE_SECONDS: Final = 150.0
+"""Longest wait for a server to look at a table, which may be large, and far away."""
+
+app = typer.Typer(help="Cold messages in an object store.", no_args_is_help=True)
 
 UrlOption = Annotated[
     str,
@@ -46,6 +52,12 @@ RegionOption = Annotated[
 ]
 AllowHttpOption = Annotated[
     bool, typer.Option("--allow-http", envvar="ENTREPOT__TIER__ALLOW_HTTP", help="The endpoint may be without TLS.")
+]
+TableOption = Annotated[
+    str | None, typer.Option("--table", metavar="PATH", help="Which table, where there are several: `tier show` says.")
+]
+BrokerOption = Annotated[
+    str, typer.Option("--on", metavar="BROKER", help="Name of the broker that is to have it, where there are several.")
 ]
 
 
@@ -108,6 +120,99 @@ def verify(
     elif not verdicts:
         print_line("there is no table")
     return FAILED if any(verdict.problems for verdict in verdicts) else OK
+
+
+@app.command()
+def status(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
+    """How far a running server has come with each topic that goes to the object store."""
+    found = Client(server).get("/api/v1/tiering")["value"]
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("topic", "namespace", "table", "on the disk alone", "segments", "bytes", "problem"),
+        (
+            (t["topic"], t["namespace"], t["table"], t["lagMessages"], t["segments"], t["bytes"], t["problem"] or "")
+            for t in found
+        ),
+    )
+
+
+@app.command()
+def restore(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    tier_seconds: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="How long messages stay in the object store; a table does not say it."),
+    ] = None,
+    table: TableOption = None,
+    on: BrokerOption = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Though the table was just written: whoever does is refused from now on.")
+    ] = False,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a topic back from the table of a broker that is lost with its disks.
+
+    Nothing is copied: the topic goes on behind the last message of the table.  Progress of consumer groups, sessions,
+    retained and waiting messages are in no table, and do not come back.
+    """
+    body = given(tierSeconds=tier_seconds, table=table, broker=on or None, force=force or None)
+    path = api_path(namespace, "topics", segment(topic)) + ":restore"
+    found = Client(server, TABLE_SECONDS).request("POST", path, body=body)
+    _tell_topic(found, "is restored from", as_json=as_json)
+    if not as_json:
+        print_line("progress of groups, sessions, retained and waiting messages are not in a table: they are lost")
+
+
+@app.command()
+def attach(
+    url: Annotated[
+        str, typer.Option("--url", metavar="URL", help="The other cluster's object store.", show_default=False)
+    ],
+    table: TableOption = None,
+    name: Annotated[
+        str | None, typer.Option("--as", metavar="TOPIC", help="Name of the topic here; else that of the table's.")
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option("--endpoint", metavar="URL", help="Where the store is, if not at its provider's.")
+    ] = None,
+    region: Annotated[str | None, typer.Option("--region", metavar="NAME", help="Region of the store.")] = None,
+    allow_http: Annotated[bool, typer.Option("--allow-http", help="The endpoint may be without TLS.")] = False,
+    on: BrokerOption = "",
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Have another cluster's table as a topic that can be read, as far as it goes now; once more: as far as then.
+
+    The broker reads it, with credentials of its own environment.  Nothing is written there, and deleting the topic
+    deletes nothing there.
+    """
+    body = given(
+        url=_checked(url),
+        table=table,
+        name=name,
+        endpoint=endpoint,
+        region=region,
+        allowHttp=allow_http or None,
+        broker=on or None,
+    )
+    found = Client(server, TABLE_SECONDS).request("POST", api_path(namespace, "tiering:attach"), body=body)
+    _tell_topic(found, "is read from", as_json=as_json)
+
+
+def _tell_topic(topic: dict[str, Any], what: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(topic)
+        return
+    print_line(f"topic {topic['name']} {what} {topic['table']}")
+    print_table(
+        ("queue", "min offset", "max offset"),
+        ((o["queueId"], o["minOffset"], o["maxOffset"]) for o in topic["offsets"]),
+    )
 
 
 def _tell(verdict: Verdict, *, is_full: bool) -> None:

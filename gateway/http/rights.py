@@ -211,6 +211,9 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", f"{PREFIX}/topics/{{name}}"): _topic(Action.GET),
     ("PUT", f"{PREFIX}/topics/{{name}}"): Veiled(_put_topic, _putting("topic")),
     ("DELETE", f"{PREFIX}/topics/{{name}}"): _topic(Action.DELETE),
+    ("GET", f"{PREFIX}/tiering"): _fixed(Action.LIST, ResourceType.TOPIC),
+    ("POST", f"{PREFIX}/topics/{{name}}:restore"): _cluster(Action.UPDATE),  # it takes a table from another broker
+    ("POST", f"{PREFIX}/tiering:attach"): _cluster(Action.UPDATE),  # it has the broker read what it is told to
     ("GET", f"{PREFIX}/topics/{{name}}/event-rules"): _topic(Action.GET),
     ("PUT", f"{PREFIX}/topics/{{name}}/event-rules"): _topic(Action.UPDATE),
     ("DELETE", f"{PREFIX}/topics/{{name}}/event-rules"): _topic(Action.UPDATE),

@@ -35,7 +35,7 @@ from domain.replication.control import (
 from domain.replication.greeting import Greeting
 from domain.replication.mastership import Appointment, FenceAnswer, Member, Promise
 from domain.route import BrokerInfo, Registration, Routes
-from domain.tiering import TierStatus
+from domain.tiering import AttachRequest, RestoreRequest, TableTopic, TierStatus
 from domain.timing import TimerCursor
 from domain.topic import QueueBounds, Topic, TopicStatus
 from domain.transaction import TransactionEnd
@@ -208,6 +208,8 @@ MEASURE: Final = _operation(
     71, "measure", tuple[()], tuple[dict[str, Histogram], dict[str, float], EntrepotError | None], again=True
 )
 TIERING: Final = _operation(121, "tiering", tuple[()], list[TierStatus], again=True)
+RESTORE_TOPIC: Final = _operation(128, "restore_topic", tuple[RestoreRequest], TableTopic)
+ATTACH_TOPIC: Final = _operation(129, "attach_topic", tuple[AttachRequest], TableTopic)
 DRAINAGE: Final = _operation(72, "drainage", tuple[Readers], Drainage, again=True)
 SET_DRAINING: Final = _operation(73, "set_draining", tuple[bool], None, again=True)
 SEAL_KEY_VALUES: Final = _operation(74, "seal_key_values", tuple[int], int, again=True)

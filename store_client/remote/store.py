@@ -14,6 +14,7 @@ from store_client.remote.finder import RemoteFinder
 from store_client.remote.key_values import RemoteKeyValues
 from store_client.remote.messages import RemoteMessages
 from store_client.remote.operating import ClusterOperations
+from store_client.remote.tables import RemoteTables
 from store_client.remote.tails import Tails
 from store_client.remote.timers import RemoteTimers
 from store_client.remote.topology import RemoteTopology
@@ -34,6 +35,7 @@ class RemoteStore:
         self.timers = RemoteTimers(cluster)
         self.transactions = RemoteTransactions(cluster, self._appending)
         self.condition = RemoteCondition(cluster)
+        self.tables = RemoteTables(cluster)
         self.operations: ClusterOperations | None = None
         """What operators do with the brokers, where they are found by routes."""
 

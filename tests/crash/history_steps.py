@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from broker.metadata import registry as changes
+from broker.metadata.origin import TopicOrigin
 from domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
 from domain.errors import EntrepotError, StoreFailedError
 from domain.expression.filter import FilterExpression, FilterKind
 from domain.filter_hash import filter_hash
 from domain.key_value import ABSENT, KeyValueChange
 from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from domain.topic import Topic
 from tests.support.derived_state import check_derived
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World
@@ -153,6 +156,24 @@ WIDE_SCRIPT: list[Step] = [
     ("pop", 0, 6),
     ("slice", 0, 0),
     ("acknowledge", 3, 0),
+    ("drop", 1, 0),
+    ("restore", 1, 5),
+    ("slice", 0, 0),
+    ("append", 1, 3),
+    ("answer", 0, 0),
+    ("slice", 0, 0),
+    ("pop", 1, 2),
+    ("topic", 1, 2),
+    ("slice", 0, 0),
+    ("append", 3, 2),
+    ("answer", 0, 0),
+    ("drop", 1, 0),
+    ("restore", 1, 8),
+    ("append", 1, 1),
+    ("answer", 0, 0),
+    ("reopen", 0, 0),
+    ("append", 1, 1),
+    ("slice", 0, 0),
     ("answer", 0, 0),
 ]
 """With everything that the checker of deliveries has no words for: resets, shrunk topics, dropped groups."""
@@ -286,6 +307,15 @@ def _namespace(store: SimulatedStore, x: int, y: int) -> None:
     done(store.ports.topology.put_namespace(NAMESPACES[x % 2]))
 
 
+def _restore(store: SimulatedStore, x: int, y: int) -> None:
+    """A topic that is not there, whose queues begin at offsets."""
+    if TOPICS[x % 2] not in store.registry.topics:
+        queues = 1 + y % 3
+        starts = [(queue_id, 7 * y * queue_id + y) for queue_id in range(queues)]
+        origin = TopicOrigin(f"{TOPICS[x % 2]}/lost-{y}")
+        store._record(changes.begin_topic(Topic(TOPICS[x % 2], queues=queues), origin, starts))
+
+
 def _drop_namespace(store: SimulatedStore, x: int, y: int) -> None:
     done(store.ports.topology.delete_namespace(NAMESPACES[x % 2]))
 
@@ -303,6 +333,7 @@ WIDE_STEPS: dict[str, Callable[[SimulatedStore, int, int], None]] = {
     "write": _write,
     "namespace": _namespace,
     "drop namespace": _drop_namespace,
+    "restore": _restore,
 }
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from broker.metadata import registry as changes
 from broker.metadata.key_values import encode_write
+from broker.metadata.origin import TopicOrigin
 from broker.retention.cleaner import Cleaner
 from broker.store.record import RecordKind
 from broker.store.record_trailer import Origin
@@ -73,7 +74,10 @@ def facts(store: SimulatedStore) -> dict[str, object]:
     """What retention must not change, however it is derived."""
     window_of = store.opened.progress.windows
     return {
-        "topics": {t.name: (t, store.registry.topic_since(t.name)) for t in store.registry.topics.values()},
+        "topics": {
+            t.name: (t, store.registry.topic_since(t.name), store.registry.origin_of(t.name))
+            for t in store.registry.topics.values()
+        },
         "groups": {g.name: (g, store.registry.group_since(g.name)) for g in store.registry.groups.values()},
         "namespaces": set(store.registry.namespaces),
         "ends": {key: queue.max_offset for key, queue in store.engine.dispatcher.queues.items()},
@@ -183,8 +187,12 @@ def everything(store: SimulatedStore) -> None:
     store._record(changes.put_namespace("ns"))
     store._record(changes.put_topic(Topic("ns/u", queues=2)))
     store._record(changes.put_topic(Topic("idle", queues=2)))
+    store._record(
+        changes.begin_topic(Topic("back", queues=3), TopicOrigin("back/lost-7"), [(0, 300_070), (1, 5), (2, 0)])
+    )
     store.put_group(ConsumerGroup("early", max_attempts=7))
     store.append("idle", 1, 3)
+    store.append("back", 1, 2)
     for key in ("a", "b", "c"):
         change = KeyValueChange(key, key.encode())
         store.engine.append_record(RecordKind.KEY_VALUES, encode_write([change]), store.now_ms)
@@ -213,6 +221,11 @@ def test_the_log_alone_is_enough_after_segments_went():
     again = derived_from_the_log_alone(store)
     assert again.engine.report.rebuilt_queues == 0
     assert facts(again) == before
+    ends = [again.queue("back", queue_id).max_offset for queue_id in range(3)]
+    assert ends == [300_070, 7, 0], "queues that began within go on where they were"
+    again.append("back", 0, 1)
+    again.answer()
+    assert again.engine.read(again.queue("back"), 300_070, 1), "and take messages"
     queue = again.queue("t")
     assert len(again.engine.read(queue, queue.min_offset, 1000)) == queue.max_offset - queue.min_offset
     [(deliver_at, offset)] = again.engine.aside.timers.after((0, 0))

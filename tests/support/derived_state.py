@@ -23,7 +23,9 @@ def state_of(store: SimulatedStore) -> dict[str, Any]:
         "queue ids": {
             q.topic: [found.queue_id for found in store.engine.dispatcher.queues_of(q.topic)] for q in queues
         },
-        "topics": [(t, registry.topic_since(t.name)) for _, t in sorted(registry.topics.items())],
+        "topics": [
+            (t, registry.topic_since(t.name), registry.origin_of(t.name)) for _, t in sorted(registry.topics.items())
+        ],
         "constrained": sorted(registry.constrained),
         "traced": registry.traced,
         "groups": [

@@ -1,5 +1,6 @@
 """`/api/v1`: topics, groups and members, namespaces, stored and retained messages, MQTT clients, sessions
-and traces, timers, brokers, controllers, bridges, users and policies, a module for each noun.
+and traces, timers, tables of an object store, brokers, controllers, bridges, users and policies, a module for each
+noun.
 
 A PUT is idempotent and says only what it wants to change: what it leaves out stays as it is, or takes the default of
 the settings where the thing is new.
@@ -21,6 +22,7 @@ from gateway.http.admin.namespaces import namespace_routes
 from gateway.http.admin.pulling import pulling_routes
 from gateway.http.admin.retained import retained_routes
 from gateway.http.admin.sessions import session_routes
+from gateway.http.admin.tiering import tiering_routes
 from gateway.http.admin.timers import timer_routes
 from gateway.http.admin.topics import topic_routes
 from gateway.http.admin.traces import trace_routes
@@ -39,6 +41,7 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         dead_letter_routes,
         message_routes,
         pulling_routes,
+        tiering_routes,
         timer_routes,
         retained_routes,
         client_routes,

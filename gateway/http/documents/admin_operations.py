@@ -8,9 +8,10 @@ from domain.allocation import AllocationStrategy
 from domain.consumer_group import EARLIEST
 from domain.retry_policy import RetryKind
 from domain.topic import Cleanup, Confirm, Permission, TopicType
-from gateway.http.admin.common import PREFIX
+from gateway.http.admin.common import PREFIX, schema_of
 from gateway.http.admin.dead_letters import NDJSON
 from gateway.http.admin.messages import HOPS, STATES
+from gateway.http.admin.tiering import Attaching, Restoring
 from gateway.http.documents.event_operations import REFUSAL
 from gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers, put
 from gateway.http.documents.shapes import Anything, Choice, Keyed, Maybe, Shape, listed, named, time
@@ -18,26 +19,42 @@ from gateway.http.documents.shapes import Anything, Choice, Keyed, Maybe, Shape,
 ID: Final = "019AF2C4A48D1549BA4F1FC100000000"
 HANDLE: Final = "AQAAAZrxqmUAB29yZGVycwAB"
 
-_TOPIC: Final = named(
-    "Topic",
-    "A topic with the offsets of its queues",
+_TOPIC_FIELDS: Final = {
+    "name": "orders",
+    "namespace": "default",
+    "queues": 4,
+    "writeQueues": Maybe(4),
+    "type": Choice(tuple(TopicType)),
+    "permission": Choice((Permission.READ_WRITE, *sorted(set(Permission) - {Permission.READ_WRITE}))),
+    "cleanup": Choice(tuple(Cleanup)),
+    "retentionSeconds": Maybe(86_400),
+    "retentionBytes": Maybe(1 << 30),
+    "tierSeconds": Maybe(31_536_000),
+    "maxMessageBytes": Maybe(65_536),
+    "maxBacklog": Maybe(100_000),
+    "confirm": Choice(tuple(Confirm)),
+    "trace": 0.0,
+    "placement": Maybe(Keyed("broker-0", 4)),
+    "offsets": [{"queueId": 0, "minOffset": 0, "maxOffset": 41}],
+}
+_TOPIC: Final = named("Topic", "A topic with the offsets of its queues", _TOPIC_FIELDS)
+_TABLE_TOPIC: Final = named(
+    "TableTopic",
+    "A topic that goes on in a table, or is read from one",
+    {**_TOPIC_FIELDS, "table": "orders/4f1c2a9e8b7d6c5a-0"},
+)
+_TIERING: Final = named(
+    "Tiering",
+    "How far a topic of one broker has come in the object store; queue ids are that broker's own",
     {
-        "name": "orders",
+        "topic": "orders",
         "namespace": "default",
-        "queues": 4,
-        "writeQueues": Maybe(4),
-        "type": Choice(tuple(TopicType)),
-        "permission": Choice((Permission.READ_WRITE, *sorted(set(Permission) - {Permission.READ_WRITE}))),
-        "cleanup": Choice(tuple(Cleanup)),
-        "retentionSeconds": Maybe(86_400),
-        "retentionBytes": Maybe(1 << 30),
-        "tierSeconds": Maybe(31_536_000),
-        "maxMessageBytes": Maybe(65_536),
-        "maxBacklog": Maybe(100_000),
-        "confirm": Choice(tuple(Confirm)),
-        "trace": 0.0,
-        "placement": Maybe(Keyed("broker-0", 4)),
-        "offsets": [{"queueId": 0, "minOffset": 0, "maxOffset": 41}],
+        "table": "orders/4f1c2a9e8b7d6c5a-0",
+        "uploaded": [{"queueId": 0, "nextOffset": 41}],
+        "lagMessages": 3,
+        "segments": 2,
+        "bytes": 65_536,
+        "problem": Maybe("the object store is away"),
     },
 )
 _OUTCOME: Final = named(
@@ -180,6 +197,17 @@ TOPIC_OPERATIONS: Final[Operations] = {
         "putTopic", put(_TOPIC), example={"queues": 8, "retentionSeconds": 86_400}
     ),
     ("DELETE", f"{PREFIX}/topics/{{name}}"): Operation("deleteTopic", GONE),
+    ("GET", f"{PREFIX}/tiering"): Operation("listTiering", answers(listed(_TIERING))),
+    ("POST", f"{PREFIX}/topics/{{name}}:restore"): Operation(
+        "restoreTopic",
+        {201: Answer("It is there", _TABLE_TOPIC)},
+        body=Shape(schema_of(Restoring), {"tierSeconds": 31_536_000}),
+    ),
+    ("POST", f"{PREFIX}/tiering:attach"): Operation(
+        "attachTable",
+        {201: Answer("It is there", _TABLE_TOPIC)},
+        body=Shape(schema_of(Attaching), {"url": "s3://their-bucket/entrepot", "table": "orders/4f1c2a9e8b7d6c5a-0"}),
+    ),
     ("GET", f"{PREFIX}/topics/{{name}}/event-rules"): Operation("getEventRules", answers(_RULES)),
     ("PUT", f"{PREFIX}/topics/{{name}}/event-rules"): Operation(
         "putEventRules", answers(_RULES), example={"dedupSeconds": 600, "schema": {"type": "object"}}

@@ -46,6 +46,7 @@ TAGS: Final[Mapping[str, str]] = {
     "pull delivery": "Receiving, and settling what was received",
     "subscriptions": "Push delivery (CloudEvents Subscriptions API)",
     "topics": "Topics, and what they ask of their events",
+    "tiering": "Topics in an object store",
     "groups": "Consumer groups, and their dead letters",
     "members": "Consuming by whole queues",
     "messages": "Finding messages",

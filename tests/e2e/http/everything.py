@@ -202,6 +202,7 @@ def _server(ask: Asking) -> None:
         "/readyz",
         "/metrics",
         "/asyncapi.json",
+        f"{V1}/tiering",
         f"{V1}/brokers",
         f"{V1}/controllers",
         f"{V1}/bridges",

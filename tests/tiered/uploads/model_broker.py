@@ -123,6 +123,10 @@ class ModelBroker:
         self.requested = 0
         self.most_asked = 0
         self._check = check
+        self.epoch = 0
+        """Of its last time as master."""
+        self.run = 0
+        """Counts its starts."""
 
     # -- as the uploader sees it -----------------------------------------------------------------------------------
 
@@ -133,7 +137,7 @@ class ModelBroker:
                 QueueState(number, self.min_offset(topic, number), self.end(topic, number), RECORD_BYTES)
                 for number in range(len(topic.queues))
             ]
-            found.append(TopicState(topic.name, topic.root, topic.retention_ms, states))
+            found.append(TopicState(topic.name, topic.root, topic.retention_ms, states, self.epoch))
         return found
 
     def records(self, topic: str, queue_id: int, first: int, end: int, max_bytes: int) -> bytes:
@@ -199,4 +203,5 @@ class ModelBroker:
 
     def crash(self) -> None:
         """It comes back and knows nothing of the tier."""
+        self.run += 1
         self.progress.clear()

@@ -8,13 +8,22 @@ from broker.ports.cold_reads import ColdPage
 from broker.tiered.cold import ColdTopic
 from broker.tiered.delta_actions import AddFile, OwnAction
 from broker.tiered.delta_log import ConflictError
+from broker.tiered.fence import Fence
 from broker.tiered.objects import TierError
+from broker.tiered.snapshot import Snapshot
 from broker.tiered.table import Place, TopicTable
 from broker.tiered.uploader import Progress, TopicState, Uploader, _Topic
 from domain.expression.filter import MessageFilter
 from domain.message import StoredMessage
 from domain.shard import local_queue
 from tests.tiered.uploads.model_broker import ModelBroker
+
+
+class NoFence(Fence):
+    """It says who writes, and refuses nobody."""
+
+    def check(self, root: str, snapshot: Snapshot) -> None:
+        pass
 
 
 class TellsFirst(Uploader):

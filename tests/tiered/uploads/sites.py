@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.tiered.cold import ColdTopic
+from broker.tiered.fence import Fence, Writer
 from broker.tiered.objects import TierError
 from broker.tiered.segment_reader import SegmentReader
 from broker.tiered.table import TopicTable
@@ -14,13 +15,15 @@ from broker.tiered.uploader import Progress, Uploader
 from domain.expression.filter import MessageFilter
 from domain.message import StoredMessage
 from tests.tiered.uploads.model_broker import ModelBroker, ModelTopic
-from tests.tiered.uploads.witness import FIRST_QUEUE, NUMBER, Broken
+from tests.tiered.uploads.witness import FIRST_QUEUE, NUMBER, STORE, Broken
 
 if TYPE_CHECKING:
     from tests.tiered.uploads.world import World
 
 HOUR_MS = 3_600_000
 GRACE_MS = 24 * HOUR_MS
+RUNS = {"first": 1_000, "second": 2_000}
+"""Numbers of the runs of each site, of which none comes twice."""
 
 
 class Died(Exception):
@@ -35,6 +38,7 @@ class Parts:
     table: type[TopicTable] = TopicTable
     broker: type[ModelBroker] = ModelBroker
     cold: type[ColdTopic] = ColdTopic
+    fence: type[Fence] = Fence
     fault_rate: float | None = None
     often: str = ""
     """The step that comes ten times as often."""
@@ -59,6 +63,7 @@ class Site:
             random.Random(world.random.getrandbits(64)),
             lambda: world.steady,
             number=NUMBER,
+            writer=Writer(STORE, RUNS[self.name] + self.broker.run),
             segment_bytes=world.segment_bytes,
             max_age=30.0,
             grace=GRACE_MS / 1000,

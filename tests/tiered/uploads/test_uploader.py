@@ -13,6 +13,7 @@ import pytest
 from broker.tiered.cold import ColdTopic
 from broker.tiered.delta_actions import AddFile, RemoveFile
 from broker.tiered.delta_log import DeltaLog, next_maintenance
+from broker.tiered.fence import Writer
 from broker.tiered.folder import FolderStore
 from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.segment_reader import SegmentReader
@@ -23,16 +24,23 @@ from domain.message import StoredMessage
 from tests.support.clock import ManualClock
 from tests.support.failing_objects import Fault, MemoryObjects
 from tests.tiered.uploads.model_broker import Master, ModelBroker, ModelTopic
-from tests.tiered.uploads.witness import FIRST_QUEUE, NUMBER, Witness
+from tests.tiered.uploads.witness import FIRST_QUEUE, NUMBER, STORE, Witness
 from tests.tiers.marks import scaled
 
 MIDNIGHT = 20_000 * DAY_MS
+WRITER = Writer(STORE, 1)
 
 
 class Bench:
     """A broker and its uploader over a store."""
 
-    def __init__(self, objects: ObjectStore | None = None, *, segment_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        objects: ObjectStore | None = None,
+        *,
+        segment_bytes: int = 1 << 20,
+        writer: Writer = WRITER,
+    ) -> None:
         self.clock = ManualClock(MIDNIGHT + DAY_MS // 2)
         self.memory = MemoryObjects(self.clock)
         self.objects = self.memory if objects is None else objects
@@ -43,9 +51,10 @@ class Bench:
             self.broker,
             self.objects,
             self.clock,
-            Random(2),
+            Random(f"{writer}"),
             lambda: self.steady,
             number=NUMBER,
+            writer=writer,
             segment_bytes=segment_bytes,
             max_age=30.0,
             grace=3600.0,

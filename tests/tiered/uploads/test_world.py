@@ -20,26 +20,30 @@ MAX_WORLDS = 60
 @pytest.mark.scaled
 def test_each_offset_is_there_once_whatever_fails() -> None:
     print(f"ENTREPOT_TEST_SEED={SEED}")
-    published = faults = reads = read = requests = deaths = segments = expiries = lost = 0
+    failovers = published = faults = reads = read = requests = deaths = segments = expiries = lost = 0
     for number in range(WORLDS):
         with pytest.MonkeyPatch.context() as patch:
             world = World(f"{SEED}-{number}", Parts(), patch)
             world.run(STEPS)
         tables = world.witness.tables.values()
+        failovers += world.failovers
         published, faults = published + world.master.published, faults + world.faults
         reads, read, requests = reads + world.reads, read + world.read_messages, requests + world.requests
         deaths, lost = deaths + sum(site.deaths for site in world.sites), lost + world.lost
         segments += sum(table.segments for table in tables)
         expiries += sum(table.expiries for table in tables)
     print(f"{WORLDS} worlds: {published} messages, {segments} segments, {expiries} expired, {lost} lost on purpose,")
-    print(f"{reads} reads of {read} messages, {requests} requests, {faults} faults, {deaths} deaths")
+    print(f"{reads} reads of {read} messages, {requests} requests, {faults} faults, {deaths} deaths,")
+    print(f"{failovers} failovers while an uploader was in a call to the store")
     assert min(published // 10, segments, reads, lost) > WORLDS
+    assert failovers > 0
 
 
 @pytest.mark.scaled
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
+        (Parts(fence=planted.NoFence), "the epoch of"),
         (Parts(uploader=planted.TellsFirst), "does not have"),
         (Parts(table=planted.ExpectsNothing), "twice|went back|missing"),
         (Parts(table=planted.TidiesUp, fault_rate=0.3), "deleted"),

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from broker.tiered.checkpoints import commit_name
 from broker.tiered.columns import to_messages
-from broker.tiered.delta_actions import AddFile, RemoveFile, Transaction, decode_commit
+from broker.tiered.delta_actions import AddFile, Commit, RemoveFile, Transaction, decode_commit
 from broker.tiered.objects import MissingObjectError
 from broker.tiered.segment import MASK, Run, decode_runs, digest_of
 from broker.tiered.table import RUNS_TAG
@@ -21,6 +21,8 @@ from domain.shard import first_queue
 from tests.support.failing_objects import MemoryObjects
 from tests.tiered.uploads.model_broker import ModelBroker, ModelTopic
 
+STORE = "a1b2"
+EPOCH = f"epoch/{STORE}"
 NUMBER = 3
 """Of the broker, so that the world's queue ids are not its own."""
 FIRST_QUEUE = first_queue(NUMBER)
@@ -47,6 +49,7 @@ class TableWitness:
         self.digests: Counter[int] = Counter()
         self.expired: set[tuple[int, int]] = set()
         self.segments = self.expiries = self.backward = 0
+        self.epoch = -1
 
     def read_on(self) -> None:
         """Check the versions that have come since.  Raises Broken."""
@@ -57,6 +60,7 @@ class TableWitness:
             except MissingObjectError:
                 return
             self.version += 1
+            self._check_writer(commit)
             for action in commit.actions:
                 match action:
                     case AddFile():
@@ -66,6 +70,16 @@ class TableWitness:
                     case Transaction() if action.app_id.startswith("next/"):
                         self._move(int(action.app_id[5:]) - FIRST_QUEUE, action.version)
             self._check_offsets()
+
+    def _check_writer(self, commit: Commit) -> None:
+        """Each commit but the first says its epoch, and a master that has a successor commits nothing any more."""
+        epochs = [each.version for each in commit.actions if isinstance(each, Transaction) and each.app_id == EPOCH]
+        if len(epochs) != (self.version > 0):
+            raise Broken(f"version {self.version} of {self.topic.root} says {len(epochs)} epochs")
+        for epoch in epochs:
+            if epoch < self.epoch:
+                raise Broken(f"the epoch of {self.topic.root} fell from {self.epoch} to {epoch}")
+            self.epoch = epoch
 
     def check_files(self) -> None:
         """All files of the table are in the store."""

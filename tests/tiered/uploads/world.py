@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.tiered.fence import Fence
 from broker.tiered.table import TopicTable
 from broker.tiered.uploader import LONGEST_PAUSE
 from domain.clock import Clock
@@ -61,10 +62,14 @@ class World:
         self.stuck = self.random.choice(["", "stuck"])
         self.sites = [Site(self, "first"), Site(self, "second")]
         self.leader = self.sites[0]
+        self.epoch = self.failovers = 0
         patch.setattr("broker.tiered.uploader.TopicTable", self._table)
+        patch.setattr("broker.tiered.uploader.Fence", parts.fence)
 
-    def _table(self, objects: MemoryObjects, root: str, clock: Clock, choices: random.Random) -> TopicTable:
-        table = self.parts.table(objects, root, clock, choices)
+    def _table(
+        self, objects: MemoryObjects, root: str, clock: Clock, choices: random.Random, fence: Fence
+    ) -> TopicTable:
+        table = self.parts.table(objects, root, clock, choices, fence)
         log_type = type(table._log)
         table._log = log_type(objects, root, clock, CHECKPOINT_COMMITS)
         return table
@@ -170,6 +175,9 @@ class World:
         """The other one is the master; the old one lives on and hears of nothing, or is a replica."""
         old, self.leader = self.leader, next(site for site in self.sites if site is not self.leader)
         self.leader.broker.follow()
+        self.epoch += 1
+        self.leader.broker.epoch = self.epoch
+        self.failovers += any(name.startswith("uploader") for name in self._running)
         if self.random.random() < 0.7:
             old.broker.depose()
         self.skew_ms = self.random.randrange(-8 * HOUR_MS, 8 * HOUR_MS)
@@ -214,7 +222,8 @@ class World:
         if not self.may_fail:
             return Fault.NONE
         if len(self._running) < MAX_NESTED and self.random.random() < 0.05:
-            self.random.choice([self._publish, self._round, self._clean, self._read])()
+            often = [self._publish, self._round, self._clean, self._read]
+            self.random.choice([*often, *often, self._fail_over])()
         if self._running and self._running[-1].startswith("uploader") and self.random.random() < self.death_rate:
             raise Died
         if self.random.random() >= self.fault_rate:

@@ -1,0 +1,134 @@
+"""AttachedTables: tables of other clusters, which topics of this broker are read from.  Nothing is written to them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+import structlog
+
+from broker.metadata.origin import TopicOrigin
+from broker.metadata.registry import Registry
+from broker.tiered.objects import TierError
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+
+if TYPE_CHECKING:
+    from broker.tiered.cold import ColdTopic
+    from broker.tiered.objects import ObjectStore
+    from broker.tiered.restoring import FoundTable
+    from broker.tiered.segment_reader import SegmentReader
+    from broker.tiered.table import TopicTable
+
+REFRESH_SECONDS: Final = 60.0
+"""How old the knowledge of a table gets: its owner merges and expires segments."""
+RETRY_SECONDS: Final = 5.0
+CACHE_SHARE: Final = 4
+"""What is read of another store has this part of the tier's memory for that."""
+log = structlog.get_logger(__name__)
+
+
+def key_of(topic: str, origin: TopicOrigin) -> str:
+    """What tells the table of a topic from all others, and from itself under another name."""
+    return f"{origin.place}#{topic}"
+
+
+class AttachedTables:
+    """`cold`: where they are read from, by `key_of`.  `in_thread` calls what blocks."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        clock: Clock,
+        cold: dict[str, ColdTopic],
+        in_thread: Callable[..., Awaitable[Any]],
+        cache_bytes: int,
+    ) -> None:
+        self._registry, self._clock, self._cold, self._in_thread = registry, clock, cold, in_thread
+        self._cache_bytes = cache_bytes // CACHE_SHARE
+        self._stores: dict[tuple[object, ...], tuple[ObjectStore, SegmentReader]] = {}
+        self._known: set[str] = set()
+        self.problems: dict[str, str] = {}
+        """By `key_of`, why a table cannot be read."""
+
+    async def run(self) -> None:
+        """Know all tables that topics are read from, and take up what their owners do."""
+        while True:
+            origins = self.origins()
+            for key in self._known - {key_of(topic, origin) for topic, origin in origins.items()}:
+                self._forget(key)
+            for topic, origin in origins.items():
+                await self._try(topic, origin)
+            await asyncio.sleep(RETRY_SECONDS if self.problems else REFRESH_SECONDS)
+
+    def origins(self) -> dict[str, TopicOrigin]:
+        """By topic, the tables that are read."""
+        found = {topic: self._registry.origin_of(topic) for topic in self._registry.topics}
+        return {topic: origin for topic, origin in found.items() if origin is not None and origin.is_attached}
+
+    def _forget(self, key: str) -> None:
+        self._known.discard(key)
+        self._cold.pop(key, None)
+        self.problems.pop(key, None)
+
+    async def _try(self, topic: str, origin: TopicOrigin) -> None:
+        try:
+            await self.know(topic, origin)
+        except EntrepotError as error:
+            key = key_of(topic, origin)
+            if self.problems.get(key) != error.message:
+                log.warning("an attached table cannot be read", topic=topic, problem=error.message)
+            self.problems[key] = error.message
+
+    async def know(self, topic: str, origin: TopicOrigin) -> None:
+        """Read what a topic's table has now.  Raises TierError."""
+        key = key_of(topic, origin)
+        cold = self._cold.get(key)
+        if cold is None:
+            cold = await self._in_thread(self._opened, topic, origin)
+        await self._in_thread(cold.refresh)
+        self._cold[key] = cold
+        self._known.add(key)
+        self.problems.pop(key, None)
+
+    async def look_at(self, origin: TopicOrigin, wanted: str | None) -> FoundTable:
+        """The table at a URL, or the one that is wanted.  Raises TierError."""
+        found: FoundTable = await self._in_thread(self._found, origin, wanted)
+        return found
+
+    def _found(self, origin: TopicOrigin, wanted: str | None) -> FoundTable:
+        from broker.tiered.restoring import look_at, table_of
+
+        objects, _ = self._store(origin)
+        return look_at(self._table(objects, table_of(objects, None, wanted)))
+
+    def _opened(self, topic: str, origin: TopicOrigin) -> ColdTopic:
+        from broker.tiered.attached_topic import AttachedTopic
+
+        objects, reader = self._store(origin)
+        return AttachedTopic(topic, self._table(objects, origin.table), reader, origin.number)
+
+    def _table(self, objects: ObjectStore, root: str) -> TopicTable:
+        from broker.tiered.table import TopicTable
+
+        return TopicTable(objects, root, self._clock, Random(secrets.randbits(64)))
+
+    def _store(self, origin: TopicOrigin) -> tuple[ObjectStore, SegmentReader]:
+        from broker.tiered.opening_store import open_objects
+        from broker.tiered.segment_reader import SegmentReader
+        from broker.tiered.store_options import StoreOptions
+
+        key = (origin.url, origin.endpoint, origin.region, origin.allow_http)
+        known = self._stores.get(key)
+        if known is None:
+            if origin.url.startswith("file:") and not Path(unquote(urlsplit(origin.url).path)).is_dir():
+                raise TierError(f"{origin.url} is no folder of this broker's machine", Code.BAD_REQUEST)
+            options = StoreOptions(origin.endpoint, origin.region, allow_http=origin.allow_http)
+            objects = open_objects(origin.url, options)
+            known = self._stores[key] = objects, SegmentReader(objects, self._cache_bytes)
+        return known

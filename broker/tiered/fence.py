@@ -1,0 +1,134 @@
+"""Fence: who may write a table.
+
+Each commit says the epoch of the store that makes it, and the run of its broker.  A master that has a successor has a
+lower epoch, and two brokers of one store (a copy of a data directory) have different runs: the one that was first is
+refused from the other's first commit on.  Who takes a table over shuts out the stores that had it.
+
+Other stores have other ids, so a table whose epoch is that of another store is another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.tiered.delta_actions import OwnAction, Transaction
+from broker.tiered.objects import TierError
+from broker.tiered.snapshot import Snapshot
+from domain.errors import Code
+
+if TYPE_CHECKING:
+    from broker.store.engine import StorageEngine
+
+EPOCH: Final = "epoch/"
+RUN: Final = "run/"
+"""App ids, with the id of a store behind them."""
+SHUT_OUT: Final = 1 << 62
+"""The epoch of a store whose table another one has taken over."""
+EPOCH_BITS: Final = 32
+
+
+class Writer(NamedTuple):
+    """A broker that writes: the id of its store, which all replicas of a group share, and a number of this run."""
+
+    store: str
+    run: int
+
+
+class FencedError(TierError):
+    """Another one writes the table."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, Code.PRECONDITION_FAILED)
+
+
+def epoch_of(engine: StorageEngine) -> int:
+    """The epoch of who writes now: of the master, and by it the recovery epoch, which is all that a broker without
+    replicas has.  It never falls, whatever a broker becomes."""
+    return (engine.epochs.history()[-1].epoch << EPOCH_BITS) + engine.recovery_epoch
+
+
+class Fence:
+    """Of one table.  `epoch` is that of the moment."""
+
+    def __init__(self, writer: Writer, epoch: int = 0) -> None:
+        self._writer, self.epoch = writer, epoch
+        self._own, self._run = EPOCH + writer.store, RUN + writer.store
+        self._found: int | None = None
+        self._has_looked = False
+
+    def check(self, root: str, snapshot: Snapshot) -> None:
+        """Raises FencedError where another one writes."""
+        found = snapshot.transactions
+        run = found.get(self._run)
+        if not self._has_looked:  # an earlier run of this broker may have written last
+            self._has_looked, self._found = True, run
+        epoch = found.get(self._own)
+        if epoch is None:
+            self._check_owner(root, snapshot)
+        elif epoch >= SHUT_OUT:
+            raise FencedError(
+                f"the table {root} was taken over by {_named(snapshot)}: messages from now on stay on this broker's "
+                "disk. Delete the topic here, or end this broker for good"
+            )
+        elif epoch > self.epoch:
+            raise FencedError(
+                f"the table {root} has commits of a later master (epoch {_words(epoch)}, this one has "
+                f"{_words(self.epoch)}): this one has a successor, and uploads no more"
+            )
+        elif epoch == self.epoch and run not in (self._found, self._writer.run):
+            raise FencedError(
+                f"the table {root} has commits of another broker with the store {self._writer.store}: is a data "
+                "directory in use twice, or a copy of it? End one of them for good, and start the other one anew"
+            )
+
+    def _check_owner(self, root: str, snapshot: Snapshot) -> None:
+        if owners := _owners(snapshot):
+            raise FencedError(
+                f"the table {root} is that of the store {owners[0]}, not of this one: give each cluster a tier.url "
+                "of its own, or take the table over (entrepot tier restore)"
+            )
+
+    def is_own(self, snapshot: Snapshot) -> bool:
+        """True where this store was the last one to take the table over, or made it."""
+        return snapshot.transactions.get(self._own, SHUT_OUT) < SHUT_OUT
+
+    def guarded(
+        self,
+        root: str,
+        snapshot: Snapshot,
+        actions: Sequence[OwnAction],
+        expected: Mapping[str, int | None],
+        now_ms: int,
+    ) -> tuple[list[OwnAction], dict[str, int | None]]:
+        """A commit, with what it says of its writer.  Raises FencedError."""
+        self.check(root, snapshot)
+        own = (Transaction(self._own, self.epoch, now_ms), Transaction(self._run, self._writer.run, now_ms))
+        return [*actions, *own], {**expected, **_as_found(snapshot, [self._own, self._run])}
+
+    def taking_over(self, snapshot: Snapshot, now_ms: int) -> tuple[list[OwnAction], dict[str, int | None]]:
+        """The commit by which this store has the table from now on, and no other; it holds only for all that the
+        table says now."""
+        others = [EPOCH + store for store in _owners(snapshot) if store != self._writer.store]
+        actions: list[OwnAction] = [Transaction(app_id, SHUT_OUT, now_ms) for app_id in others]
+        actions += [Transaction(self._own, self.epoch, now_ms), Transaction(self._run, self._writer.run, now_ms)]
+        return actions, {**snapshot.transactions, **_as_found(snapshot, [self._own, self._run])}
+
+
+def _owners(snapshot: Snapshot) -> list[str]:
+    """Stores that may write a table: one, or none yet."""
+    found = snapshot.transactions.items()
+    return [name[len(EPOCH) :] for name, epoch in found if name.startswith(EPOCH) and epoch < SHUT_OUT]
+
+
+def _words(epoch: int) -> str:
+    """The master's epoch and the recovery epoch."""
+    return f"{epoch >> EPOCH_BITS}.{epoch & ((1 << EPOCH_BITS) - 1)}"
+
+
+def _named(snapshot: Snapshot) -> str:
+    return f"the store {', '.join(_owners(snapshot))}"
+
+
+def _as_found(snapshot: Snapshot, app_ids: Sequence[str]) -> dict[str, int | None]:
+    return {app_id: snapshot.transactions.get(app_id) for app_id in app_ids}

@@ -1,0 +1,101 @@
+"""Topics in an object store: how far they have come, and tables that become topics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request, Response
+from pydantic import Field
+
+from domain.errors import Code, EntrepotError
+from domain.names import qualified, split_name
+from domain.tiering import AttachRequest, RestoreRequest, TableTopic, Tiered, TierStatus, TierTables
+from domain.topic import TopicStatus
+from gateway.http.admin.brokers import audited
+from gateway.http.admin.common import CREATED, PREFIX, Body, Number
+from gateway.http.admin.topics import topic_shape
+from gateway.http.bodies import body_of, json_answer
+from gateway.http.context import HttpContext
+from gateway.http.namespaced import Routes, namespace_of, topic_name
+
+MAX_TEXT = 1000
+
+
+class Restoring(Body):
+    """What may be said of a topic that is to be restored."""
+
+    table: str | None = Field(None, max_length=MAX_TEXT)
+    tier_seconds: Number | None = None
+    broker: str = Field("", max_length=MAX_TEXT)
+    force: bool = False
+
+
+class Attaching(Body):
+    """The table of another cluster."""
+
+    url: str = Field(max_length=MAX_TEXT)
+    table: str | None = Field(None, max_length=MAX_TEXT)
+    name: str | None = Field(None, max_length=MAX_TEXT)
+    endpoint: str | None = Field(None, max_length=MAX_TEXT)
+    region: str | None = Field(None, max_length=MAX_TEXT)
+    allow_http: bool = False
+    broker: str = Field("", max_length=MAX_TEXT)
+
+
+def tiering_routes(context: HttpContext) -> Routes:
+    """The routes of tables; that of all topics is in no namespace."""
+    routes = Routes(["tiering"], PREFIX)
+    store = context.store
+
+    @routes.plain.get("/tiering", summary="Every topic that goes to an object store, and how far it has come")
+    async def list_tiering() -> Response:
+        found = sorted(await store.condition.tiering(), key=lambda status: (status.topic, status.table))
+        return json_answer({"value": [_status_shape(status) for status in found]})
+
+    @routes.post("/topics/{name}:restore", summary="Have a topic go on in the table that a lost broker left")
+    async def restore_topic(request: Request, name: str) -> Response:
+        full_name = topic_name(store, request, name)
+        asked = await body_of(request, context, Restoring)
+        found = await _tables(context).restore(
+            RestoreRequest(full_name, asked.table, asked.tier_seconds, is_forced=asked.force, broker=asked.broker)
+        )
+        audited(context, request, "topic restored", f"topic {full_name}", f"from the table {found.table}")
+        return json_answer(_table_shape(found), CREATED)
+
+    @routes.post("/tiering:attach", summary="Have another cluster's table as a topic that can be read")
+    async def attach_table(request: Request) -> Response:
+        asked = await body_of(request, context, Attaching)
+        name = None if asked.name is None else qualified(namespace_of(store, request), asked.name)
+        wanted = AttachRequest(
+            asked.url, asked.table, name, asked.endpoint, asked.region, asked.allow_http, asked.broker
+        )
+        found = await _tables(context).attach(wanted)
+        audited(context, request, "table attached", f"topic {found.topic.name}", f"from the table {found.table}")
+        return json_answer(_table_shape(found), CREATED)
+
+    return routes
+
+
+def _tables(context: HttpContext) -> TierTables:
+    """Raises UNSUPPORTED where the store has none."""
+    if not isinstance(context.store, Tiered):
+        raise EntrepotError(Code.UNSUPPORTED, "this store keeps nothing in an object store")
+    return context.store.tables
+
+
+def _table_shape(found: TableTopic) -> dict[str, Any]:
+    return {**topic_shape(TopicStatus(found.topic, found.queues)), "table": found.table}
+
+
+def _status_shape(status: TierStatus) -> dict[str, Any]:
+    namespace, name = split_name(status.topic)
+    return {
+        "topic": name,
+        "namespace": namespace,
+        "table": status.table,
+        "uploaded": [{"queueId": queue_id, "nextOffset": offset} for queue_id, offset in status.uploaded],
+        "lagMessages": status.lag_messages,
+        "segments": status.segments,
+        "bytes": status.bytes,
+        "problem": status.problem or None,
+    }

@@ -1,0 +1,59 @@
+"""Tables that become topics of one of the brokers.
+
+The broker makes the definition, with a revision of this gateway's: the others are told of it as of any other change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from domain.errors import Code, EntrepotError
+from domain.tiering import AttachRequest, RestoreRequest, TableTopic
+from protocols.remoting import operations as wire
+from store_client.remote.broker_client import BrokerClient
+from store_client.remote.cluster import Cluster
+
+TABLE_SECONDS: Final = 120.0
+"""Longest wait for a broker to look at a table, which may be large, and far away."""
+Request = TypeVar("Request", RestoreRequest, AttachRequest)
+
+
+class RemoteTables:
+    """`domain.tiering.TierTables`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def restore(self, request: RestoreRequest) -> TableTopic:
+        client = self._client(request.broker)
+        return await self._ask(client, wire.RESTORE_TOPIC, self._revised(request, client, request.topic))
+
+    async def attach(self, request: AttachRequest) -> TableTopic:
+        client = self._client(request.broker)
+        return await self._ask(client, wire.ATTACH_TOPIC, self._revised(request, client, request.name or ""))
+
+    def _client(self, name: str) -> BrokerClient:
+        """The broker of a name, or the only one.  Raises BAD_REQUEST, UNAVAILABLE."""
+        clients = {client.name: client for client in self._cluster.clients.values()}
+        if name in clients:
+            return clients[name]
+        if not name and len(clients) == 1:
+            return next(iter(clients.values()))
+        text = f"there is no broker {name!r}" if name else "there are several brokers, name one"
+        raise EntrepotError(Code.BAD_REQUEST, f"{text}: {', '.join(sorted(clients))}")
+
+    def _revised(self, request: Request, client: BrokerClient, topic: str) -> Request:
+        """With the revision of the change.  Where there are several brokers the topic is that one's alone, as far as
+        nothing else was said of it."""
+        known = self._cluster.definition(topic)
+        revision = self._cluster.next_revision(f"topic/{topic}", 0 if known is None else known.revision)
+        is_alone = len(self._cluster.clients) == 1
+        return replace(request, broker="" if is_alone else client.name, revision=revision)
+
+    async def _ask(self, client: BrokerClient, operation: wire.Operation, request: object) -> TableTopic:
+        found: TableTopic = await client.ask(operation, request, seconds=TABLE_SECONDS)
+        client.view.took_topic(found.topic)
+        self._cluster.merge([found.topic.name], ())
+        topic = self._cluster.definition(found.topic.name) or found.topic
+        return TableTopic(topic, found.table, client.world_bounds(found.queues))
