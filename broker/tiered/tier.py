@@ -156,8 +156,11 @@ class Tier:
             if (cold := self._cold.get(self.root(topic))) is None:
                 raise _not_known(topic.name)
             part: ColdFound = await self._in_thread(cold.search, query, below)
+            for message in part.messages:
+                message.topic = topic.name  # a row has the place in its table's topic, which may be a further one
             found += part.messages
             before = max(before, -1 if part.before is None else part.before)
+        found = _once(found)
         found.sort(key=lambda message: -message.commit_log_offset)
         if len(found) > query.limit:
             before = max(before, found[query.limit - 1].commit_log_offset)
@@ -303,6 +306,16 @@ class Tier:
             cold = ColdTopic(table, self._reader, self._settings.number)
         await self._in_thread(cold.refresh)
         self._cold[root] = cold
+
+
+def _once(found: list[StoredMessage]) -> list[StoredMessage]:
+    """Each message once, where several topics have it: at its own place, unless only further ones are left."""
+    by_place: dict[int, StoredMessage] = {}
+    for message in found:
+        place = message.topic, message.queue_id, message.queue_offset
+        if message.commit_log_offset not in by_place or place not in message.further_places:
+            by_place[message.commit_log_offset] = message
+    return list(by_place.values())
 
 
 def _not_known(topic: str) -> EntrepotError:
