@@ -19,6 +19,7 @@ import pytest
 from protocols.mqtt.packets import Publish
 from protocols.mqtt.properties import PropertyId
 from tests.support.amqp_load import parameters
+from tests.support.deployment import Deployment
 from tests.support.http_pull import http_json
 from tests.support.mqtt_client import RawClient
 from tests.support.rocketmq_peers.peer import Received, RocketMqPeer
@@ -91,7 +92,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 # -- publishing ------------------------------------------------------------------------------------------------------
 
 
-def publish_mqtt(server: ServerProcess, topic: str) -> None:
+def publish_mqtt(server: Deployment, topic: str) -> None:
     properties = {
         PropertyId.CONTENT_TYPE: "application/json",
         PropertyId.USER_PROPERTY: [("unit", "celsius")],
@@ -105,7 +106,7 @@ def publish_mqtt(server: ServerProcess, topic: str) -> None:
         client.expect(object)
 
 
-def publish_amqp(server: ServerProcess, topic: str) -> None:
+def publish_amqp(server: Deployment, topic: str) -> None:
     connection = pika.BlockingConnection(parameters(server.port("amqp")))
     channel = connection.channel()
     channel.confirm_delivery()
@@ -120,7 +121,7 @@ def publish_amqp(server: ServerProcess, topic: str) -> None:
     connection.close()
 
 
-def publish_event(server: ServerProcess, topic: str) -> None:
+def publish_event(server: Deployment, topic: str) -> None:
     headers = {
         "ce-specversion": "1.0",
         "ce-id": "e-1",
@@ -137,7 +138,7 @@ def publish_event(server: ServerProcess, topic: str) -> None:
     connection.close()
 
 
-def publish_rocketmq(server: ServerProcess, topic: str) -> None:
+def publish_rocketmq(server: Deployment, topic: str) -> None:
     with RocketMqPeer(server.address("grpc")) as peer:
         properties = {
             "unit": "celsius",
@@ -286,7 +287,7 @@ class RocketMqReader:
         return rocketmq_facets(message, self.topic)
 
 
-PUBLISH: dict[str, Callable[[ServerProcess, str], None]] = {
+PUBLISH: dict[str, Callable[[Deployment, str], None]] = {
     "MQTT 5": publish_mqtt,
     "AMQP": publish_amqp,
     "CloudEvents": publish_event,

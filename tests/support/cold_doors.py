@@ -17,10 +17,9 @@ from store_client.embedded import tables_shown
 from tests.e2e.http.steps import event
 from tests.support.amqp_load import parameters
 from tests.support.clock import ManualClock
-from tests.support.deployment import ClusterProcesses, Deployment
+from tests.support.deployment import ClusterProcesses, Deploy, Deployment
 from tests.support.http_pull import http_json
 from tests.support.mqtt_client import RawClient
-from tests.support.server import ServerProcess
 from tests.support.session_client import SessionClient
 from tests.support.waiting import wait_until
 
@@ -133,7 +132,7 @@ def _files(log: Path) -> list[int]:
     return sorted(int(path.name) for path in log.iterdir() if path.name.isdecimal())
 
 
-def serving_cold(deploy: type[ServerProcess] | type[ClusterProcesses], directory: Path) -> Cold:
+def serving_cold(deploy: Deploy, directory: Path) -> Cold:
     """A server that is not started yet."""
     folder = directory / "cold"
     return Cold(deploy(directory, settings_of(folder)), folder)
