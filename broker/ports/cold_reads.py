@@ -51,12 +51,23 @@ class ColdFound(NamedTuple):
 def merged(parts: Iterable[ColdFound], limit: int) -> ColdFound:
     """The newest of several answers; it goes on where the first of them ends."""
     parts = list(parts)
-    found = sorted((each for part in parts for each in part.messages), key=lambda message: -message.commit_log_offset)
+    found = _once(each for part in parts for each in part.messages)
+    found.sort(key=lambda message: -message.commit_log_offset)
     ends = [part.before for part in parts if part.before is not None]
     if len(found) > limit:
         ends.append(found[limit - 1].commit_log_offset)
     before = max(ends, default=None)
     return ColdFound([each for each in found[:limit] if before is None or each.commit_log_offset >= before], before)
+
+
+def _once(found: Iterable[StoredMessage]) -> list[StoredMessage]:
+    """Each message once, where several topics have it: at its own place, unless only further ones are left."""
+    by_place: dict[int, StoredMessage] = {}
+    for message in found:
+        place = message.topic, message.queue_id, message.queue_offset
+        if message.commit_log_offset not in by_place or place not in message.further_places:
+            by_place[message.commit_log_offset] = message
+    return list(by_place.values())
 
 
 def is_tiered(topic: Topic) -> bool:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from broker.ports.cold_reads import ColdPage
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery
 from broker.tiered.cold import ColdTopic
 from broker.tiered.segment_reader import SegmentReader
-from broker.tiered.table import TopicTable
+from broker.tiered.table import TopicTable, topic_of
 from domain.expression.filter import MessageFilter
+from domain.message import StoredMessage
 
 
 class AttachedTopic(ColdTopic):
@@ -18,7 +22,15 @@ class AttachedTopic(ColdTopic):
 
     def read(self, queue_id: int, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
         page = super().read(queue_id, first, most, wanted)
-        for message in page.messages:
+        self._make_ours(page.messages)
+        return page
+
+    def search(self, query: ColdQuery, below: Mapping[int, int]) -> ColdFound:
+        found = super().search(replace(query, topic=topic_of(self._table.root)), below)
+        self._make_ours(found.messages)
+        return found
+
+    def _make_ours(self, messages: Iterable[StoredMessage]) -> None:
+        for message in messages:
             message.topic = self._topic
             message.further_queues = message.further_places = ()
-        return page

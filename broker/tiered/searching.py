@@ -106,7 +106,8 @@ def _of_segment(
 
 
 def _deciding(query: ColdQuery) -> list[str]:
-    return [*(["keys"] if query.key is not None else []), *(["message_id"] if query.message_id is not None else [])]
+    asked = {"topic": query.topic or None, "keys": query.key, "message_id": query.message_id}
+    return [name for name, value in asked.items() if value is not None]
 
 
 def _wanted(columns: Any, query: ColdQuery, below: Mapping[int, int]) -> Any:
@@ -126,12 +127,17 @@ def _wanted(columns: Any, query: ColdQuery, below: Mapping[int, int]) -> Any:
         mask &= times >= query.from_ms
     if query.to_ms is not None:
         mask &= times < query.to_ms
+    if query.topic:  # what lies here in a further queue is found by its own topic alone, as on the disk
+        mask &= _is(columns, "topic", query.topic)
     if query.message_id is not None:
-        same = pc.equal(columns.column("message_id"), query.message_id.hex())
-        mask &= same.to_numpy(zero_copy_only=False)
+        mask &= _is(columns, "message_id", query.message_id.hex())
     if query.key is not None:
         mask &= _having_key(columns.column("keys").combine_chunks(), query.key)
     return mask
+
+
+def _is(columns: Any, name: str, value: str) -> Any:
+    return pc.equal(columns.column(name), value).to_numpy(zero_copy_only=False)
 
 
 def _having_key(keys: Any, key: str) -> Any:

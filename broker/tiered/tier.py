@@ -166,10 +166,14 @@ class Tier:
         for topic in [self._registry.topics[name] for name in names if name in self._registry.topics]:
             queues = [self._engine.dispatcher.queue(topic.name, number) for number in range(topic.queues)]
             below = {queue.queue_id: queue.min_offset for queue in queues if queue.min_offset}
-            if below and may_be_cold(self._registry, topic) and not (query.place and self._is_attached(topic)):
-                if (cold := self._cold.get(self.root(topic))) is None:
-                    raise _not_known(topic.name)
-                parts.append(await self._in_thread(cold.search, query, below))
+            if not below or not may_be_cold(self._registry, topic) or (not query.topic and self._is_attached(topic)):
+                continue  # places of an attached table are of another log
+            if (cold := self._cold.get(self.root(topic))) is None:
+                raise _not_known(topic.name)
+            part: ColdFound = await self._in_thread(cold.search, query, below)
+            for message in part.messages:
+                message.topic = topic.name  # a row has the place in its table's topic, which may be a further one
+            parts.append(part)
         return merged(parts, query.limit)
 
     def _is_attached(self, topic: Topic) -> bool:

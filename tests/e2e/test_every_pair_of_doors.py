@@ -19,9 +19,10 @@ import pytest
 from protocols.mqtt.packets import Publish
 from protocols.mqtt.properties import PropertyId
 from tests.support.amqp_load import parameters
+from tests.support.deployment import Deployment
 from tests.support.http_pull import http_json
 from tests.support.mqtt_client import RawClient
-from tests.support.rocketmq_peers.peer import RocketMqPeer
+from tests.support.rocketmq_peers.peer import Received, RocketMqPeer
 from tests.support.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
@@ -91,7 +92,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 # -- publishing ------------------------------------------------------------------------------------------------------
 
 
-def publish_mqtt(server: ServerProcess, topic: str) -> None:
+def publish_mqtt(server: Deployment, topic: str) -> None:
     properties = {
         PropertyId.CONTENT_TYPE: "application/json",
         PropertyId.USER_PROPERTY: [("unit", "celsius")],
@@ -105,7 +106,7 @@ def publish_mqtt(server: ServerProcess, topic: str) -> None:
         client.expect(object)
 
 
-def publish_amqp(server: ServerProcess, topic: str) -> None:
+def publish_amqp(server: Deployment, topic: str) -> None:
     connection = pika.BlockingConnection(parameters(server.port("amqp")))
     channel = connection.channel()
     channel.confirm_delivery()
@@ -120,7 +121,7 @@ def publish_amqp(server: ServerProcess, topic: str) -> None:
     connection.close()
 
 
-def publish_event(server: ServerProcess, topic: str) -> None:
+def publish_event(server: Deployment, topic: str) -> None:
     headers = {
         "ce-specversion": "1.0",
         "ce-id": "e-1",
@@ -137,7 +138,7 @@ def publish_event(server: ServerProcess, topic: str) -> None:
     connection.close()
 
 
-def publish_rocketmq(server: ServerProcess, topic: str) -> None:
+def publish_rocketmq(server: Deployment, topic: str) -> None:
     with RocketMqPeer(server.address("grpc")) as peer:
         properties = {
             "unit": "celsius",
@@ -149,6 +150,82 @@ def publish_rocketmq(server: ServerProcess, topic: str) -> None:
         }
         producer = peer.producer(topic)
         peer.send(producer, topic, BODY, tag="red", keys=["k-1"], group="p-1", properties=properties)
+
+
+# -- what a message has of the facets ---------------------------------------------------------------------------------
+
+
+def mqtt_facets(publish: Publish, topic: str) -> set[str]:
+    has, user = publish.properties, dict(publish.properties.get(PropertyId.USER_PROPERTY, ()))
+    facets = {
+        "body": publish.payload == BODY,
+        "name": publish.topic == f"{topic}/line/temp",
+        "content type": has.get(PropertyId.CONTENT_TYPE) == "application/json",
+        "user property": user.get("unit") == "celsius",
+        "correlation": has.get(PropertyId.CORRELATION_DATA) == b"c-1",
+        "reply to": has.get(PropertyId.RESPONSE_TOPIC) == "answers",
+        "expiry": 500 < has.get(PropertyId.MESSAGE_EXPIRY_INTERVAL, 0) <= 600,
+        "attributes": user.get("id") == "e-1" and user.get("type") == "reading",
+        "ordering key": "p-1" in user.values(),
+        "tag and keys": "red" in user.values() and "k-1" in user.values(),
+    }
+    return _true_of(facets)
+
+
+def amqp_facets(method: Any, has: pika.BasicProperties, body: bytes, topic: str) -> set[str]:
+    headers = has.headers or {}
+    facets = {
+        "body": body == BODY,
+        "name": (method.exchange, method.routing_key) == ("amq.topic", f"{topic}.line.temp"),
+        "content type": has.content_type == "application/json",
+        "user property": "celsius" in (headers.get("unit"), headers.get("cloudEvents_unit")),
+        "correlation": has.correlation_id == "c-1",
+        "reply to": has.reply_to == "answers",
+        "expiry": has.expiration == "600000",
+        "attributes": headers.get("cloudEvents_id") == "e-1" and headers.get("cloudEvents_type") == "reading",
+        "ordering key": "p-1" in headers.values(),
+        "tag and keys": "red" in headers.values() and "k-1" in headers.values(),
+    }
+    return _true_of(facets)
+
+
+def event_facets(event: dict[str, Any]) -> set[str]:
+    data = event.get("data")
+    raw = base64.b64decode(event["data_base64"]) if "data_base64" in event else None
+    facets = {
+        "body": raw == BODY if raw is not None else data == json.loads(BODY),
+        "name": event.get("subject") == "line/temp",
+        "content type": event.get("datacontenttype") == "application/json",
+        "user property": event.get("unit") == "celsius",
+        "correlation": "c-1" in json.dumps(event),
+        "reply to": "answers" in json.dumps(event),
+        "expiry": any("expir" in name for name in event),
+        "attributes": event.get("id") == "e-1" and event.get("type") == "reading",
+        "ordering key": event.get("partitionkey") == "p-1",
+        "tag and keys": "red" in event.values() and "k-1" in event.values(),
+    }
+    return _true_of(facets)
+
+
+def rocketmq_facets(message: Received, topic: str) -> set[str]:
+    has = message.properties
+    facets = {
+        "body": message.body == BODY,
+        "name": has.get("entrepot_sub_topic") == f"{topic}/line/temp",
+        "content type": has.get("entrepot_content_type") == "application/json",
+        "user property": "celsius" in (has.get("unit"), has.get("ce_unit")),
+        "correlation": has.get("entrepot_correlation_id") == "c-1",
+        "reply to": has.get("entrepot_reply_to") == "answers",
+        "expiry": 500 < int(has.get("entrepot_expires_at_ms", 0)) / 1000 - time.time() <= 600,
+        "attributes": has.get("ce_id") == "e-1" and has.get("ce_type") == "reading",
+        "ordering key": message.group == "p-1",
+        "tag and keys": (message.tag, message.keys) == ("red", ["k-1"]),
+    }
+    return _true_of(facets)
+
+
+def _true_of(facets: dict[str, bool]) -> set[str]:
+    return {facet for facet, is_kept in facets.items() if is_kept}
 
 
 # -- consuming: each gives what it finds ------------------------------------------------------------------------------
@@ -164,20 +241,7 @@ class MqttReader:
     def found(self) -> set[str]:
         with self.client:
             (publish,) = self.client.expect_deliveries(1)
-        has, user = publish.properties, dict(publish.properties.get(PropertyId.USER_PROPERTY, ()))
-        facets = {
-            "body": publish.payload == BODY,
-            "name": publish.topic == f"{self.topic}/line/temp",
-            "content type": has.get(PropertyId.CONTENT_TYPE) == "application/json",
-            "user property": user.get("unit") == "celsius",
-            "correlation": has.get(PropertyId.CORRELATION_DATA) == b"c-1",
-            "reply to": has.get(PropertyId.RESPONSE_TOPIC) == "answers",
-            "expiry": 500 < has.get(PropertyId.MESSAGE_EXPIRY_INTERVAL, 0) <= 600,
-            "attributes": user.get("id") == "e-1" and user.get("type") == "reading",
-            "ordering key": "p-1" in user.values(),
-            "tag and keys": "red" in user.values() and "k-1" in user.values(),
-        }
-        return {facet for facet, is_there in facets.items() if is_there}
+        return mqtt_facets(publish, self.topic)
 
 
 class AmqpReader:
@@ -196,22 +260,9 @@ class AmqpReader:
             return got[0] is not None
 
         wait_until(is_there, "a message in the queue")
-        method, has, body = got
         self.connection.close()
-        headers = has.headers or {}
-        facets = {
-            "body": body == BODY,
-            "name": (method.exchange, method.routing_key) == ("amq.topic", f"{self.topic}.line.temp"),
-            "content type": has.content_type == "application/json",
-            "user property": "celsius" in (headers.get("unit"), headers.get("cloudEvents_unit")),
-            "correlation": has.correlation_id == "c-1",
-            "reply to": has.reply_to == "answers",
-            "expiry": has.expiration == "600000",
-            "attributes": headers.get("cloudEvents_id") == "e-1" and headers.get("cloudEvents_type") == "reading",
-            "ordering key": "p-1" in headers.values(),
-            "tag and keys": "red" in headers.values() and "k-1" in headers.values(),
-        }
-        return {facet for facet, is_kept in facets.items() if is_kept}
+        method, has, body = got
+        return amqp_facets(method, has, body, self.topic)
 
 
 class EventReader:
@@ -223,22 +274,7 @@ class EventReader:
         (value,) = wait_until(
             lambda: http_json(self.server, "POST", f"{path}:receive?maxWaitTime=1")["value"], "an event to receive"
         )
-        event = value["event"]
-        data = event.get("data")
-        raw = base64.b64decode(event["data_base64"]) if "data_base64" in event else None
-        facets = {
-            "body": raw == BODY if raw is not None else data == json.loads(BODY),
-            "name": event.get("subject") == "line/temp",
-            "content type": event.get("datacontenttype") == "application/json",
-            "user property": event.get("unit") == "celsius",
-            "correlation": "c-1" in json.dumps(event),
-            "reply to": "answers" in json.dumps(event),
-            "expiry": any("expir" in name for name in event),
-            "attributes": event.get("id") == "e-1" and event.get("type") == "reading",
-            "ordering key": event.get("partitionkey") == "p-1",
-            "tag and keys": "red" in event.values() and "k-1" in event.values(),
-        }
-        return {facet for facet, is_kept in facets.items() if is_kept}
+        return event_facets(value["event"])
 
 
 class RocketMqReader:
@@ -248,23 +284,10 @@ class RocketMqReader:
     def found(self) -> set[str]:
         with RocketMqPeer(self.server.address("grpc")) as peer:
             (message,) = peer.take(peer.simple("readers", self.topic), 1)
-        has = message.properties
-        facets = {
-            "body": message.body == BODY,
-            "name": has.get("entrepot_sub_topic") == f"{self.topic}/line/temp",
-            "content type": has.get("entrepot_content_type") == "application/json",
-            "user property": "celsius" in (has.get("unit"), has.get("ce_unit")),
-            "correlation": has.get("entrepot_correlation_id") == "c-1",
-            "reply to": has.get("entrepot_reply_to") == "answers",
-            "expiry": 500 < int(has.get("entrepot_expires_at_ms", 0)) / 1000 - time.time() <= 600,
-            "attributes": has.get("ce_id") == "e-1" and has.get("ce_type") == "reading",
-            "ordering key": message.group == "p-1",
-            "tag and keys": (message.tag, message.keys) == ("red", ["k-1"]),
-        }
-        return {facet for facet, is_kept in facets.items() if is_kept}
+        return rocketmq_facets(message, self.topic)
 
 
-PUBLISH: dict[str, Callable[[ServerProcess, str], None]] = {
+PUBLISH: dict[str, Callable[[Deployment, str], None]] = {
     "MQTT 5": publish_mqtt,
     "AMQP": publish_amqp,
     "CloudEvents": publish_event,

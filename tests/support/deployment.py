@@ -199,6 +199,9 @@ class ClusterProcesses:
     def port(self, door: str) -> int:
         return self.gateways[0].port(door)
 
+    def address(self, door: str) -> str:
+        return self.gateways[0].address(door)
+
     def resident_bytes(self) -> int:
         return sum(process.resident_bytes() for process in self.all if process.is_running)
 

@@ -16,6 +16,7 @@ from domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.cold_topics import COUNT, QUEUES, TOPIC, all_of, all_uploaded, gone, message, opened
 from tests.support.store_steps import append_all
+from tests.support.waiting import until
 
 
 async def filled(store: Broker, clock: ManualClock, first: int = 0, count: int = COUNT) -> None:
@@ -100,6 +101,38 @@ async def test_one_message_is_found_by_id_and_by_place(tmp_path: Path) -> None:
         with pytest.raises(EntrepotError) as refused:
             await store.finder.message_at(wanted.commit_log_offset + 1)
         assert refused.value.code is Code.OFFSET_NOT_FOUND
+
+
+async def test_a_message_of_several_queues_is_one_message(tmp_path: Path) -> None:
+    """At its own place, as while it was hot; once that is gone, where it lies still."""
+    clock = ManualClock()
+    async with opened(tmp_path, clock) as store:
+        await store.topology.put_topic(TOPIC)
+        for name in ("a-feed", "z-feed"):
+            await store.topology.put_topic(replace(TOPIC, name=name, queues=1))
+        await append_all(store, Message("z-feed", b"moves the offsets", queue_id=0))
+        own = replace(message(3), keys=("k",), further_queues=(("a-feed", 0), ("z-feed", 0)))
+        await filled(store, clock)
+        await append_all(store, own)
+        queries = [MessageQuery("factory", limit=1000), MessageQuery("factory", "k"), MessageQuery("z-feed", "k")]
+        by_key = [await pages(store, query) for query in queries]
+        [hot] = by_key[1]
+        assert by_key[2] == [], "by its own topic alone"
+        by_id = [each for each in await store.finder.messages_by_id(b"m3") if each.keys == ("k",)]
+        assert by_id == [hot] and (hot.topic, hot.queue_id, hot.queue_offset) == ("factory", 1, COUNT)
+        await filled(store, clock, COUNT + 1)  # the file of the log with its record is full
+        await gone(store, clock)
+        dispatcher = store.engine.dispatcher
+        queues = [dispatcher.queue(name, 0) for name in ("a-feed", "z-feed")]
+        await until(lambda: all(queue.min_offset == queue.visible_offset for queue in queues), "feeds are cold, too")
+        await until(lambda: store.engine.commit_log.min_offset > hot.commit_log_offset, "its record is gone")
+        assert await pages(store, queries[1]) == [hot] and await pages(store, queries[2]) == []
+        assert [each for each in await store.finder.messages_by_id(b"m3") if each.keys == ("k",)] == [hot]
+        assert await store.finder.message_at(hot.commit_log_offset) == hot
+        await store.topology.delete_topic("factory")
+        found = await store.finder.message_at(hot.commit_log_offset)
+        places = {("a-feed", 0, 0), ("z-feed", 0, 1)}
+        assert (found.topic, found.queue_id, found.queue_offset) in places and found.body == hot.body
 
 
 async def test_a_search_of_many_messages_goes_on_by_its_cursor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
