@@ -1,8 +1,35 @@
-"""TierStatus: how far a topic has come on its way into the object store."""
+"""The object store of cold messages: where it is, how far topics have come on their way into it, their segments."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TierAddress:
+    """Where an object store is.  Credentials are none of it: the environment of whoever opens it has them.
+
+    The names are those of the settings `tier.*`; empty: its provider's.
+    """
+
+    url: str
+    endpoint: str = ""
+    region: str = ""
+    allow_http: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ColdSegment:
+    """A file of a table: `rows` messages of queues of a topic.
+
+    `table`: path of the table in the object store.  `path`: of the file in the table.  `size` in bytes.
+    """
+
+    address: TierAddress
+    table: str
+    path: str
+    size: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +38,7 @@ class TierStatus:
 
     `table`: path of its table in the object store.  `uploaded`: by queue, the offset up to which the table has it;
     queues of which nothing was uploaded are not there.  `lag_messages`: what only the disk has.  `segments`, `bytes`:
-    of the table.  `problem`: why it does not go on, empty where it does.
+    of the table.  `problem`: why it does not go on, empty where it does.  `address`: of the object store.
     """
 
     topic: str
@@ -21,3 +48,4 @@ class TierStatus:
     segments: int
     bytes: int
     problem: str = ""
+    address: TierAddress | None = None

@@ -88,10 +88,10 @@ class Verdict:
     rows_read: int = 0
 
 
-def roots(objects: ObjectStore) -> list[str]:
-    """The paths of all tables.  All objects are listed for it.  Raises TierError."""
+def roots(objects: ObjectStore, prefix: str = "") -> list[str]:
+    """The paths of all tables, of which a prefix is the beginning.  All objects there are listed.  Raises TierError."""
     end = len(FIRST_COMMIT)
-    return [each.path[:-end] for each in objects.objects("") if each.path.endswith(FIRST_COMMIT)]
+    return [each.path[:-end] for each in objects.objects(prefix) if each.path.endswith(FIRST_COMMIT)]
 
 
 def show(objects: ObjectStore, root: str, clock: Clock) -> TableShown:
