@@ -146,11 +146,14 @@ def read_location(options: Mapping[str, str]) -> StoreLocation:
 
 def _tier(options: Mapping[str, str]) -> TierAddress | None:
     url, endpoint, region = (options.get(f"tier.{name}", "") for name in ("url", "endpoint", "region"))
-    if not url:
-        if endpoint or region:
-            raise OptionError("tier.endpoint and tier.region are of a store: give tier.url, too")
-        return None
-    return TierAddress(url, endpoint, region, _flag(options, "tier.allowHttp", default=False))
+    return tier_address(url, endpoint, region, allow_http=_flag(options, "tier.allowHttp", default=False))
+
+
+def tier_address(url: str, endpoint: str, region: str, *, allow_http: bool) -> TierAddress | None:
+    """Where the object store is; None where nothing says so.  Raises OptionError."""
+    if not url and (endpoint or region):
+        raise OptionError("an endpoint and a region are of an object store: give its URL, too")
+    return TierAddress(url, endpoint, region, allow_http) if url else None
 
 
 def check_names(options: Mapping[str, str]) -> None:

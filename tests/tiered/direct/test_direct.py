@@ -7,11 +7,8 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import cbor2
-import orjson
 import pyarrow as pa
 import pytest
 
@@ -19,8 +16,6 @@ from broker.tiered.delta_actions import RemoveFile
 from broker.tiered.delta_log import next_maintenance
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
-from domain.filter_hash import filter_hash
-from domain.message import Message
 from domain.position import Position, PositionKind
 from domain.tiering import TierAddress
 from spark_ingest.source import telling
@@ -32,7 +27,7 @@ from spark_ingest.source.reading import ReadPlan, read_ranges
 from spark_ingest.source.stores import close_readers, reader_of
 from spark_ingest.source.tier import with_cold
 from store_client.blocking import StoreLocation
-from tests.support.seed import seeded
+from tests.support.odd_messages import odd_messages
 from tests.support.tiered_broker import TieredBroker
 
 KINDS = {
@@ -56,38 +51,6 @@ def fresh() -> Iterator[None]:
     telling._told.clear()
     yield
     close_readers()
-
-
-def message(number: int, random: Random, queues: int = 3, **others: Any) -> Message:
-    """One with features that go by its number."""
-    name = ("factory", f"factory/line{number % 5}", f"factory/line{number % 5}/temp", "factory/ü")[number % 4]
-    tag = ("", "odd", "even", "seltän")[random.randrange(4)] if number % 50 else "seldom"
-    properties: tuple[tuple[str, Any], ...] = (("a", str(number % 10)), ("a", b"\xff\x00"), ("b", b"text"), ("é", ""))
-    made = Message(
-        "factory",
-        (b"", orjson.dumps({"device": f"d{number}", "n": number}), cbor2.dumps({"n": number}), b"{broken", bytes(900))[
-            number % 5
-        ],
-        sub_topic=name,
-        queue_id=number % queues,
-        qos=number % 3,
-        tag=tag,
-        keys=((), ("k",), ("k", "käse"))[number % 3],
-        message_group=("", "group")[number % 2],
-        message_id=(b"", b"\xab", random.randbytes(16))[number % 3],
-        born_time_ms=(0, 1_790_000_000_000, 253_402_300_800_000, 2**63 - 1)[random.randrange(4)],
-        properties=properties[: number % 5],
-        system={"content_type": "x", "expires_at_ms": 2**50} if number % 7 == 0 else {},
-        further_queues=(("other", 1),) if number % 11 == 0 else (),
-        **others,
-    )
-    made.filter_hash = filter_hash(name, tag)
-    return made
-
-
-def messages(count: int, first: int = 0) -> list[Message]:
-    random = seeded(f"direct {first}")
-    return [message(number, random) for number in range(first, first + count)]
 
 
 def plan_of(location: StoreLocation, schema: pa.Schema = SCHEMA, **others: Any) -> ReadPlan:
@@ -130,10 +93,10 @@ def same(found: list[tuple[Any, ...]], expected: list[tuple[Any, ...]]) -> None:
 def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TieredBroker, list[tuple[Any, ...]]]]:
     """A broker with cold messages in many segments and hot ones behind them; and the cold ones as they were, hot."""
     with TieredBroker(tmp_path_factory.mktemp("standing"), **SMALL) as broker:
-        broker.publish(messages(COLD))
+        broker.publish(odd_messages(COLD))
         hot = rows_of(plan_of(broker.location), ranges_of(broker.location))
         broker.forget()
-        broker.publish(messages(HOT, COLD))
+        broker.publish(odd_messages(HOT, COLD))
         yield broker, hot
 
 
@@ -198,9 +161,9 @@ def test_filters_columns_and_bodies_are_the_same(broker: TieredBroker) -> None:
 def test_segments_move_between_planning_and_reading(tmp_path: Path) -> None:
     """What was hot when it was planned has left the disk; what was cold lies in a merged segment, the others gone."""
     with TieredBroker(tmp_path, **SMALL) as broker:
-        broker.publish(messages(1500))
+        broker.publish(odd_messages(1500))
         broker.forget()
-        broker.publish(messages(300, 1500))
+        broker.publish(odd_messages(300, 1500))
         plan, ranges = plan_of(broker.location), ranges_of(broker.location)
         expected = rows_of(plan, ranges)
         planned = cold(broker.location, [replace(each, end=500) for each in ranges])
@@ -217,7 +180,7 @@ def test_segments_move_between_planning_and_reading(tmp_path: Path) -> None:
 
 def test_what_has_expired_is_lost_with_its_offsets(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with TieredBroker(tmp_path, **SMALL) as broker:
-        broker.publish(messages(1500))
+        broker.publish(odd_messages(1500))
         broker.forget()
         location = broker.location
         planned = cold(location, ranges_of(location))
@@ -245,7 +208,7 @@ def test_a_segment_that_is_gone_is_read_from_the_disk_or_lost(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with TieredBroker(tmp_path, cache_bytes=1, **SMALL) as broker:
-        broker.publish(messages(1500))
+        broker.publish(odd_messages(1500))
         broker.upload()
         location = broker.location
         ranges = ranges_of(location)
@@ -300,7 +263,7 @@ def test_where_the_store_cannot_be_opened_brokers_are_asked(
 
 def test_a_tier_alone_is_read_without_brokers(tmp_path: Path) -> None:
     with TieredBroker(tmp_path, **SMALL) as broker:
-        broker.publish(messages(1200))
+        broker.publish(odd_messages(1200))
         broker.forget()
         expected = rows_of(plan_of(broker.location), ranges_of(broker.location))
         close_readers()
@@ -331,11 +294,11 @@ def test_a_tier_alone_is_read_without_brokers(tmp_path: Path) -> None:
 
 def test_a_topic_that_is_made_anew_is_another_table(tmp_path: Path) -> None:
     with TieredBroker(tmp_path, **SMALL) as broker:
-        broker.publish(messages(600))
+        broker.publish(odd_messages(600))
         broker.forget()
         broker.run(broker.store.topology.delete_topic("factory"))
         broker.make()
-        broker.publish(messages(300, 1000))
+        broker.publish(odd_messages(300, 1000))
         broker.forget()
         ranges = ranges_of(broker.location)
         planned = cold(broker.location, ranges)
@@ -349,7 +312,7 @@ def test_a_topic_that_is_made_anew_is_another_table(tmp_path: Path) -> None:
 def test_a_table_with_more_than_the_log_is_not_read(tmp_path: Path) -> None:
     """Of an election that has lost messages: the log gives their offsets to others."""
     with TieredBroker(tmp_path, **SMALL) as broker:
-        broker.publish(messages(600))
+        broker.publish(odd_messages(600))
         broker.upload()
         location = broker.location
         ranges = ranges_of(location)
@@ -372,7 +335,7 @@ def test_a_table_with_more_than_the_log_is_not_read(tmp_path: Path) -> None:
 
 def test_what_a_table_has_lost_is_left_to_the_brokers(tmp_path: Path) -> None:
     with TieredBroker(tmp_path, **SMALL) as broker:
-        broker.publish(messages(1500))
+        broker.publish(odd_messages(1500))
         broker.upload()
         location = broker.location
         ranges = ranges_of(location)
