@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,17 @@ class ColdSegment:
     path: str
     size: int
     rows: int
+
+
+class ColdRows(NamedTuple):
+    """Rows of a segment, a table of Arrow.  `behind`: the place behind all that was looked at, queue and offset.
+
+    `harmed`: place of the first row that has nothing but its place, None where there is none: such are not in `rows`.
+    """
+
+    rows: Any
+    behind: tuple[int, int]
+    harmed: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)

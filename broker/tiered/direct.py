@@ -15,18 +15,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from broker.tiered.cold import mask_column, mask_of
-from broker.tiered.objects import MissingObjectError, ObjectStore, TierError
+from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.segment_reader import open_segment
 from broker.tiered.table import TopicTable
 from domain.clock import Clock
 from domain.errors import Code
 from domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
 from domain.message import Message
-from domain.tiering import ColdSegment, TierAddress
+from domain.tiering import ColdRows, ColdSegment, TierAddress
 
 READ_BYTES: Final = 8 << 20
 """Of columns, uncompressed: so many row groups are read at a time, one at least."""
 PLACE: Final = ("queue_id", "queue_offset")
+FLAGS: Final = "flags"
+"""A column that older segments have not."""
+HARMED: Final = 1
+"""The flag of a row of which only the place is known."""
 _ASKED: Final = {
     FilterKind.TAG: ("tag",),
     FilterKind.SUB_TOPIC: ("topic", "sub_topic"),
@@ -94,9 +98,9 @@ class DirectReader:
         parts: Sequence[Part],
         columns: Sequence[str],
         filter: FilterExpression | None = None,
-    ) -> Iterator[tuple[Any, tuple[int, int]]]:
-        """The rows of parts of a segment, with some of its columns; and the place behind all that was looked at, as a
-        queue and an offset.  Parts are in order of queue and offset, and so are the rows.
+    ) -> Iterator[ColdRows]:
+        """The rows of parts of a segment, with some of its columns.  Parts are in order of queue and offset, and so are
+        the rows.
 
         Raises MissingObjectError, MESSAGE_CORRUPTED where it is not the segment that the table tells of.
         """
@@ -111,29 +115,37 @@ class DirectReader:
                 if missing := {*PLACE, *columns}.difference(file.schema_arrow.names):
                     raise TierError(f"{path} has no column {min(missing)!r}", Code.MESSAGE_CORRUPTED)
                 yield from _rows(file, parts, columns, wanted)
-        except MissingObjectError:
-            raise
         except (pa.ArrowException, OSError) as error:
             raise TierError(f"{path} cannot be read: {error}", Code.MESSAGE_CORRUPTED) from None
 
 
-def _rows(
-    file: Any, parts: Sequence[Part], columns: Sequence[str], wanted: MessageFilter | None
-) -> Iterator[tuple[Any, tuple[int, int]]]:
-    names = list(dict.fromkeys((*PLACE, *columns)))
+def _rows(file: Any, parts: Sequence[Part], columns: Sequence[str], wanted: MessageFilter | None) -> Iterator[ColdRows]:
+    flags = [FLAGS] if FLAGS in file.schema_arrow.names else []
+    names = list(dict.fromkeys((*PLACE, *columns, *flags)))
     for groups in _batches_of(file.metadata, parts, names, most=1 if wanted is not None else None):
-        place_names = names if wanted is None else [*PLACE, mask_column(wanted), *_ASKED[wanted.expression.kind]]
+        place_names = (
+            names if wanted is None else [*PLACE, *flags, mask_column(wanted), *_ASKED[wanted.expression.kind]]
+        )
         table = file.read_row_groups(groups, columns=list(dict.fromkeys(place_names)), use_threads=False)
         at = _rows_of(table, parts)
         if not len(at):
             continue
-        last = int(at[-1])
-        behind = table.column("queue_id")[last].as_py(), table.column("queue_offset")[last].as_py() + 1
-        if wanted is not None:
+        queue_id, offset = _place(table, at[-1])
+        harmed = None
+        if flags and (is_harmed := table.column(FLAGS).to_numpy()[at] & HARMED != 0).any():
+            harmed = _place(table, at[is_harmed][0])
+            at = at[~is_harmed]
+        if wanted is not None and len(at):
             at = _matching(table, at, wanted)
             if len(at):  # else nothing is read of what is wanted
                 table = file.read_row_groups(groups, columns=names, use_threads=False)
-        yield _taken(table, at).select(list(columns)) if len(at) else pa.table({}), behind
+        rows = _taken(table, at).select(list(columns)) if len(at) else pa.table({})
+        yield ColdRows(rows, (queue_id, offset + 1), harmed)
+
+
+def _place(table: Any, at: Any) -> tuple[int, int]:
+    queue_id, offset = (table.column(name)[int(at)].as_py() for name in PLACE)
+    return queue_id, offset
 
 
 def _batches_of(footer: Any, parts: Sequence[Part], names: Sequence[str], most: int | None) -> Iterator[list[int]]:

@@ -80,28 +80,44 @@ def _cold(
     """Messages of a segment.  Where it cannot be read it may have been merged into another, which the table tells;
     what the table has no more, or nobody here can read, the brokers are asked for."""
     left = ranges
+    failure: EntrepotError | None = None
+    harmed: tuple[int, int] | None = None
     try:
         reader = cold_reader_of(segment.address)
         parts = [(each.queue_id, each.start, each.end) for each in ranges]
-        for rows, place in _ahead(reader.rows(segment, parts, make.cold_columns, plan.filter)):
-            left = _behind(left, place)
-            if rows.num_rows:
-                yield make.cold_batch(rows, topic)
-        return
+        for found in _ahead(reader.rows(segment, parts, make.cold_columns, plan.filter)):
+            if found.harmed is not None and plan.fails_on_data_loss:
+                harmed = found.harmed
+                break
+            left = _behind(left, found.behind)
+            if found.rows.num_rows:
+                yield make.cold_batch(found.rows, topic)
+        else:
+            return
     except EntrepotError as error:
         failure = error
+    if harmed is not None:
+        raise CorruptedError(f"message {harmed[1]} of {topic}/{harmed[0]} is harmed")
+    assert failure is not None, "all would have been read"
     if failure.code is Code.MESSAGE_CORRUPTED and not is_again:
-        try:
-            found, left = found_in(reader, segment.table, left)
-        except EntrepotError as error:
-            failure, found = error, []
-        left += [each for each in found if each.segment == segment]
-        others = [each for each in found if each.segment != segment]
-        for other, group in groupby(others, key=lambda each: each.segment):
+        moved, left = _moved(segment, left)
+        for other, group in groupby(moved, key=lambda each: each.segment):
             assert other is not None, "what is found is in a segment"
             yield from _cold(plan, make, other, topic, list(group), is_again=True)
     for each in left:
         yield from _unread(plan, make, segment, replace(each, segment=None), failure)
+
+
+def _moved(segment: ColdSegment, ranges: list[Range]) -> tuple[list[Range], list[Range]]:
+    """What of ranges lies in other segments now than in one that cannot be read; and the rest."""
+    try:
+        found, rest = found_in(cold_reader_of(segment.address), segment.table, ranges)
+    except EntrepotError:
+        return [], ranges
+    return [each for each in found if each.segment != segment], [
+        *rest,
+        *(each for each in found if each.segment == segment),
+    ]
 
 
 def _unread(

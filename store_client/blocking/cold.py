@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from domain.expression.filter import FilterExpression
-from domain.tiering import ColdSegment
+from domain.tiering import ColdRows, ColdSegment
 
 Part = tuple[int, int, int]
 """A queue by the world's id, and its offsets from the second to before the third."""
@@ -30,7 +30,7 @@ class ColdReader(Protocol):
         parts: Sequence[Part],
         columns: Sequence[str],
         filter: FilterExpression | None = None,
-    ) -> Iterator[tuple[Any, tuple[int, int]]]:
-        """The rows of parts, in order of queue and offset, that a filter wants: tables of Arrow with these columns,
-        named as docs/tiered.md has them.  With each comes the place behind all that was looked at: queue and offset."""
+    ) -> Iterator[ColdRows]:
+        """The rows of parts, in order of queue and offset, that a filter wants, with these columns, named as
+        docs/tiered.md has them."""
         ...
