@@ -43,6 +43,19 @@ def ingest(
     server: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Brokers' wire addresses.")] = "",
     nameserver: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Name servers.")] = "",
     data_dir: Annotated[str, typer.Option(metavar="DIR", help="A data directory that no server has open.")] = "",
+    tier_url: Annotated[
+        str,
+        typer.Option(
+            metavar="URL",
+            help="The object store of cold messages; without brokers it is all that is read.",
+            show_default="told by brokers",
+        ),
+    ] = "",
+    tier_endpoint: Annotated[str, typer.Option(metavar="URL", help="Where it is, if not at its provider's.")] = "",
+    tier_region: Annotated[str, typer.Option(metavar="NAME", help="Its region.")] = "",
+    tier_allow_http: Annotated[
+        bool, typer.Option("--tier-allow-http", help="Its endpoint may be without TLS.")
+    ] = False,
     cluster: Annotated[str, typer.Option(metavar="NAME", help="Which cluster of the name servers.")] = "",
     zone: Annotated[str, typer.Option(metavar="ZONE", help="Zone whose replicas are read, where it has some.")] = "",
     tls: Annotated[str, typer.Option(metavar="CERT,KEY,CA", help="PEM files for the brokers' TLS.")] = "",
@@ -93,7 +106,7 @@ def ingest(
         _usage("give --table, and --topic or --topic-pattern")
     with _told():
         from spark_ingest.job.settings import DeviceColumns, JobSettings, seconds_of
-        from spark_ingest.source.options import Parse, listed
+        from spark_ingest.source.options import Parse, listed, tier_address
         from spark_ingest.tables import TableFormat
         from store_client.blocking import StoreLocation
 
@@ -106,6 +119,7 @@ def ingest(
                     cluster,
                     _tls(tls),
                     zone=zone,
+                    tier=tier_address(tier_url, tier_endpoint, tier_region, allow_http=tier_allow_http),
                 ),
                 table=_table_path(table, checkpoint, native=native, derive=derive),
                 subscribe=topic,
@@ -127,7 +141,7 @@ def ingest(
                 silence_seconds=seconds_of(silence),
                 optimise_every=optimise_every,
                 vacuum_hours=vacuum_hours,
-                group=_group(group, table, data_dir),
+                group=_group(group, table, has_brokers=bool(server or nameserver)),
                 catalog=tuple(_pairs(catalog)),
                 is_native=native,
             )
@@ -267,8 +281,8 @@ def _tls(text: str) -> tuple[str, str, str]:
     return parts[0], parts[1], parts[2]
 
 
-def _group(group: str, table: str, data_dir: str) -> str:
-    if group == "-" or data_dir:
+def _group(group: str, table: str, *, has_brokers: bool) -> str:
+    if group == "-" or not has_brokers:
         return ""
     kept = "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(table).name)
     return group or f"ingest-{kept}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,12 +15,15 @@ from domain.clock import Clock
 from domain.errors import Code, EntrepotError, StoreFailedError
 from domain.ports import Store
 from domain.replication.rule import Rule
+from domain.tiering import TierAddress
 
 if TYPE_CHECKING:
     from broker.inspect.offline import OfflineStore
     from broker.namesrv.server import NameServer as NameServer
     from broker.settings import BrokerSettings
+    from broker.tiered.direct import DirectReader
     from broker.tiered.objects import ObjectStore
+    from broker.tiered.offline import OfflineTables
     from broker.tiered.verification import TableShown as TableShown
     from broker.tiered.verification import Verdict as Verdict
 
@@ -197,6 +200,33 @@ def _objects(url: str, options: dict[str, Any]) -> ObjectStore:
     except StoreFailedError as missing:
         raise EntrepotError(Code.UNSUPPORTED, missing.message) from None
     return open_objects(url, StoreOptions(**options))
+
+
+def open_cold(address: TierAddress, clock: Clock) -> DirectReader:
+    """The tables of an object store, read by their columns.  Raises UNSUPPORTED, BAD_REQUEST."""
+    objects = _objects(address.url, _options_of(address))
+    from broker.tiered.direct import DirectReader
+
+    return DirectReader(objects, address, clock)
+
+
+def open_tables(address: TierAddress, tables: Sequence[str], clock: Clock) -> OfflineTables:
+    """The messages of an object store, no broker needed.  `tables`: paths of those that count; empty: all.
+
+    Raises UNSUPPORTED, BAD_REQUEST.
+    """
+    objects = _objects(address.url, _options_of(address))
+    from broker.tiered.offline import OfflineTables
+
+    return OfflineTables(objects, address, clock, tables)
+
+
+def _options_of(address: TierAddress) -> dict[str, Any]:
+    return {
+        "endpoint": address.endpoint or None,
+        "region": address.region or None,
+        "allow_http": address.allow_http,
+    }
 
 
 def make_name_server(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from broker.store.record_runs import bytes_between
 from domain.errors import Code, CorruptedError, EntrepotError
 from domain.expression.filter import FilterExpression
 from domain.position import Position
+from domain.tiering import TierStatus
 from domain.topic import QueueBounds
 from protocols.remoting.records import RecordRun
 
@@ -82,6 +84,10 @@ class OfflineStore:
         """About how many bytes of the log the messages from an offset up to another have."""
         queue = self._queue(topic, queue_id)
         return bytes_between(queue, max(from_offset, queue.min_offset), min(to_offset, queue.visible_offset))
+
+    def tiering(self, topics: Sequence[str]) -> list[TierStatus]:
+        """A directory does not tell of its tier: what has left it is not read."""
+        return []
 
     def records(
         self,

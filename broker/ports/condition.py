@@ -74,4 +74,5 @@ class Condition:
             lag += queue.visible_offset - max(queue.min_offset, ends.get(number, 0))
         problem = tier.problem or ("" if told is None else told.problem)
         segments, size = (0, 0) if told is None else (told.segments, told.bytes)
-        return TierStatus(topic.name, root, tuple(sorted(ends.items())), max(lag, 0), segments, size, problem)
+        uploaded = tuple(sorted(ends.items()))
+        return TierStatus(topic.name, root, uploaded, max(lag, 0), segments, size, problem, tier.address)

@@ -145,7 +145,7 @@ class ColdTopic:
         self, place: Place, size: int, queue_id: int, offset: int, most: int, wanted: MessageFilter | None
     ) -> tuple[list[StoredMessage], int | None]:
         path = f"{self._table.root}/{place.path}"
-        wants = None if wanted is None else _mask_of(wanted)
+        wants = None if wanted is None else mask_of(wanted)
         try:
             messages, following = self._reader.read(path, size, queue_id + self._base, offset, most, wants)
         except MissingObjectError:
@@ -168,11 +168,17 @@ def _make_local(messages: Iterable[StoredMessage]) -> None:
             message.further_places = tuple((t, local_queue(q), at) for t, q, at in message.further_places)
 
 
-def _mask_of(wanted: MessageFilter) -> Callable[[Any], Any]:
+def mask_of(wanted: MessageFilter) -> Callable[[Any], Any]:
     """Rows that may match, by a column that has few values: nothing else of the others is made a message."""
-    if wanted.expression.kind is FilterKind.SUB_TOPIC and wanted.exact_sub_topic is None:
+    if mask_column(wanted) == "sub_topic":
         return lambda table: _mask(table, "sub_topic", lambda name: not name or wanted.matches(_Named(name)))
     return lambda table: _mask(table, "filter_hash", lambda value: wanted.may_match(value & _UNSIGNED))
+
+
+def mask_column(wanted: MessageFilter) -> str:
+    """The column by which `mask_of` decides."""
+    has_wildcards = wanted.expression.kind is FilterKind.SUB_TOPIC and wanted.exact_sub_topic is None
+    return "sub_topic" if has_wildcards else "filter_hash"
 
 
 class _Named(StoredMessage):

@@ -61,7 +61,7 @@ def root_of(topic: str, store_id: str, since: int) -> str:
 
 
 def folder_of(topic: str) -> str:
-    """The folder of a topic's tables."""
+    """Path of the folder that has a topic's tables."""
     return quote(topic, safe="").replace("~", "%7E").replace("%", "~")  # delta-rs opens no path with a per cent sign
 
 
@@ -158,6 +158,13 @@ class TopicTable:
     def _lost(self, queue_id: int, first: int, end: int) -> TierError:
         text = f"the table {self.root} has lost messages {first} to {end} of queue {queue_id}"
         return TierError(f"{text}: restore the file that was deleted (entrepot tier verify)", Code.MESSAGE_CORRUPTED)
+
+    def places(self, queue_id: int, first: int, end: int) -> list[Place]:
+        """The runs that have offsets from `first` on to before `end`, in order.  What lies between two of them the
+        table has lost."""
+        places = self._places.get(queue_id, [])
+        at = max(bisect_right(places, first, key=lambda place: place.first) - 1, 0)
+        return [place for place in places[at:] if place.first < end and place.next_offset > first]
 
     def since(self, queue_id: int, time_ms: int) -> int:
         """An offset before which every message is older; the end where all are.  Store time may step back: every run

@@ -32,6 +32,7 @@ from broker.tiered.settings import ReadPolicy, TierSettings
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError, StoreFailedError
 from domain.expression.filter import MessageFilter
+from domain.tiering import TierAddress
 from domain.topic import Topic
 
 if TYPE_CHECKING:
@@ -90,6 +91,13 @@ class Tier:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def address(self) -> TierAddress:
+        """Where the object store is, for readers of the tables."""
+        options = self._settings.options
+        endpoint, region = options.get("endpoint") or "", options.get("region") or ""
+        return TierAddress(self._settings.url, endpoint, region, bool(options.get("allow_http")))
 
     # -- retention -----------------------------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ class Verdict:
 
 
 def roots(objects: ObjectStore, prefix: str = "") -> list[str]:
-    """The paths of all tables that begin so.  All objects below are listed for it.  Raises TierError."""
+    """The paths of all tables, of which a prefix is the beginning.  All objects there are listed.  Raises TierError."""
     end = len(FIRST_COMMIT)
     return [each.path[:-end] for each in objects.objects(prefix) if each.path.endswith(FIRST_COMMIT)]
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from domain.tiering import TierAddress
 from spark_ingest.source.options import Parse
 from spark_ingest.tables import TableFormat
 from spark_ingest.tables.staging import replace_file
@@ -102,6 +103,10 @@ class JobSettings:
             "tls.certificate": where.tls[0],
             "tls.key": where.tls[1],
             "tls.ca": where.tls[2],
+            "tier.url": where.tier.url if where.tier else "",
+            "tier.endpoint": where.tier.endpoint if where.tier else "",
+            "tier.region": where.tier.region if where.tier else "",
+            "tier.allowHttp": "true" if where.tier and where.tier.allow_http else "",
             "subscribe": self.subscribe,
             "subscribePattern": self.subscribe_pattern,
             "startingOffsets": self.starting,
@@ -139,7 +144,9 @@ def load_settings(checkpoint: Path) -> JobSettings | None:
     found: dict[str, Any] = json.loads(path.read_text())
     where = found.pop("location")
     columns = found.pop("columns")
-    location = StoreLocation(**{name: _tuples(value) for name, value in where.items()})
+    tier = where.pop("tier", None)
+    values = {name: _tuples(value) for name, value in where.items()}
+    location = StoreLocation(**values, tier=None if tier is None else TierAddress(**tier))
     names = DeviceColumns(**{name: _tuples(value) for name, value in columns.items()})
     kept = {name: _tuples(value) for name, value in found.items()}
     settings = JobSettings(location=location, columns=names, **kept)

@@ -6,6 +6,7 @@ Nothing here goes through records one by one but properties, where they are aske
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -51,7 +52,7 @@ def envelope_array(name: str, columns: RecordColumns, topic: str, queue_id: int)
         case "sub_topic":
             return variable_array(columns, "sub_topic", pa.string())
         case "tag" | "message_group":
-            return _or_null(variable_array(columns, name, pa.string()))
+            return null_if_empty(variable_array(columns, name, pa.string()))
         case "keys":
             return _keys(variable_array(columns, "keys", pa.string()))
         case "message_id":
@@ -89,7 +90,8 @@ def variable_array(columns: RecordColumns, name: str, kind: pa.DataType) -> pa.A
     return pa.Array.from_buffers(kind, 2 * count - 1, [None, offsets, buffer]).take(values)
 
 
-def _or_null(texts: pa.Array) -> pa.Array:
+def null_if_empty(texts: pa.Array) -> pa.Array:
+    """Texts, with null for those without a character."""
     return pc.if_else(pc.equal(pc.binary_length(texts), 0), pa.scalar(None, pa.string()), texts)
 
 
@@ -126,9 +128,14 @@ def _properties(columns: RecordColumns) -> pa.Array:
             found.append([])
             continue
         system, user = PROPERTIES.decode(data[start : start + length])
-        merged: dict[str, Any] = {**system, **dict(user)}
-        found.append([(name, _text(value)) for name, value in merged.items()])
+        found.append(property_map(system, user))
     return pa.array(found, pa.map_(pa.string(), pa.string()))
+
+
+def property_map(system: Mapping[str, Any], user: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
+    """Well-known properties and the user's as pairs, each name once: of one that repeats the last value."""
+    merged: dict[str, Any] = {**system, **dict(user)}
+    return [(name, _text(value)) for name, value in merged.items()]
 
 
 def _text(value: str | bytes) -> str:

@@ -6,7 +6,6 @@ executors (`reading.py`).  Nothing here depends on what was popped or acknowledg
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from domain.errors import Code, EntrepotError
-from domain.printable import printable
 from spark_ingest.source.arrow_schema import arrow_schema
 from spark_ingest.source.columns import ENVELOPE
 from spark_ingest.source.options import EARLIEST, LATEST, OptionError, Parse, SourceOptions, Start, read_options
@@ -40,6 +38,8 @@ from spark_ingest.source.positions import (
 from spark_ingest.source.reading import ReadPlan, read_ranges
 from spark_ingest.source.schemas import inferred_ddl, payload_columns, table_ddl
 from spark_ingest.source.stores import reader_of
+from spark_ingest.source.telling import tell, tell_once
+from spark_ingest.source.tier import with_cold
 from spark_ingest.source.writing import BatchWriter, StreamWriter
 from store_client.blocking import BlockingReader, BlockingStore
 
@@ -98,6 +98,14 @@ def _plan(options: SourceOptions, schema: StructType) -> ReadPlan:
     return ReadPlan(options.location, arrow, options.filter, options.parse, options.fails_on_data_loss, payload)
 
 
+def _pieces(reader: BlockingReader, options: SourceOptions, ranges: list[Range]) -> list[Piece]:
+    """What the tasks read; cold messages from the object store, where that can be."""
+    if options.reads_directly:
+        ranges = with_cold(reader, options.location, ranges)
+    pieces = pieces_of(ranges, min_pieces=options.min_partitions, max_rows=options.max_records_per_partition)
+    return [Piece(piece) for piece in pieces]
+
+
 class EntrepotReader(DataSourceReader):
     """One read of what there is, from `startingOffsets` (earliest) to `endingOffsets` (latest)."""
 
@@ -123,9 +131,8 @@ class EntrepotReader(DataSourceReader):
             for queue in queues:
                 if start[topic][queue] >= queues[queue] and start[topic][queue] <= bounds[topic][queue].max_offset:
                     start[topic][queue] = queues[queue]
-        ranges = ranges_between(start, end, bounds, fails=options.fails_on_data_loss, tell=_warn)
-        pieces = pieces_of(ranges, min_pieces=options.min_partitions, max_rows=options.max_records_per_partition)
-        return [Piece(piece) for piece in pieces] or [Piece([])]
+        ranges = ranges_between(start, end, bounds, fails=options.fails_on_data_loss, tell=tell)
+        return _pieces(reader, options, ranges) or [Piece([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Piece)
@@ -142,11 +149,10 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._plan = _plan(options, schema)
         self._target: dict[str, Any] | None = None
-        self._told: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks need the plan alone."""
-        return {"_options": self._options, "_plan": self._plan, "_target": None, "_told": set()}
+        return {"_options": self._options, "_plan": self._plan, "_target": None}
 
     def _bounds(self) -> tuple[BlockingReader, Bounds]:
         reader = reader_of(self._options.location)
@@ -175,7 +181,7 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return to_json(latest(bounds))
         first = from_json(start)
         end = latest(bounds) if self._target is None else from_json(self._target)
-        ranges_between(first, end, bounds, fails=options.fails_on_data_loss, tell=self._warn_once)
+        ranges_between(first, end, bounds, fails=options.fails_on_data_loss, tell=tell_once)
         for topic, queues in end.items():
             known = first.setdefault(topic, {})
             for queue in queues:
@@ -210,12 +216,11 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         options = self._options
-        _, bounds = self._bounds()
+        reader, bounds = self._bounds()
         ranges = ranges_between(
-            from_json(start), from_json(end), bounds, fails=options.fails_on_data_loss, tell=self._warn_once
+            from_json(start), from_json(end), bounds, fails=options.fails_on_data_loss, tell=tell_once
         )
-        pieces = pieces_of(ranges, min_pieces=options.min_partitions, max_rows=options.max_records_per_partition)
-        return [Piece(piece) for piece in pieces]
+        return _pieces(reader, options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Piece)
@@ -232,13 +237,3 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """The process ends with the query; its reader closes then."""
-
-    def _warn_once(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            _warn(text)
-
-
-def _warn(text: str) -> None:
-    """Spark shows what its Python workers write there."""
-    sys.stderr.write(f"entrepot: {printable(text)}\n")

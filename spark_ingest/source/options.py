@@ -13,6 +13,7 @@ from typing import Any, Final
 from domain.errors import EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from domain.regular_expression import RegularExpression
+from domain.tiering import TierAddress
 from store_client.blocking import StoreLocation
 
 EARLIEST: Final = -2
@@ -28,6 +29,12 @@ KNOWN: Final = (
     "tls.certificate",
     "tls.key",
     "tls.ca",
+    "tier.url",
+    "tier.endpoint",
+    "tier.region",
+    "tier.allowHttp",
+    "tier.tables",
+    "tier.direct",
     "path",
     "subscribe",
     "subscribePattern",
@@ -86,7 +93,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """All of it.  `columns` empty: all columns."""
+    """All of it.  `columns` empty: all columns.  `reads_directly`: cold messages by the executors themselves."""
 
     location: StoreLocation
     topics: tuple[str, ...]
@@ -105,6 +112,7 @@ class SourceOptions:
     parse: Parse
     payload_schema: str
     group: str
+    reads_directly: bool
 
     def wants_topic(self, name: str) -> bool:
         """Whether a topic is subscribed to."""
@@ -129,9 +137,23 @@ def read_location(options: Mapping[str, str]) -> StoreLocation:
             tls=(tls[0], tls[1], tls[2]),
             seconds=_number(found, "timeoutSeconds", 1) or 30,
             zone=found.get("zone", ""),
+            tier=_tier(found),
+            tables=listed(found.get("tier.tables", "")),
         )
     except EntrepotError as error:
-        raise OptionError(f"servers, nameServers or dataDir: {error.message}") from error
+        raise OptionError(f"servers, nameServers, dataDir or tier.url: {error.message}") from error
+
+
+def _tier(options: Mapping[str, str]) -> TierAddress | None:
+    url, endpoint, region = (options.get(f"tier.{name}", "") for name in ("url", "endpoint", "region"))
+    return tier_address(url, endpoint, region, allow_http=_flag(options, "tier.allowHttp", default=False))
+
+
+def tier_address(url: str, endpoint: str, region: str, *, allow_http: bool) -> TierAddress | None:
+    """Where the object store is; None where nothing says so.  Raises OptionError."""
+    if not url and (endpoint or region):
+        raise OptionError("an endpoint and a region are of an object store: give its URL, too")
+    return TierAddress(url, endpoint, region, allow_http) if url else None
 
 
 def check_names(options: Mapping[str, str]) -> None:
@@ -183,6 +205,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         parse=Parse(parse),
         payload_schema=schema,
         group=options.get("group", ""),
+        reads_directly=_flag(options, "tier.direct", default=True),
     )
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from domain.tiering import ColdSegment
 from spark_ingest.source.options import Offsets
 from spark_ingest.source.positions import Bounds, DataLossError
 
@@ -20,12 +21,13 @@ ROWS_PER_PIECE: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Messages of one queue from an offset up to another."""
+    """Messages of one queue from an offset up to another.  `segment`: where they are read; None: from the brokers."""
 
     topic: str
     queue_id: int
     start: int
     end: int
+    segment: ColdSegment | None = None
 
     @property
     def rows(self) -> int:
@@ -45,30 +47,31 @@ def ranges_between(
         for queue, last in queues.items():
             ends = bounds.get(topic, {}).get(queue)
             if ends is None:
-                _lose(f"topic {topic!r} has no queue {queue} any more", fails=fails, tell=tell)
+                lose(f"topic {topic!r} has no queue {queue} any more", fails=fails, tell=tell)
                 continue
             first = start.get(topic, {}).get(queue, ends.min_offset)
             if ends.may_lag and first > last:
                 continue  # the slave that was asked has less than was read before
             if first > last or (last > ends.max_offset and not ends.may_lag):
                 text = f"{topic}/{queue} was to be read from {first} to {last}, and ends at {ends.max_offset}"
-                _lose(f"{text}: was the topic made anew?", fails=fails, tell=tell)
+                lose(f"{text}: was the topic made anew?", fails=fails, tell=tell)
                 last = min(last, ends.max_offset)
                 first = min(ends.min_offset, last)
             if first < ends.min_offset and first < last:
                 text = f"{topic}/{queue} was to be read from {first} on, and begins at {ends.min_offset}"
-                _lose(f"{text}: retention has passed it", fails=fails, tell=tell)
+                lose(f"{text}: retention has passed it", fails=fails, tell=tell)
                 first = min(ends.min_offset, last)
             if first < last:
                 found.append(Range(topic, queue, first, last))
     for topic, queues in start.items():
         for queue in queues:
             if queue not in end.get(topic, {}):
-                _lose(f"topic {topic!r} has no queue {queue} any more", fails=fails, tell=tell)
+                lose(f"topic {topic!r} has no queue {queue} any more", fails=fails, tell=tell)
     return found
 
 
-def _lose(text: str, *, fails: bool, tell: Callable[[str], None]) -> None:
+def lose(text: str, *, fails: bool, tell: Callable[[str], None]) -> None:
+    """Messages are gone: raise DataLossError if `fails`, else tell it."""
     if fails:
         raise DataLossError(f"DATA_LOSS: {text}. With failOnDataLoss=false reading goes on with what there is")
     tell(text)
@@ -93,7 +96,8 @@ def limited(start: Offsets, end: Offsets, share: float) -> Offsets:
 def pieces_of(
     ranges: list[Range], *, min_pieces: int | None, max_rows: int, cores: int | None = None
 ) -> list[list[Range]]:
-    """The ranges in pieces of about the same size, each read by one task in the order of its queues."""
+    """The ranges in pieces of about the same size, each read by one task: cold ones in their order, then hot ones in
+    the order of their queues."""
     rows = sum(each.rows for each in ranges)
     if not rows:
         return []
@@ -102,13 +106,13 @@ def pieces_of(
     wanted = -(-rows // count)
     pieces: list[list[Range]] = []
     room = 0
-    for each in sorted(ranges, key=lambda r: (r.topic, r.queue_id)):
+    for each in sorted(ranges, key=lambda r: (r.segment is None, r.topic, r.queue_id if r.segment is None else 0)):
         at = each.start
         while at < each.end:
             if room == 0:
                 pieces.append([])
                 room = wanted
             taken = min(room, each.end - at)
-            pieces[-1].append(Range(each.topic, each.queue_id, at, at + taken))
+            pieces[-1].append(replace(each, start=at, end=at + taken))
             at, room = at + taken, room - taken
     return pieces

@@ -1,25 +1,34 @@
-"""Reading a piece: what an executor does.  Ranges come in, Arrow batches go out."""
+"""Reading a piece: what an executor does.  Ranges come in, Arrow batches go out.
+
+Cold ranges are read from their segments in the object store, the others from the brokers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
 from domain.errors import Code, CorruptedError, EntrepotError
 from domain.expression.filter import FilterExpression
+from domain.tiering import ColdSegment
 from protocols.remoting.records import RecordColumns, RecordRun
+from spark_ingest.source.cold_columns import cold_array, column_of, table_columns
 from spark_ingest.source.columns import ENVELOPE, envelope_array, variable_array
 from spark_ingest.source.options import Parse
 from spark_ingest.source.payloads import PayloadParser
-from spark_ingest.source.planning import Range
+from spark_ingest.source.planning import Range, lose
 from spark_ingest.source.positions import DataLossError
-from spark_ingest.source.stores import reader_of
+from spark_ingest.source.stores import cold_reader_of, reader_of
+from spark_ingest.source.telling import tell
+from spark_ingest.source.tier import found_in, tell_through_brokers
 from store_client.blocking import BlockingReader, StoreLocation
 
+T = TypeVar("T")
 FETCH_BYTES: Final = 8 << 20
 """What is asked for at a time; while it is worked on the next is on its way."""
 ERROR_COLUMNS: Final = ("_error", "_raw")
@@ -42,18 +51,111 @@ class ReadPlan:
 
 
 def read_ranges(plan: ReadPlan, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-    """The messages of ranges, in order.
+    """The messages of ranges, in order: of cold ones from their segments, of the others from the brokers.
 
     Raises DataLossError where messages are gone meanwhile, MESSAGE_CORRUPTED for one that is harmed (both are passed
     over where `fails_on_data_loss` is off).
     """
     make = _BatchMaker(plan)
+    for segment, group in groupby(ranges, key=lambda each: each.segment):
+        if segment is None:
+            yield from _hot(plan, make, list(group))
+        else:
+            for topic, parts in groupby(group, key=lambda each: each.topic):
+                yield from _cold(plan, make, segment, topic, list(parts))
+
+
+def _hot(plan: ReadPlan, make: _BatchMaker, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
     for each, run in _runs(plan, ranges):
         columns = RecordColumns(run)
         if plan.fails_on_data_loss:
             columns.check(f"{each.topic}/{each.queue_id}", run)
         if len(columns):
             yield make.batch(columns, each)
+
+
+def _cold(
+    plan: ReadPlan, make: _BatchMaker, segment: ColdSegment, topic: str, ranges: list[Range], *, is_again: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Messages of a segment.  Where it cannot be read it may have been merged into another, which the table tells;
+    what the table has no more, or nobody here can read, the brokers are asked for."""
+    left = ranges
+    failure: EntrepotError | None = None
+    harmed: tuple[int, int] | None = None
+    try:
+        reader = cold_reader_of(segment.address)
+        parts = [(each.queue_id, each.start, each.end) for each in ranges]
+        for found in _ahead(reader.rows(segment, parts, make.cold_columns, plan.filter)):
+            if found.harmed is not None and plan.fails_on_data_loss:
+                harmed = found.harmed
+                break
+            left = _behind(left, found.behind)
+            if found.rows.num_rows:
+                yield make.cold_batch(found.rows, topic)
+        else:
+            return
+    except EntrepotError as error:
+        failure = error
+    if harmed is not None:
+        raise CorruptedError(f"message {harmed[1]} of {topic}/{harmed[0]} is harmed")
+    assert failure is not None, "all would have been read"
+    if failure.code is Code.MESSAGE_CORRUPTED and not is_again:
+        moved, left = _moved(segment, left)
+        for other, group in groupby(moved, key=lambda each: each.segment):
+            assert other is not None, "what is found is in a segment"
+            yield from _cold(plan, make, other, topic, list(group), is_again=True)
+    for each in left:
+        yield from _unread(plan, make, segment, replace(each, segment=None), failure)
+
+
+def _moved(segment: ColdSegment, ranges: list[Range]) -> tuple[list[Range], list[Range]]:
+    """What of ranges lies in other segments now than in one that cannot be read; and the rest."""
+    try:
+        found, rest = found_in(cold_reader_of(segment.address), segment.table, ranges)
+    except EntrepotError:
+        return [], ranges
+    return [each for each in found if each.segment != segment], [
+        *rest,
+        *(each for each in found if each.segment == segment),
+    ]
+
+
+def _unread(
+    plan: ReadPlan, make: _BatchMaker, segment: ColdSegment, each: Range, failure: EntrepotError
+) -> Iterator[pa.RecordBatch]:
+    """A cold range that could not be read here, as the brokers have it.  What they cannot read either is lost."""
+    if not plan.location.has_tier_only:
+        tell_through_brokers(segment.address, failure)
+        try:
+            yield from _hot(plan, make, [each])
+            return
+        except CorruptedError as error:
+            failure = error
+    elif failure.code is not Code.MESSAGE_CORRUPTED:
+        raise failure
+    text = f"{each.topic}/{each.queue_id} has lost messages {each.start} to {each.end}: {failure.message}"
+    lose(text, fails=plan.fails_on_data_loss, tell=tell)
+
+
+def _behind(ranges: Sequence[Range], place: tuple[int, int]) -> list[Range]:
+    """What of ranges, in order of queue and offset, lies behind a place."""
+    queue_id, offset = place
+    found = []
+    for each in ranges:
+        if each.queue_id > queue_id:
+            found.append(each)
+        elif each.queue_id == queue_id and each.end > offset:
+            found.append(replace(each, start=max(each.start, offset)))
+    return found
+
+
+def _ahead(items: Iterator[T]) -> Iterator[T]:
+    """Items, the next one made in a thread of its own while one is worked on."""
+    with ThreadPoolExecutor(1, "entrepot-cold") as pool:
+        following: Future[T | None] = pool.submit(next, items, None)
+        while (item := following.result()) is not None:
+            following = pool.submit(next, items, None)
+            yield item
 
 
 def _runs(plan: ReadPlan, ranges: Sequence[Range]) -> Iterator[tuple[Range, RecordRun]]:
@@ -115,11 +217,27 @@ class _BatchMaker:
             self._parser = PayloadParser(plan.parse, fields)
             self._payload = {column: at for at, (column, _) in enumerate(plan.payload)}
 
+    @property
+    def cold_columns(self) -> list[str]:
+        """The columns of tables that batches are made of."""
+        names = [name for name in self._schema.names if name in ENVELOPE]
+        return table_columns(names, has_body=self._parser is not None)
+
     def batch(self, columns: RecordColumns, each: Range) -> pa.RecordBatch:
         """One run as a batch."""
+        return self._batch(
+            lambda: variable_array(columns, "body", pa.binary()),
+            lambda name: envelope_array(name, columns, each.topic, each.queue_id),
+        )
+
+    def cold_batch(self, rows: pa.Table, topic: str) -> pa.RecordBatch:
+        """Rows of a topic's table as a batch."""
+        return self._batch(lambda: column_of(rows, "body"), lambda name: cold_array(name, rows, topic))
+
+    def _batch(self, bodies: Callable[[], pa.Array], envelope: Callable[[str], pa.Array]) -> pa.RecordBatch:
         made: dict[str, pa.Array] = {}
         if self._parser is not None:
-            payload, errors, raw = self._parser.parse(variable_array(columns, "body", pa.binary()))
+            payload, errors, raw = self._parser.parse(bodies())
             made = {"_error": errors, "_raw": raw}
             made |= {column: payload[at] for column, at in self._payload.items()}
         arrays = []
@@ -127,6 +245,6 @@ class _BatchMaker:
             array = made.get(column.name)
             if array is None:
                 assert column.name in ENVELOPE
-                array = envelope_array(column.name, columns, each.topic, each.queue_id)
+                array = envelope(column.name)
             arrays.append(array if array.type == column.type else array.cast(column.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

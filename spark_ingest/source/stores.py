@@ -7,9 +7,19 @@ import logging
 
 import structlog
 
-from store_client.blocking import BlockingReader, BlockingStore, StoreLocation, open_reader, open_store
+from domain.tiering import TierAddress
+from store_client.blocking import (
+    BlockingReader,
+    BlockingStore,
+    ColdReader,
+    StoreLocation,
+    open_cold,
+    open_reader,
+    open_store,
+)
 
 _readers: dict[StoreLocation, BlockingReader] = {}
+_cold_readers: dict[TierAddress, ColdReader] = {}
 
 
 def reader_of(location: StoreLocation) -> BlockingReader:
@@ -22,9 +32,17 @@ def reader_of(location: StoreLocation) -> BlockingReader:
     return reader
 
 
+def cold_reader_of(address: TierAddress) -> ColdReader:
+    """The reader of an object store's tables.  Raises UNSUPPORTED where packages are missing, BAD_REQUEST."""
+    reader = _cold_readers.get(address)
+    if reader is None:
+        reader = _cold_readers[address] = open_cold(address)
+    return reader
+
+
 def store_of(location: StoreLocation) -> BlockingStore:
-    """The brokers of a store.  Raises BAD_REQUEST for a data directory."""
-    if location.data_dir:
+    """The brokers of a store.  Raises BAD_REQUEST for what is read only: a data directory, and a tier alone."""
+    if location.data_dir or location.has_tier_only:
         return open_store(location)
     found = reader_of(location)
     assert isinstance(found, BlockingStore)
@@ -34,5 +52,6 @@ def store_of(location: StoreLocation) -> BlockingStore:
 @atexit.register
 def close_readers() -> None:
     """Close all of them: a data directory that is read is locked."""
+    _cold_readers.clear()
     while _readers:
         _readers.popitem()[1].close()

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from domain.errors import Code, EntrepotError
+from domain.tiering import TierAddress
+from store_client.blocking.clock import SystemClock
+from store_client.blocking.cold import ColdReader
 from store_client.blocking.reader import BlockingReader
 from store_client.blocking.store import BlockingStore
 from store_client.remote.opening import RemoteSettings
@@ -16,7 +19,8 @@ class StoreLocation:
     """Brokers or name servers (`host:port`), or a data directory that no server has open: one of the three.
 
     `tls`: paths of certificate, key and authority (PEM), empty for none.  `zone`: replicas there are read, where there
-    are some.
+    are some.  `tier`: the object store of cold messages; without brokers it is all that there is.  `tables`: paths of
+    the tables that count then; empty: all.
     """
 
     brokers: tuple[str, ...] = ()
@@ -26,34 +30,61 @@ class StoreLocation:
     tls: tuple[str, str, str] = ("", "", "")
     seconds: float = 30.0
     zone: str = ""
+    tier: TierAddress | None = None
+    tables: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if sum(map(bool, (self.brokers, self.name_servers, self.data_dir))) != 1:
+        given = sum(map(bool, (self.brokers, self.name_servers, self.data_dir)))
+        if given > 1 or not (given or self.tier):
             raise EntrepotError(
                 Code.BAD_REQUEST, "where is the store? Give brokers, name servers or a data directory, one of the three"
             )
+        if self.data_dir and self.tier:
+            raise EntrepotError(Code.BAD_REQUEST, "a data directory is read without its tier: leave out one of the two")
+        if self.tables and not self.has_tier_only:
+            raise EntrepotError(Code.BAD_REQUEST, "brokers know which tables are theirs: tables are for a tier alone")
+
+    @property
+    def has_tier_only(self) -> bool:
+        """Without a broker: what is in the object store is read, and nothing else."""
+        return self.tier is not None and not (self.brokers or self.name_servers)
 
     @property
     def text(self) -> str:
         """For people."""
-        return self.data_dir or ",".join(self.brokers or self.name_servers)
+        where = self.data_dir or ",".join(self.brokers or self.name_servers)
+        return where or (self.tier.url if self.tier else "")
 
 
 def open_reader(location: StoreLocation) -> BlockingReader:
     """A reader of the store.  Raises UNAVAILABLE where no broker answers, StoreFailedError where a server has the
-    directory, BAD_REQUEST where there is none."""
+    directory, BAD_REQUEST where there is none; UNSUPPORTED where packages of the tier are missing."""
     if location.data_dir:
         from store_client.embedded import open_offline
 
         return open_offline(location.data_dir)
+    if location.has_tier_only:
+        from store_client.embedded import open_tables
+
+        assert location.tier is not None, "it is all that there is"
+        return open_tables(location.tier, location.tables, SystemClock())
     return open_store(location)
 
 
+def open_cold(address: TierAddress) -> ColdReader:
+    """The tables of an object store.  Raises UNSUPPORTED where packages are missing, BAD_REQUEST."""
+    from store_client import embedded
+
+    return embedded.open_cold(address, SystemClock())
+
+
 def open_store(location: StoreLocation) -> BlockingStore:
-    """The brokers of a store.  Raises UNAVAILABLE where none answers, BAD_REQUEST for a data directory: it is read
-    only."""
+    """The brokers of a store.  Raises UNAVAILABLE where none answers, BAD_REQUEST for a data directory and for a tier
+    alone: they are read only."""
     if location.data_dir:
         raise EntrepotError(Code.BAD_REQUEST, "a data directory is read only: start a server and name its brokers")
+    if location.has_tier_only:
+        raise EntrepotError(Code.BAD_REQUEST, "an object store is read only: name brokers")
     certificate, key, ca = (Path(path) if path else None for path in location.tls)
     return BlockingStore(
         RemoteSettings(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from domain.expression.filter import FilterExpression
 from domain.position import Position
+from domain.tiering import TierStatus
 from domain.topic import QueueBounds
 from protocols.remoting.records import RecordRun
 
@@ -44,6 +46,10 @@ class BlockingReader(Protocol):
         Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET (below the minimum or beyond the end), ILLEGAL_FILTER_EXPRESSION,
         MESSAGE_CORRUPTED, UNAVAILABLE.
         """
+        ...
+
+    def tiering(self, topics: Sequence[str]) -> list[TierStatus]:
+        """How far tables in an object store have these topics."""
         ...
 
     def close(self) -> None: ...

@@ -19,8 +19,10 @@ from domain.expression.filter import FilterExpression
 from domain.key_value import KeyValue, KeyValueChange
 from domain.message import Message, StoredMessage
 from domain.position import Position, PositionKind
+from domain.tiering import TierStatus
 from domain.topic import QueueBounds, Topic
 from protocols.remoting.records import RecordRun
+from store_client.blocking.clock import SystemClock
 from store_client.remote.opening import RemoteSettings, open_remote
 from store_client.remote.store import RemoteStore
 
@@ -28,11 +30,6 @@ T = TypeVar("T")
 PAUSE_SECONDS: Final = 0.2
 AGAIN: Final = frozenset((Code.UNAVAILABLE, Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT))
 """Refusals after which a read is tried again."""
-
-
-class _SystemClock:
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
 
 
 class BlockingStore:
@@ -47,7 +44,7 @@ class BlockingStore:
         self._thread = threading.Thread(target=self._loop.run_forever, name="entrepot-store", daemon=True)
         self._thread.start()
         try:
-            self._store: RemoteStore = self._run(open_remote(settings, _SystemClock()))
+            self._store: RemoteStore = self._run(open_remote(settings, SystemClock()))
         except BaseException:
             self._stop_loop()
             raise
@@ -130,6 +127,10 @@ class BlockingStore:
         return self._ask(
             lambda: self._store.messages.records(topic, queue_id, from_offset, to_offset, max_bytes, filter)
         )
+
+    def tiering(self, topics: Sequence[str]) -> list[TierStatus]:
+        """How far tables of topics have them, of those brokers that tell."""
+        return [each for each in self._ask(self._store.condition.tiering) if each.topic in topics]
 
     # -- writing -------------------------------------------------------------------------------------------------
 

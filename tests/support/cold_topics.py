@@ -108,3 +108,8 @@ async def filled(store: Broker, clock: ManualClock) -> dict[int, list[StoredMess
     await all_uploaded(store)
     await gone(store, clock)
     return before
+
+
+async def known(store: Broker) -> None:
+    """The table is loaded: after a start it is not at once."""
+    await until(lambda: store.tier is not None and root(store) in store.tier._cold, "the table is loaded")

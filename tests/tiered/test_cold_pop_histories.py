@@ -19,7 +19,7 @@ from domain.filter_hash import filter_hash
 from domain.message import Message
 from domain.ports import PopRequest
 from tests.support.clock import ManualClock
-from tests.support.cold_topics import QUEUES, TOPIC, opened, root
+from tests.support.cold_topics import QUEUES, TOPIC, known, opened
 from tests.support.store_steps import append_all
 from tests.support.waiting import until
 
@@ -151,8 +151,7 @@ class World:
         await self._open()
         for reader in self.readers:
             reader.held.clear()  # handles of before are of another epoch
-        store = self.store
-        await until(lambda: store.tier and (not self.count or root(store) in store.tier._cold), "the table is loaded")
+        await known(self.store)
 
     async def drain(self, reader: Reader) -> None:
         reader.held.clear()

@@ -27,10 +27,10 @@ from tests.support.cold_topics import (
     all_uploaded,
     filled,
     gone,
+    known,
     opened,
     published,
     root,
-    uploaded,
 )
 from tests.support.store_steps import append_all
 from tests.support.waiting import until
@@ -90,7 +90,7 @@ async def test_a_group_that_was_away_goes_on_where_it_was(tmp_path: Path) -> Non
         [status, *_] = (await store.consumption.group_status("late")).progress
         assert status.lag >= COUNT - 100, "what is cold is not consumed"
     async with opened(tmp_path, clock) as store:
-        await until(lambda: uploaded(store), "the table is loaded")
+        await known(store)
         found: list[StoredMessage] = []
         while deliveries := await popped(store):
             assert not any(await store.consumption.acknowledge("factory", "late", deliveries))
@@ -132,7 +132,7 @@ async def test_fifo_groups_keep_the_order(tmp_path: Path) -> None:
         await all_uploaded(store, 300)
         await gone(store, clock)
     async with opened(tmp_path, clock) as store:
-        await until(lambda: uploaded(store), "the table is loaded")
+        await known(store)
         held = await popped(store, count=7)
         assert held
         by_group: dict[str, list[int]] = {}

@@ -13,7 +13,19 @@ from domain.ports import PopRequest
 from domain.position import EARLIEST_POSITION
 from domain.query import MessageQuery
 from tests.support.clock import ManualClock
-from tests.support.cold_topics import COUNT, QUEUES, TOPIC, all_of, all_uploaded, filled, gone, opened, published, root
+from tests.support.cold_topics import (
+    COUNT,
+    QUEUES,
+    TOPIC,
+    all_of,
+    all_uploaded,
+    filled,
+    gone,
+    known,
+    opened,
+    published,
+    root,
+)
 from tests.support.waiting import until
 
 
@@ -33,7 +45,7 @@ async def test_disabled_what_has_left_the_disk_is_gone_and_still_uploaded(tmp_pa
         assert len((await store.finder.query(MessageQuery("factory", limit=1000))).messages) == 100 * QUEUES
         await all_uploaded(store, COUNT + 100)
     async with opened(tmp_path, clock) as store:
-        await until(lambda: store.tier and root(store) in store.tier._cold, "the table is loaded")
+        await known(store)
         assert [each.queue_offset for each in await all_of(store, 0)][:COUNT] == list(range(COUNT))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from domain.tiering import TierAddress
 from domain.topic import Topic
 from gateway.http.metrics import STORE_GAUGES
 from tests.support.clock import ManualClock
@@ -21,6 +22,7 @@ async def test_progress_and_lag_are_told(tmp_path: Path) -> None:
         [status] = await store.condition.tiering()
         assert (status.topic, status.table) == ("factory", root(store))
         assert (status.lag_messages, status.uploaded, status.segments, status.bytes) == (100 * QUEUES, (), 0, 0)
+        assert status.address == TierAddress((tmp_path / "cold").as_uri())
         gauges = await store.condition.gauges()
         assert gauges["tier_lag_messages"] == 100 * QUEUES and gauges["tier_problems"] == 0
         assert gauges.keys() <= STORE_GAUGES.keys()

@@ -1,0 +1,223 @@
+"""DirectReader: tables read by their columns, for whoever reads much: no broker is asked.
+
+A table says which segment has which offsets (`found`); the rows of a segment come as Arrow's tables (`rows`), of which
+only the columns are read that somebody wants.  Queue ids are the world's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from broker.tiered.cold import mask_column, mask_of
+from broker.tiered.objects import ObjectStore, TierError
+from broker.tiered.segment_reader import open_segment
+from broker.tiered.table import TopicTable
+from domain.clock import Clock
+from domain.errors import Code
+from domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
+from domain.message import Message
+from domain.tiering import ColdRows, ColdSegment, TierAddress
+
+READ_BYTES: Final = 8 << 20
+"""Of columns, uncompressed: so many row groups are read at a time, one at least."""
+PLACE: Final = ("queue_id", "queue_offset")
+FLAGS: Final = "flags"
+"""A column that older segments have not."""
+HARMED: Final = 1
+"""The flag of a row of which only the place is known."""
+_ASKED: Final = {
+    FilterKind.TAG: ("tag",),
+    FilterKind.SUB_TOPIC: ("topic", "sub_topic"),
+    FilterKind.SQL92: ("tag", "keys", "properties"),
+}
+"""Columns that filters look at, beside that of the first mask."""
+
+Part = tuple[int, int, int]
+"""A queue, and its offsets from the second to before the third."""
+
+
+class Found(NamedTuple):
+    """A part of a queue, and the segment that has it."""
+
+    part: Part
+    segment: ColdSegment
+
+
+class DirectReader:
+    """Implements `store_client.blocking.ColdReader`.  Not for several threads at once.  All calls raise TierError."""
+
+    def __init__(self, objects: ObjectStore, address: TierAddress, clock: Clock) -> None:
+        self._objects, self._address, self._clock = objects, address, clock
+        self._tables: dict[str, TopicTable] = {}
+
+    def table(self, root: str) -> TopicTable | None:
+        """A table as it is now; None where there is none."""
+        table = self._tables.get(root)
+        if table is not None:
+            table.refresh()
+            return table
+        table = TopicTable(self._objects, root, self._clock, Random())
+        if not table.open():
+            return None
+        self._tables[root] = table
+        return table
+
+    def found(self, root: str, parts: Sequence[Part]) -> list[Found]:
+        """What the newest version of a table has of these parts, in the order of its segments."""
+        table = self.table(root)
+        if table is None:
+            return []
+        files = table.snapshot.files
+        found: dict[str, list[Part]] = {}
+        for queue_id, first, end in sorted(parts):
+            for place in table.places(queue_id, first, end):
+                part = queue_id, max(first, place.first), min(end, place.next_offset)
+                found.setdefault(place.path, []).append(part)
+        in_order = sorted(found, key=lambda path: (path.partition("/")[0], min(part[1] for part in found[path]), path))
+        result = []
+        for path in in_order:
+            rows = sum(run.rows for run in table.runs(path))
+            segment = ColdSegment(self._address, root, path, files[path].size, rows)
+            result += [Found(part, segment) for part in found[path]]
+        return result
+
+    def end(self, root: str, queue_id: int) -> int:
+        """The offset up to which a queue was in a table when it was last looked at."""
+        table = self._tables.get(root)
+        return 0 if table is None else table.progress(queue_id) or 0
+
+    def rows(
+        self,
+        segment: ColdSegment,
+        parts: Sequence[Part],
+        columns: Sequence[str],
+        filter: FilterExpression | None = None,
+    ) -> Iterator[ColdRows]:
+        """The rows of parts of a segment, with some of its columns.  Parts are in order of queue and offset, and so are
+        the rows.
+
+        Raises MissingObjectError, MESSAGE_CORRUPTED where it is not the segment that the table tells of.
+        """
+        path = f"{segment.table}/{segment.path}"
+        compiled = None if filter is None else compile_filter(filter)
+        wanted = None if compiled is None or compiled.accepts_all else compiled
+        try:
+            with pq.ParquetFile(open_segment(self._objects, path, segment.size), pre_buffer=True) as file:
+                if file.metadata.num_rows != segment.rows:
+                    text = f"{path} is harmed: it has {file.metadata.num_rows} lines of {segment.rows}"
+                    raise TierError(text, Code.MESSAGE_CORRUPTED)
+                if missing := {*PLACE, *columns}.difference(file.schema_arrow.names):
+                    raise TierError(f"{path} has no column {min(missing)!r}", Code.MESSAGE_CORRUPTED)
+                yield from _rows(file, parts, columns, wanted)
+        except (pa.ArrowException, OSError) as error:
+            raise TierError(f"{path} cannot be read: {error}", Code.MESSAGE_CORRUPTED) from None
+
+
+def _rows(file: Any, parts: Sequence[Part], columns: Sequence[str], wanted: MessageFilter | None) -> Iterator[ColdRows]:
+    flags = [FLAGS] if FLAGS in file.schema_arrow.names else []
+    names = list(dict.fromkeys((*PLACE, *columns, *flags)))
+    for groups in _batches_of(file.metadata, parts, names, most=1 if wanted is not None else None):
+        place_names = (
+            names if wanted is None else [*PLACE, *flags, mask_column(wanted), *_ASKED[wanted.expression.kind]]
+        )
+        table = file.read_row_groups(groups, columns=list(dict.fromkeys(place_names)), use_threads=False)
+        at = _rows_of(table, parts)
+        if not len(at):
+            continue
+        queue_id, offset = _place(table, at[-1])
+        harmed = None
+        if flags and (is_harmed := table.column(FLAGS).to_numpy()[at] & HARMED != 0).any():
+            harmed = _place(table, at[is_harmed][0])
+            at = at[~is_harmed]
+        if wanted is not None and len(at):
+            at = _matching(table, at, wanted)
+            if len(at):  # else nothing is read of what is wanted
+                table = file.read_row_groups(groups, columns=names, use_threads=False)
+        rows = _taken(table, at).select(list(columns)) if len(at) else pa.table({})
+        yield ColdRows(rows, (queue_id, offset + 1), harmed)
+
+
+def _place(table: Any, at: Any) -> tuple[int, int]:
+    queue_id, offset = (table.column(name)[int(at)].as_py() for name in PLACE)
+    return queue_id, offset
+
+
+def _batches_of(footer: Any, parts: Sequence[Part], names: Sequence[str], most: int | None) -> Iterator[list[int]]:
+    """Row groups that may have rows of the parts, as many at a time as are worth a read."""
+    leaves = [footer.schema.column(at).path.partition(".")[0] for at in range(footer.num_columns)]
+    read = [at for at, name in enumerate(leaves) if name in names]
+    queue, offset = (leaves.index(name) for name in PLACE)
+    taken: list[int] = []
+    size = 0
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        if not _may_have(group.column(queue).statistics, group.column(offset).statistics, parts):
+            continue
+        own = sum(group.column(at).total_uncompressed_size for at in read)
+        if taken and (size + own > READ_BYTES or len(taken) == most):
+            yield taken
+            taken, size = [], 0
+        taken.append(number)
+        size += own
+    if taken:
+        yield taken
+
+
+def _may_have(queues: Any, offsets: Any, parts: Sequence[Part]) -> bool:
+    """By the statistics of a row group, which has rows in order of queue and offset."""
+    if queues is None or offsets is None:
+        return True
+    for queue_id, first, end in parts:
+        if queues.min == queues.max == queue_id:
+            if offsets.min < end and offsets.max >= first:
+                return True
+        elif queues.min <= queue_id <= queues.max:
+            return True
+    return False
+
+
+def _rows_of(table: Any, parts: Sequence[Part]) -> Any:
+    """Places of the rows of parts."""
+    queues, offsets = (table.column(name).to_numpy() for name in PLACE)
+    chosen = np.zeros(len(queues), np.bool_)
+    for queue_id, first, end in parts:
+        chosen |= (queues == queue_id) & (offsets >= first) & (offsets < end)
+    return np.flatnonzero(chosen)
+
+
+def _matching(table: Any, at: Any, wanted: MessageFilter) -> Any:
+    """The places among these whose messages the filter wants."""
+    at = at[np.asarray(mask_of(wanted)(table))[at]]
+    asked = table.select(_ASKED[wanted.expression.kind]).take(pa.array(at))
+    values = {name: asked.column(name).to_pylist() for name in asked.column_names}
+    rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    matches = np.fromiter((wanted.matches(_message(row)) for row in rows), np.bool_, len(rows))
+    return at[matches]
+
+
+def _message(row: dict[str, Any]) -> Message:
+    """A message as far as a filter looks at it."""
+    return Message(
+        row.get("topic", ""),
+        b"",
+        row.get("sub_topic", ""),
+        tag=row.get("tag") or "",
+        keys=tuple(row.get("keys") or ()),
+        properties=tuple(
+            (pair["name"], pair["bytes"] if pair["text"] is None else pair["text"])
+            for pair in row.get("properties") or ()
+        ),
+    )
+
+
+def _taken(table: Any, at: Any) -> Any:
+    """Some rows; those that lie together are not copied."""
+    if int(at[-1]) - int(at[0]) + 1 == len(at):
+        return table.slice(int(at[0]), len(at))
+    return table.take(pa.array(at))

@@ -1,0 +1,76 @@
+"""The columns that every topic has, made of rows of its tables: the same as `columns.py` makes of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_ingest.source.columns import TIMESTAMP, null_if_empty, property_map
+
+READ: Final[dict[str, tuple[str, ...]]] = {
+    "topic": (),
+    "born_time": ("born_time", "odd_born_ms"),
+    "properties": ("system", "properties"),
+}
+"""Columns of a table that one of ours is made of, where it is not the one of its name."""
+
+
+def table_columns(names: Iterable[str], *, has_body: bool) -> list[str]:
+    """The columns of tables that are read for some of ours, `has_body` for those of bodies."""
+    found = [column for name in names for column in READ.get(name, (name,))]
+    return list(dict.fromkeys((*found, *(("body",) if has_body else ()), "queue_offset")))
+
+
+def cold_array(name: str, rows: pa.Table, topic: str) -> pa.Array:
+    """One column of rows of a topic's table."""
+    match name:
+        case "topic":
+            return pa.repeat(pa.scalar(topic, pa.string()), rows.num_rows)
+        case "tag" | "message_group":
+            return null_if_empty(column_of(rows, name))
+        case "message_id":
+            return pc.ascii_upper(column_of(rows, name))
+        case "born_time":
+            return _born_times(rows)
+        case "properties":
+            return _properties(rows)
+    return column_of(rows, name)
+
+
+def column_of(rows: pa.Table, name: str) -> pa.Array:
+    """A column in one piece."""
+    column = rows.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+
+
+def _born_times(rows: pa.Table) -> pa.Array:
+    """Times that no clock shows are beside the others, and come as the 64 bits that records make of them."""
+    times = column_of(rows, "born_time")
+    if not times.null_count:
+        return times
+    found = [None if odd is None else int(odd) for odd in column_of(rows, "odd_born_ms").to_pylist()]
+    known = pc.fill_null(times.view(pa.int64()), 0).to_numpy()
+    odd = np.array([0 if ms is None else ms for ms in found], np.uint64).astype(np.int64) * 1000
+    return pa.array(np.where([ms is None for ms in found], known, odd)).view(TIMESTAMP)
+
+
+def _properties(rows: pa.Table) -> pa.Array:
+    """Well-known ones and the user's, as records have them."""
+    system, own = column_of(rows, "system"), column_of(rows, "properties")
+    kind = pa.map_(pa.string(), pa.string())
+    if not len(system.flatten()) and not len(own.flatten()):
+        offsets = pa.array(np.zeros(rows.num_rows + 1, np.int32))
+        return pa.MapArray.from_arrays(offsets, pa.array([], pa.string()), pa.array([], pa.string()))
+    found = [
+        property_map(dict(map(_pair, well_known)), map(_pair, others))
+        for well_known, others in zip(system.to_pylist(), own.to_pylist(), strict=True)
+    ]
+    return pa.array(found, kind)
+
+
+def _pair(pair: dict[str, Any]) -> tuple[str, Any]:
+    return pair["name"], pair["bytes"] if pair["text"] is None else pair["text"]

@@ -1,0 +1,94 @@
+"""Which ranges of a batch are cold: they are read from the tables in the object store, and ask no broker.
+
+Only what a table has wholly is read there.  The rest, hot or lost, is the brokers'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from domain.errors import Code, EntrepotError
+from domain.shard import local_queue
+from domain.tiering import TierAddress, TierStatus
+from spark_ingest.source.options import OptionError
+from spark_ingest.source.planning import Range
+from spark_ingest.source.stores import cold_reader_of
+from spark_ingest.source.telling import tell_once
+from store_client.blocking import BlockingReader, ColdReader, StoreLocation
+
+THROUGH_BROKERS: Final = "cold messages are read through the brokers"
+
+
+def with_cold(reader: BlockingReader, location: StoreLocation, ranges: Sequence[Range]) -> list[Range]:
+    """The same messages, with the segment where a table has them.
+
+    A store that cannot be opened here is told once, and the brokers are asked.  Raises EntrepotError where there are
+    none, OptionError for options of the tier that make no sense.
+    """
+    found = list(ranges)
+    if location.data_dir:
+        return found
+    for status in reader.tiering(sorted({each.topic for each in found})):
+        address = location.tier or status.address
+        if address is None or not any(_may_be_in(each, status) for each in found):
+            continue
+        try:
+            found = _carved(reader, cold_reader_of(address), status, found)
+        except EntrepotError as error:
+            if location.has_tier_only:
+                raise
+            if location.tier is not None and error.code is Code.BAD_REQUEST:
+                raise OptionError(f"tier.url and its others: {error.message}") from error
+            tell_through_brokers(address, error)
+    return found
+
+
+def tell_through_brokers(address: TierAddress, error: EntrepotError) -> None:
+    """Say once of a store that it is not read from here."""
+    tell_once(f"{THROUGH_BROKERS}: {error.message}", address.url)
+
+
+def _may_be_in(each: Range, status: TierStatus) -> bool:
+    """As far as the broker has told: what it does not know of its table yet is read from it."""
+    if each.segment is not None or each.topic != status.topic:
+        return False
+    return each.start < dict(status.uploaded).get(local_queue(each.queue_id), 0)
+
+
+def _carved(reader: BlockingReader, cold: ColdReader, status: TierStatus, ranges: Sequence[Range]) -> list[Range]:
+    asked = [each for each in ranges if _may_be_in(each, status)]
+    direct, rest = found_in(cold, status.table, asked)
+    ends = {b.queue_id: b for b in reader.bounds(status.topic)}  # later than the table: it has no more than the log
+    others = {
+        each.queue_id
+        for each in direct
+        if (known := ends.get(each.queue_id)) is None
+        or (not known.may_lag and cold.end(status.table, each.queue_id) > known.max_offset)
+    }
+    if others:
+        tell_once(f"the table {status.table} has more than the log, which has lost messages: {THROUGH_BROKERS}")
+        return list(ranges)
+    return [*direct, *rest, *(each for each in ranges if each not in asked)]
+
+
+def found_in(cold: ColdReader, table: str, ranges: Sequence[Range]) -> tuple[list[Range], list[Range]]:
+    """What the newest version of a table has of ranges of its topic, segment by segment; and what it has not."""
+    if not ranges:
+        return [], []
+    topic = ranges[0].topic
+    parts = [(each.queue_id, each.start, each.end) for each in ranges]
+    direct = [Range(topic, *part, segment) for part, segment in cold.found(table, parts)]
+    rest: list[Range] = []
+    for each in ranges:
+        at = each.start
+        for part in sorted((d for d in direct if d.queue_id == each.queue_id), key=lambda d: d.start):
+            if part.end <= at or part.start >= each.end:
+                continue
+            if at < part.start:
+                rest.append(replace(each, start=at, end=part.start))
+            at = part.end
+        if at < each.end:
+            rest.append(replace(each, start=at))
+    return direct, rest

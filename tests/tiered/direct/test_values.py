@@ -1,0 +1,102 @@
+"""A row of a topic's table becomes what a message's record becomes, column by column."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.store.record import RecordKind, encode_message
+from broker.tiered.columns import to_messages, to_table
+from broker.tiered.direct import DirectReader
+from domain.expression.filter import FilterExpression, FilterKind
+from domain.message import StoredMessage
+from domain.tiering import ColdSegment, TierAddress
+from protocols.remoting.records import ENTRY, RecordColumns, decode_run, encode_run
+from spark_ingest.source.cold_columns import cold_array, table_columns
+from spark_ingest.source.columns import ENVELOPE, envelope_array
+from tests.support.clock import ManualClock
+from tests.support.memory_objects import MemoryObjects
+from tests.support.message_strategies import MESSAGES
+from tests.tiered.test_columns import placed
+
+ROWS = st.lists(st.builds(placed, MESSAGES, st.just(0), st.integers(0, 2**42)), max_size=8)
+TIMES = ("born_time", "store_time")
+
+
+def records_of(messages: list[StoredMessage]) -> RecordColumns:
+    """The messages as a broker hands them out."""
+    records, entries, place = [], [], 1000
+    for message in messages:
+        data = b"".join(
+            encode_message(message, RecordKind.MESSAGE, place, 0, message.store_time_ms, message.queue_offset)
+        )
+        records.append(data)
+        entries.append((message.queue_offset, place, len(data)))
+        place += len(data)
+    run = decode_run(encode_run(np.array(entries, ENTRY), b"".join(records), (len(messages), 0, len(messages))))
+    columns = RecordColumns(run)
+    columns.check("factory/3", run)
+    return columns
+
+
+def told(name: str, array: pa.Array) -> list[Any]:
+    """Values; of times the numbers, since some are out of every calendar."""
+    return (array.view(pa.int64()) if name in TIMES else array).to_pylist()
+
+
+@given(ROWS)
+def test_rows_are_what_records_are(given: list[StoredMessage]) -> None:
+    messages = [replace(message, queue_offset=at) for at, message in enumerate(given)]
+    columns, rows = records_of(messages), to_table(messages)
+    assert to_messages(rows) == messages
+    for name in ENVELOPE:
+        expected = envelope_array(name, columns, "factory", 3)
+        wanted = rows.select(table_columns([name], has_body=False))
+        found = cold_array(name, wanted, "factory")
+        assert told(name, found) == told(name, expected), name
+        assert found.type.equals(expected.type) or found.cast(expected.type).type == expected.type, name
+
+
+def test_odd_features_are_among_them() -> None:
+    """One of each, by name, so that none depends on chance."""
+    pairs = (("a", "1"), ("a", b"\xff"), ("b", b"text"), ("", ""))
+    system = {"content_type": "x", "a": "of the system"}
+    some = StoredMessage("factory", b"\x00\xff", queue_id=3, tag="t", keys=("a", "b"), message_group="g")
+    some = replace(some, message_id=b"\xab\xcd", properties=pairs, system=system)
+    late = replace(some, born_time_ms=2**64 - 1, keys=(), tag="", message_group="", message_id=b"", properties=())
+    messages = [replace(each, queue_offset=at) for at, each in enumerate((some, late, replace(late, system={})))]
+    columns, rows = records_of(messages), to_table(messages)
+    found = {name: told(name, cold_array(name, rows, "factory")) for name in ENVELOPE}
+    assert found == {name: told(name, envelope_array(name, columns, "factory", 3)) for name in ENVELOPE}
+    assert found["message_id"] == ["ABCD", "", ""] and found["keys"] == [["a", "b"], [], []]
+    assert found["tag"] == ["t", None, None] and found["born_time"][1] == -1000
+    assert dict(found["properties"][0]) == {"content_type": "x", "a": "/w==", "b": "text", "": ""}
+
+
+def test_harmed_rows_are_told_and_left_out() -> None:
+    """Of a row with the flag only the place is known.  Segments without the column have none."""
+    objects, clock = MemoryObjects(ManualClock()), ManualClock()
+    messages = [StoredMessage("factory", b"%d" % at, "factory/a", 3, queue_offset=at) for at in range(10)]
+    rows = to_table(messages)
+    if "flags" in rows.column_names:
+        rows = rows.drop_columns(["flags"])
+    reader = DirectReader(objects, TierAddress("memory://"), clock)
+    tag = FilterExpression(FilterKind.SUB_TOPIC, "factory/+")
+    for flags, left, harmed in ((None, 10, None), ([0] * 10, 10, None), ([0, 0, 1, 0, 3, 2, 0, 0, 0, 1], 7, (3, 2))):
+        stored = rows if flags is None else rows.append_column("flags", pa.array(flags, pa.int32()))
+        file = io.BytesIO()
+        pq.write_table(stored, file)
+        path = f"{left}-{flags is None}.parquet"
+        objects.put_new(f"factory/x-0/{path}", file.getvalue())
+        segment = ColdSegment(TierAddress("memory://"), "factory/x-0", path, len(file.getvalue()), 10)
+        for filter in (None, tag):
+            [found] = reader.rows(segment, [(3, 0, 10)], ["body"], filter)
+            assert (found.rows.num_rows, found.behind, found.harmed) == (left, (3, 10), harmed)
+            assert found.rows.column_names == ["body"]
