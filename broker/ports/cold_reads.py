@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from broker.metadata.registry import Registry
 from broker.store.consume_queue import ConsumeQueue
-from domain.errors import Code, EntrepotError
+from domain.errors import Code, CorruptedError, EntrepotError
 from domain.expression.filter import MessageFilter
 from domain.message import StoredMessage
 from domain.names import is_system_topic
@@ -18,6 +18,15 @@ class ColdPage(NamedTuple):
 
     messages: list[StoredMessage]
     next_offset: int
+
+
+class HarmedRowError(CorruptedError):
+    """A cold message whose record was harmed when it was uploaded: this offset of a queue alone cannot be read."""
+
+    def __init__(self, queue_id: int, queue_offset: int, commit_log_offset: int) -> None:
+        text = f"message {queue_offset} of queue {queue_id} is harmed, and was so when it went to the object store"
+        super().__init__(text, commit_log_offset)
+        self.queue_offset = queue_offset
 
 
 def is_tiered(topic: Topic) -> bool:
