@@ -32,6 +32,12 @@ RUN_BYTES: Final = 4 << 20
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 """Seconds before a topic is tried again that failed; doubled each time."""
+REQUESTS_AN_HOUR: Final = 20_000
+"""To the object store, about, by all topics together: where many are small, they go less often."""
+REQUESTS_AN_UPLOAD: Final = 8
+"""Four of them are of the upload; the others are of the broker that takes it up, and of housekeeping."""
+LONGEST_AGE: Final = 3600.0
+"""Seconds that messages wait at most, whatever that costs."""
 HEAL_SECONDS: Final = 600.0
 """So long a harmed record waits for a replica that has it whole; what lies before it in its queue does not."""
 HOUSEKEEPING_SECONDS: Final = 60.0
@@ -104,7 +110,8 @@ class _Topic:
 
 
 class Uploader:
-    """`steady`: seconds of a clock that never jumps.  `number`: of the broker."""
+    """`steady`: seconds of a clock that never jumps.  `number`: of the broker.  `max_age`: seconds that messages wait
+    where the requests allow it."""
 
     def __init__(
         self,
@@ -124,6 +131,7 @@ class Uploader:
         self._base = first_queue(number)
         self._segment_bytes, self._max_age, self._grace = segment_bytes, max_age, grace
         self._topics: dict[str, _Topic] = {}
+        self._waiting = 0
 
     def round(self) -> bool:
         """Do what is due; says whether there is more to do at once."""
@@ -131,6 +139,7 @@ class Uploader:
         roots = {state.root for state in states}
         for root in self._topics.keys() - roots:
             del self._topics[root]
+        self._waiting = sum(topic.waiting_since is not None for topic in self._topics.values())
         has_more = [self._look_at(state) for state in states]
         return any(has_more)
 
@@ -174,10 +183,15 @@ class Uploader:
             return False
         if topic.waiting_since is None:
             topic.waiting_since = self._steady()
-        if waiting < self._segment_bytes and self._steady() < topic.waiting_since + self._max_age:
+        if waiting < self._segment_bytes and self._steady() < topic.waiting_since + self._age(waiting):
             return False
         topic.waiting_since = None
         return self._upload(state, topic, starts) and waiting > self._segment_bytes
+
+    def _age(self, waiting: int) -> float:
+        """Seconds that messages of a topic wait: the longer, the fewer bytes they have and the more topics wait."""
+        stretched = min(self._waiting * REQUESTS_AN_UPLOAD * 3600 / REQUESTS_AN_HOUR, LONGEST_AGE)
+        return max(self._max_age, stretched * (1 - waiting / self._segment_bytes))
 
     def _check_history(self, state: TopicState, topic: _Topic) -> None:
         """A log that ends before what is in the table is that of a master which does not know of its end yet, or has

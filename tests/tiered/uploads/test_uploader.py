@@ -21,7 +21,14 @@ from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.record_rows import rows_of_run
 from broker.tiered.segment_reader import SegmentReader
 from broker.tiered.table import DAY_MS, ColdBounds, TopicTable
-from broker.tiered.uploader import FIRST_PAUSE, HEAL_SECONDS, RUN_BYTES, Uploader
+from broker.tiered.uploader import (
+    FIRST_PAUSE,
+    HEAL_SECONDS,
+    LONGEST_AGE,
+    REQUESTS_AN_UPLOAD,
+    RUN_BYTES,
+    Uploader,
+)
 from broker.tiered.verification import verify
 from domain.errors import Code
 from domain.expression.filter import FilterExpression, FilterKind, compile_filter
@@ -390,6 +397,40 @@ def test_a_thousand_small_topics_in_one_round() -> None:
     print(f"requests of {count} new topics: {dict(first)}; of their second segments: {dict(calls)}")
     assert calls == {"put_new": 2 * count, "size": count, "get_ranges": count}
     assert first["put_new"] == 3 * count and first.total() <= 18 * count
+
+
+def test_many_small_topics_keep_to_a_number_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics with a message a minute: where not all can go each 30 s, they go less often, and within the hour."""
+    monkeypatch.setattr("broker.tiered.uploader.REQUESTS_AN_HOUR", 200)
+    bench = Bench()
+    requests = 0
+
+    def counted(call: str, path: str) -> Fault:
+        nonlocal requests
+        requests += 1
+        return Fault.NONE
+
+    topics = [bench.topic(f"t{number}") for number in range(4)]
+    bench.memory.plan = counted
+    hours, lag = 4, 0
+    for minute in range(60 * hours):
+        if minute == 60:
+            requests = 0  # the first hour has the making of the tables
+        for topic in topics:
+            bench.publish(topic, MIDNIGHT + minute)
+        bench.steady += 60.0
+        bench.clock.advance(60_000)
+        bench.uploader.round()
+        told = bench.broker.progress.values()
+        lag = max(lag, minute + 1 - min([each.ends.get(0, 0) for each in told], default=0))
+    print(f"{requests / (hours - 1):.0f} requests an hour, {lag} minutes behind at most")
+    assert requests / (hours - 1) <= 200
+    assert lag <= 4 * REQUESTS_AN_UPLOAD * 60 / 200 + 3
+    monkeypatch.setattr("broker.tiered.uploader.REQUESTS_AN_HOUR", 1)
+    for _ in range(2 * int(LONGEST_AGE // 60)):
+        bench.steady += 60.0
+        bench.uploader.round()
+    assert all(each.ends == {0: 60 * hours} for each in bench.broker.progress.values()), "an hour is the longest"
 
 
 def test_one_upload_has_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
