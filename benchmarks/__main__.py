@@ -1,5 +1,5 @@
 """`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [cores] [exchanges]
-[amqp] [filters] [spark] [rocketmq] [unauthenticated] [replication] [failover]`.
+[amqp] [filters] [spark] [rocketmq] [unauthenticated] [replication] [failover] [tier]`.
 
 Run, print, keep it all."""
 
@@ -17,7 +17,7 @@ from benchmarks.report import machine_facts
 
 NAMES: Final = (
     "store", "mqtt", "sessions", "http", "remote", "cores", "exchanges", "amqp", "filters", "spark", "rocketmq",
-    "unauthenticated", "replication", "failover",
+    "unauthenticated", "replication", "failover", "tier",
 )  # fmt: skip
 
 

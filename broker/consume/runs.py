@@ -37,6 +37,23 @@ def read_run(
     return encode_run(entries, read_records(engine, entries), (next_offset, first, queue.visible_offset))
 
 
+def read_whole_or_harmed(
+    engine: StorageEngine, queue: ConsumeQueue, from_offset: int, to_offset: int, max_bytes: int
+) -> bytes:
+    """The same of all records; one that the disk cannot read is there with bytes that fail their check."""
+    try:
+        return read_run(engine, queue, from_offset, to_offset, max_bytes, None)
+    except CorruptedError:
+        entries, next_offset = find_entries(engine, queue, from_offset, to_offset, min(max_bytes, MAX_RUN_BYTES), None)
+    records = []
+    for at in range(len(entries)):
+        try:
+            records.append(read_records(engine, entries[at : at + 1]))
+        except CorruptedError:
+            records.append(bytes(int(entries["size"][at])))
+    return encode_run(entries, b"".join(records), (next_offset, queue.min_offset, queue.visible_offset))
+
+
 def read_nothing(queue: ConsumeQueue, offset: int) -> bytes:
     """The run of a queue that has not come as far as an offset: the next one goes on there."""
     return encode_run(np.empty(0, ENTRY), b"", (offset, queue.min_offset, offset))

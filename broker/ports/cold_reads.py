@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from broker.metadata.registry import Registry
 from broker.store.consume_queue import ConsumeQueue
-from domain.errors import Code, EntrepotError
+from domain.errors import Code, CorruptedError, EntrepotError
 from domain.expression.filter import MessageFilter
 from domain.message import StoredMessage
 from domain.names import is_retry_topic
@@ -68,6 +68,15 @@ def _once(found: Iterable[StoredMessage]) -> list[StoredMessage]:
         if message.commit_log_offset not in by_place or place not in message.further_places:
             by_place[message.commit_log_offset] = message
     return list(by_place.values())
+
+
+class HarmedRowError(CorruptedError):
+    """A cold message whose record was harmed when it was uploaded: this offset of a queue alone cannot be read."""
+
+    def __init__(self, queue_id: int, queue_offset: int, commit_log_offset: int) -> None:
+        text = f"message {queue_offset} of queue {queue_id} is harmed, and was so when it went to the object store"
+        super().__init__(text, commit_log_offset)
+        self.queue_offset = queue_offset
 
 
 def is_tiered(topic: Topic) -> bool:

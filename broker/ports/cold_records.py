@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from broker.ports.cold_reads import ColdPage
+from broker.ports.cold_reads import ColdPage, HarmedRowError
 from broker.store.record import RecordKind, encode_message
 from broker.store.record_trailer import encode_further
 from domain.message import StoredMessage
-from protocols.remoting.records import ENTRY, encode_run
+from protocols.remoting.records import ENTRY, RECORD, encode_run
 from protocols.remoting.stored_record import FURTHER_FLAG
 
 
@@ -29,6 +29,12 @@ def encode_cold(page: ColdPage, least: int, end: int, to_offset: int, max_bytes:
         records.append(record)
         entries.append((message.queue_offset, message.commit_log_offset, len(record)))
     return encode_run(np.array(entries, ENTRY), b"".join(records), (next_offset, least, end))
+
+
+def encode_harmed(error: HarmedRowError, least: int, end: int) -> bytes:
+    """The run of a message that is harmed: its place, with bytes that fail their check."""
+    entry = (error.queue_offset, error.commit_log_offset, RECORD.itemsize)
+    return encode_run(np.array([entry], ENTRY), bytes(RECORD.itemsize), (error.queue_offset + 1, least, end))
 
 
 def record_of(message: StoredMessage) -> bytes:

@@ -10,8 +10,8 @@ from broker.consume.runs import read_nothing, read_run
 from broker.consume.scan import scan_filtered
 from broker.consume.tail import QueueTail
 from broker.ports.catalog import Catalog
-from broker.ports.cold_reads import ColdReads
-from broker.ports.cold_records import encode_cold
+from broker.ports.cold_reads import ColdReads, HarmedRowError
+from broker.ports.cold_records import encode_cold, encode_harmed
 from broker.ports.cold_tail import ColdTail
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.record_runs import bytes_between
@@ -141,7 +141,12 @@ class Reading:
         if tier := self._tier_of(queue, from_offset):
             compiled = None if filter is None else compile_filter(filter)
             wanted = None if compiled is None or compiled.accepts_all else compiled
-            page = await tier.read(queue, from_offset, MAX_COLD_RUN, wanted)
+            try:
+                page = await tier.read(queue, from_offset, MAX_COLD_RUN, wanted)
+            except HarmedRowError as error:
+                if wanted is not None or error.queue_offset >= to_offset:
+                    raise
+                return encode_harmed(error, tier.min_offset(queue), queue.visible_offset)
             return encode_cold(page, tier.min_offset(queue), queue.visible_offset, to_offset, max_bytes)
         if not self._is_there(queue, from_offset):
             return read_nothing(queue, from_offset)

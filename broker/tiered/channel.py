@@ -19,10 +19,11 @@ from domain.errors import Code, EntrepotError
 MAX_FRAME_BYTES: Final = 64 << 20
 """Named limit: of one frame."""
 LENGTH: Final = struct.Struct(">I")
-STATES, RECORDS, TOLD = "states", "records", "told"
+STATES, RECORDS, HEAL, TOLD = "states", "records", "heal", "told"
 encode = msgspec.msgpack.Encoder().encode
 _decode_states: Final = msgspec.msgpack.Decoder(tuple[list[TopicState], str]).decode
 _decode_records: Final = msgspec.msgpack.Decoder(tuple[bytes, str]).decode
+_decode_healed: Final = msgspec.msgpack.Decoder(tuple[bool | None, str]).decode
 _decode_nothing: Final = msgspec.msgpack.Decoder(tuple[None, str]).decode
 
 
@@ -59,6 +60,10 @@ class BrokerChannel:
 
     def records(self, topic: str, queue_id: int, first: int, end: int, max_bytes: int) -> bytes:
         found: bytes = self._answer(_decode_records, RECORDS, topic, queue_id, first, end, max_bytes)
+        return found
+
+    def heal(self, commit_log_offset: int) -> bool | None:
+        found: bool | None = self._answer(_decode_healed, HEAL, commit_log_offset)
         return found
 
     def told(self, progress: Progress) -> None:

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery
+from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, HarmedRowError
 from broker.tiered.objects import MissingObjectError, TierError
 from broker.tiered.read_ahead import LoadedGroup, ReadAhead
 from broker.tiered.searching import StoredSegment, search
 from broker.tiered.segment_reader import SegmentReader
 from broker.tiered.table import ColdBounds, Place, TopicTable
-from domain.errors import Code
+from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterKind, MessageFilter
 from domain.message import StoredMessage
 from domain.shard import first_queue, local_queue
@@ -65,7 +65,12 @@ class ColdTopic:
             if place is None:
                 break
             offset = max(offset, place.first)
-            messages, following = self._read(place, size, queue_id, offset, most - len(found), wanted)
+            try:
+                messages, following = self._read(place, size, queue_id, offset, most - len(found), wanted)
+            except EntrepotError:
+                if found:
+                    break  # what precedes it is good; the next read meets it first
+                raise
             found += messages
             behind = place.next_offset if following is None else following
             looked_at += behind - offset
@@ -101,7 +106,10 @@ class ColdTopic:
             offset = self._table.since(queue_id + self._base, time_ms)
             end = self._table.bounds(queue_id + self._base).next_offset
         while offset < end:
-            found = self.read(queue_id, offset, 1024)
+            try:
+                found = self.read(queue_id, offset, 1024)
+            except HarmedRowError as error:
+                found = ColdPage([], error.queue_offset + 1)
             for message in found.messages:
                 if message.store_time_ms >= time_ms:
                     return message.queue_offset

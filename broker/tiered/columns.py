@@ -10,27 +10,39 @@ that Spark, DuckDB, polars and pandas read without being told anything.
     properties, system         of the user and well-known: pairs in order, a name may repeat; a value is text or bytes
     further                    the other queues in which the message lies
     log_offset                 place of its record in the commit log of the broker that wrote the row
+    flags                      bits: 1 its record was harmed, and only the place is known: the rest is null or empty
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from domain.message import PropertyValue, StoredMessage, as_texts, of_texts
+from domain.message import (
+    NO_SYSTEM_PROPERTIES,
+    Properties,
+    PropertyValue,
+    SharedProperties,
+    StoredMessage,
+    SystemValue,
+    of_texts,
+)
+from protocols.remoting.arrow_columns import TIMESTAMP
 
-_PAIRS: Final = pa.list_(pa.struct([("name", pa.string()), ("text", pa.string()), ("bytes", pa.binary())]))
-_PLACES: Final = pa.list_(pa.struct([("topic", pa.string()), ("queue_id", pa.int32()), ("queue_offset", pa.int64())]))
-_TIME: Final = pa.timestamp("us", "UTC")
+PAIRS: Final = pa.list_(pa.struct([("name", pa.string()), ("text", pa.string()), ("bytes", pa.binary())]))
+PLACES: Final = pa.list_(pa.struct([("topic", pa.string()), ("queue_id", pa.int32()), ("queue_offset", pa.int64())]))
 SCHEMA: Final = pa.schema(
     [
         ("queue_id", pa.int32()),
         ("queue_offset", pa.int64()),
-        ("store_time", _TIME),
-        ("born_time", _TIME),
+        ("store_time", TIMESTAMP),
+        ("born_time", TIMESTAMP),
         ("odd_born_ms", pa.decimal128(20)),
         ("message_id", pa.string()),
         ("topic", pa.string()),
@@ -41,15 +53,18 @@ SCHEMA: Final = pa.schema(
         ("filter_hash", pa.int64()),
         ("qos", pa.int32()),
         ("body", pa.binary()),
-        ("properties", _PAIRS),
-        ("system", _PAIRS),
-        ("further", _PLACES),
+        ("properties", PAIRS),
+        ("system", PAIRS),
+        ("further", PLACES),
         ("log_offset", pa.int64()),
+        ("flags", pa.int32()),
     ]
 )
-_MAX_BORN_MS: Final = 253_402_300_799_999
+FLAGS: Final = "flags"
+HARMED: Final = 1
+"""The flag of a row whose record could not be read."""
+MAX_BORN_MS: Final = 253_402_300_799_999
 """The end of the year 9999: what comes later no reader of tables can show."""
-_SIGN: Final = 1 << 63
 
 
 def delta_schema() -> str:
@@ -73,88 +88,138 @@ def _type(kind: Any) -> Any:
     return {pa.int32(): "integer", pa.int64(): "long", pa.string(): "string", pa.binary(): "binary"}[kind]
 
 
-def to_table(messages: Sequence[StoredMessage]) -> Any:
-    """The rows of messages, in their order."""
-    born = [message.born_time_ms for message in messages]
-    columns: dict[str, list[Any]] = {
-        "queue_id": [message.queue_id for message in messages],
-        "queue_offset": [message.queue_offset for message in messages],
-        "store_time": [1000 * message.store_time_ms for message in messages],
-        "born_time": [1000 * ms if ms <= _MAX_BORN_MS else None for ms in born],
-        "odd_born_ms": [None if ms <= _MAX_BORN_MS else ms for ms in born],
-        "message_id": [message.message_id.hex() for message in messages],
-        "topic": [message.topic for message in messages],
-        "sub_topic": [message.sub_topic for message in messages],
-        "message_group": [message.message_group for message in messages],
-        "tag": [message.tag for message in messages],
-        "keys": [message.keys for message in messages],
-        "filter_hash": [(message.filter_hash ^ _SIGN) - _SIGN for message in messages],
-        "qos": [message.qos for message in messages],
-        "body": [message.body for message in messages],
-        "properties": [_pairs(message.properties) for message in messages],
-        "system": [_pairs(as_texts(message.system).items()) for message in messages],
-        "further": [message.further_places for message in messages],
-        "log_offset": [message.commit_log_offset for message in messages],
-    }
-    return pa.table([pa.array(columns[field.name], field.type) for field in SCHEMA], schema=SCHEMA)
+def is_harmed(rows: Any) -> NDArray[np.bool_]:
+    """A mask of the rows of which only the place is known."""
+    found: NDArray[np.bool_] = rows.column(FLAGS).to_numpy() & HARMED != 0
+    return found
 
 
-def _pairs(properties: Iterable[tuple[str, PropertyValue]]) -> list[tuple[str, str | None, bytes | None]]:
-    return [(name, value, None) if isinstance(value, str) else (name, None, value) for name, value in properties]
+def by_queue(rows: Any) -> Iterator[Any]:
+    """The rows of each queue; of a queue whose rows lie apart, each part."""
+    queues = rows.column("queue_id").to_numpy()
+    for start, stop in pairwise([0, *(np.flatnonzero(np.diff(queues)) + 1).tolist(), len(queues)]):
+        if stop > start:
+            yield rows.slice(start, stop - start)
 
 
-def to_messages(table: Any) -> list[StoredMessage]:
-    """The messages of rows, which have all columns."""
-    columns = {name: table.column(name).to_pylist() for name in table.column_names if name not in _AS_NUMBERS}
-    for name in _AS_NUMBERS:
-        columns[name] = table.column(name).cast(pa.int64()).to_pylist()
-    return [_message(*row) for row in zip(*(columns[field.name] for field in SCHEMA), strict=True)]
-
-
-_AS_NUMBERS: Final = ("store_time", "born_time")
-
-
-def _message(
-    queue_id: int,
-    queue_offset: int,
-    store_us: int,
-    born_us: int | None,
-    odd_born_ms: Any,
-    message_id: str,
-    topic: str,
-    sub_topic: str,
-    message_group: str,
-    tag: str,
-    keys: list[str],
-    filter_hash: int,
-    qos: int,
-    body: bytes,
-    properties: list[dict[str, Any]],
-    system: list[dict[str, Any]],
-    further: list[dict[str, Any]],
-    log_offset: int,
-) -> StoredMessage:
-    places = tuple((place["topic"], place["queue_id"], place["queue_offset"]) for place in further)
-    return StoredMessage(
-        topic,
-        body,
-        sub_topic,
-        queue_id,
-        qos,
-        tag,
-        tuple(keys),
-        message_group,
-        bytes.fromhex(message_id),
-        int(odd_born_ms) if born_us is None else born_us // 1000,
-        filter_hash & (2 * _SIGN - 1),
-        tuple((pair["name"], _value(pair)) for pair in properties),
-        of_texts({pair["name"]: _value(pair) for pair in system}),
-        tuple((name, queue) for name, queue, _ in places),
-        queue_offset,
-        log_offset,
-        store_us // 1000,
-        places,
+def to_messages(rows: Any) -> list[StoredMessage]:
+    """The messages of rows, which have all columns; harmed rows have none."""
+    if (harmed := is_harmed(rows)).any():
+        rows = rows.filter(pa.array(~harmed))
+    if not len(rows):
+        return []
+    places = _places(rows)
+    properties, system = _properties(rows)
+    return list(
+        map(
+            StoredMessage,
+            _seldom(rows, "topic"),
+            _values(rows, "body"),
+            _seldom(rows, "sub_topic"),
+            _numbers(rows, "queue_id"),
+            _numbers(rows, "qos"),
+            _seldom(rows, "tag"),
+            _keys(rows),
+            _seldom(rows, "message_group"),
+            map(bytes.fromhex, _values(rows, "message_id")),
+            _born(rows),
+            _unsigned(rows, "filter_hash"),
+            properties,
+            system,
+            [tuple([(topic, queue_id) for topic, queue_id, _ in each]) if each else () for each in places],
+            _numbers(rows, "queue_offset"),
+            _numbers(rows, "log_offset"),
+            _milliseconds(rows, "store_time"),
+            places,
+        )
     )
+
+
+def _values(rows: Any, name: str) -> list[Any]:
+    found: list[Any] = rows.column(name).to_numpy().tolist()
+    return found
+
+
+def _numbers(rows: Any, name: str) -> list[int]:
+    found: list[int] = rows.column(name).to_numpy().tolist()
+    return found
+
+
+def _unsigned(rows: Any, name: str) -> list[int]:
+    found: list[int] = rows.column(name).to_numpy().view(np.uint64).tolist()
+    return found
+
+
+def _milliseconds(rows: Any, name: str) -> list[int]:
+    found: list[int] = (rows.column(name).cast(pa.int64()).fill_null(0).to_numpy() // 1000).tolist()
+    return found
+
+
+def _born(rows: Any) -> list[int]:
+    found = _milliseconds(rows, "born_time")
+    odd = rows.column("odd_born_ms")
+    if odd.null_count < len(odd):
+        for at in np.flatnonzero(odd.is_valid().to_numpy()).tolist():
+            found[at] = int(odd[at].as_py())
+    return found
+
+
+def _seldom(rows: Any, name: str) -> list[str]:
+    """Texts of which many are equal: those are one object."""
+    encoded = _one(rows.column(name)).dictionary_encode()
+    texts: list[str] = encoded.dictionary.to_pylist()
+    if len(texts) == 1:
+        return texts * len(encoded)
+    return [texts[at] for at in encoded.indices.to_numpy().tolist()]
+
+
+def _keys(rows: Any) -> list[tuple[str, ...]]:
+    indices, distinct = distinct_lists(_one(rows.column("keys")))
+    lists = [tuple(keys) for keys in distinct.to_pylist()]
+    return [lists[at] for at in indices.tolist()]
+
+
+def _properties(rows: Any) -> tuple[list[Properties], list[Mapping[str, SystemValue]]]:
+    """Those of the user, and the well-known ones; messages that have the same share them."""
+    users, of_user = distinct_lists(_one(rows.column("properties")))
+    systems, of_system = distinct_lists(_one(rows.column("system")))
+    pairs = [tuple([(pair["name"], _value(pair)) for pair in each]) for each in of_user.to_pylist()]
+    named = [of_texts({pair["name"]: _value(pair) for pair in each}) for each in of_system.to_pylist()]
+    both, inverse = np.unique(users.astype(np.int64) * len(named) + systems, return_inverse=True)
+    shared: list[tuple[Properties, Mapping[str, SystemValue]]] = []
+    for each in both.tolist():
+        user, system = pairs[each // len(named)], named[each % len(named)]
+        shared.append((user, SharedProperties(system, user) if system or user else NO_SYSTEM_PROPERTIES))
+    found = inverse.tolist()
+    return [shared[at][0] for at in found], [shared[at][1] for at in found]
+
+
+def distinct_lists(lists: Any) -> tuple[NDArray[np.int64], Any]:
+    """For each of an array of lists, of texts or of structs of these, the number of an equal one; and those once."""
+    bounds = lists.offsets.to_numpy().astype(np.int64)
+    if bounds[0] == bounds[-1]:
+        return np.zeros(len(lists), np.int64), lists[:1]
+    values = lists.values.slice(int(bounds[0]), int(bounds[-1] - bounds[0]))
+    parts = values.flatten() if pa.types.is_struct(values.type) else [values]
+    encoded = [part.dictionary_encode().indices.fill_null(-1).to_numpy() for part in parts]
+    codes = np.stack(encoded, axis=1).astype(np.int32)
+    ends = ((bounds - bounds[0]) * codes.itemsize * len(parts)).astype(np.int32)
+    as_bytes = pa.Array.from_buffers(pa.binary(), len(lists), [None, pa.py_buffer(ends), pa.py_buffer(codes)])
+    indices = as_bytes.dictionary_encode().indices.to_numpy()
+    _, firsts = np.unique(indices, return_index=True)
+    return indices.astype(np.int64), lists.take(pa.array(firsts))
+
+
+def _places(rows: Any) -> list[tuple[tuple[str, int, int], ...]]:
+    lists = _one(rows.column("further"))
+    if lists.offsets[0] == lists.offsets[-1]:
+        return [()] * len(lists)
+    return [tuple([tuple(place.values()) for place in each]) for each in lists.to_pylist()]
+
+
+def _one(column: Any) -> Any:
+    """A column of a table as one array."""
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _value(pair: dict[str, Any]) -> PropertyValue:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from broker.tiered.cold import mask_column, mask_of
+from broker.tiered.columns import FLAGS, HARMED
 from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.segment_reader import open_segment
 from broker.tiered.table import TopicTable
@@ -27,10 +28,6 @@ from domain.tiering import ColdRows, ColdSegment, TierAddress
 READ_BYTES: Final = 8 << 20
 """Of columns, uncompressed: so many row groups are read at a time, one at least."""
 PLACE: Final = ("queue_id", "queue_offset")
-FLAGS: Final = "flags"
-"""A column that older segments have not."""
-HARMED: Final = 1
-"""The flag of a row of which only the place is known."""
 _ASKED: Final = {
     FilterKind.TAG: ("tag",),
     FilterKind.SUB_TOPIC: ("topic", "sub_topic"),

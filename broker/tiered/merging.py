@@ -7,15 +7,16 @@ of the vacuum is over.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from broker.tiered.columns import to_messages
+from broker.tiered.columns import by_queue
 from broker.tiered.delta_actions import AddFile
+from broker.tiered.digest import MASK, digest_of
 from broker.tiered.objects import ObjectStore, TierError
-from broker.tiered.segment import MASK, Run, Segment, encode_segment
+from broker.tiered.segment import Run, Segment, encode_segment
 from broker.tiered.segment_reader import open_segment
 from broker.tiered.table import TopicTable
 from domain.errors import Code
@@ -76,31 +77,35 @@ def _following(table: TopicTable, files: Sequence[AddFile]) -> list[str]:
 
 def _merged(table: TopicTable, objects: ObjectStore, paths: Sequence[str]) -> Segment:
     found = []
-    runs: list[Run] = []
+    runs: dict[int, list[Run]] = {}
     for path in paths:
-        runs += table.runs(path)
+        for run in table.runs(path):
+            runs.setdefault(run.queue_id, []).append(run)
         stored = f"{table.root}/{path}"
         source = open_segment(objects, stored, table.snapshot.files[path].size)
         try:
-            found += to_messages(pq.read_table(source))
+            found.append(pq.read_table(source))
         except (pa.ArrowException, OSError) as error:
             raise TierError(f"{stored} cannot be read: {error}", Code.MESSAGE_CORRUPTED) from None
-    found.sort(key=lambda message: (message.queue_id, message.queue_offset))
-    firsts: dict[int, int] = {}
-    ends: dict[int, int] = {}
-    for run in runs:
-        firsts[run.queue_id] = min(run.first, firsts.get(run.queue_id, run.first))
-        ends[run.queue_id] = max(run.next_offset, ends.get(run.queue_id, 0))
-    merged = encode_segment(found, firsts, ends)
-    if _told(merged.runs) != _told(runs):
+    rows = pa.concat_tables(found).sort_by([("queue_id", "ascending"), ("queue_offset", "ascending")])
+    merged = [_whole(of_queue) for _, of_queue in sorted(runs.items())]
+    if _told(rows) != {run.queue_id: (run.rows, run.digest) for run in merged}:
         raise TierError(f"segments of {table.root} have other messages than the table says", Code.MESSAGE_CORRUPTED)
-    return merged
+    return encode_segment(rows, merged)
 
 
-def _told(runs: Sequence[Run]) -> dict[int, tuple[int, int]]:
-    """By queue: messages, and their digest."""
-    told: dict[int, tuple[int, int]] = {}
-    for run in runs:
-        rows, digest = told.get(run.queue_id, (0, 0))
-        told[run.queue_id] = rows + run.rows, (digest + run.digest) & MASK
-    return told
+def _whole(runs: Sequence[Run]) -> Run:
+    """The run that several of a queue are together."""
+    return Run(
+        runs[0].queue_id,
+        min(run.first for run in runs),
+        max(run.next_offset for run in runs),
+        sum(run.rows for run in runs),
+        (min(run.times[0] for run in runs), max(run.times[1] for run in runs)),
+        sum(run.digest for run in runs) & MASK,
+    )
+
+
+def _told(rows: Any) -> dict[int, tuple[int, int]]:
+    """By queue: rows, and their digest."""
+    return {part.column("queue_id")[0].as_py(): (len(part), digest_of(part)) for part in by_queue(rows)}

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.ports.cold_reads import ColdFound, ColdQuery
-from broker.tiered.columns import to_messages
+from broker.tiered.columns import FLAGS, HARMED, to_messages
 from broker.tiered.delta_actions import AddFile
 from broker.tiered.segment_reader import SegmentReader
 from domain.message import StoredMessage
@@ -90,7 +90,7 @@ def _of_segment(
     reader: SegmentReader, segment: StoredSegment, query: ColdQuery, below: Mapping[int, int]
 ) -> tuple[int, list[StoredMessage]]:
     """Rows that were looked at, and the messages that are wanted."""
-    names = ["queue_id", "queue_offset", "store_time", "log_offset", *_deciding(query)]
+    names = ["queue_id", "queue_offset", "store_time", "log_offset", FLAGS, *_deciding(query)]
     footer = reader.footer(segment.path, segment.file.size)
     found: list[StoredMessage] = []
     for group in range(footer.num_row_groups):
@@ -117,12 +117,12 @@ def _wanted(columns: Any, query: ColdQuery, below: Mapping[int, int]) -> Any:
     mask = np.zeros(len(offsets), dtype=bool)
     for queue_id, end in below.items():
         mask |= (queues == queue_id) & (offsets < end)
-    mask &= log_offsets > query.above
+    mask &= (log_offsets > query.above) & (columns.column(FLAGS).to_numpy() & HARMED == 0)
     if query.before is not None:
         mask &= log_offsets < query.before
     if query.place is not None:
         mask &= log_offsets == query.place
-    times = columns.column("store_time").cast(pa.int64()).to_numpy() // 1000
+    times = pc.fill_null(columns.column("store_time").cast(pa.int64()), 0).to_numpy() // 1000
     if query.from_ms is not None:
         mask &= times >= query.from_ms
     if query.to_ms is not None:
@@ -137,7 +137,7 @@ def _wanted(columns: Any, query: ColdQuery, below: Mapping[int, int]) -> Any:
 
 
 def _is(columns: Any, name: str, value: str) -> Any:
-    return pc.equal(columns.column(name), value).to_numpy(zero_copy_only=False)
+    return pc.fill_null(pc.equal(columns.column(name), value), False).to_numpy(zero_copy_only=False)
 
 
 def _having_key(keys: Any, key: str) -> Any:

@@ -16,16 +16,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from broker.tiered.columns import to_messages
+from broker.ports.cold_reads import HarmedRowError
+from broker.tiered.columns import is_harmed, to_messages
 from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.segment import read_footer
 from domain.errors import Code
 from domain.message import StoredMessage
+from domain.shard import local_queue
 
 MAX_CACHE_BYTES: Final = 128 << 20
 """Named limit: of all row groups that are kept."""
 MAX_FOOTERS: Final = 1024
 """Named limit: of segments whose footers are kept."""
+_PLACE: Final = ("queue_id", "queue_offset", "log_offset")
 TAIL_BYTES: Final = 64 << 10
 """Read at once from the end of a segment: the footer is in it, nearly always."""
 
@@ -74,13 +77,14 @@ def open_segment(objects: ObjectStore, path: str, size: int) -> Any:
 class _Rows:
     """A row group: its columns, and where its messages are."""
 
-    __slots__ = ("bytes", "is_used", "offsets", "queues", "table")
+    __slots__ = ("bytes", "harmed", "is_used", "offsets", "queues", "table")
 
     def __init__(self, table: Any) -> None:
         self.table = table
         self.is_used = False
         self.queues = table.column("queue_id").to_numpy()
         self.offsets = table.column("queue_offset").to_numpy()
+        self.harmed = is_harmed(table)
         self.bytes: int = table.nbytes
 
 
@@ -106,9 +110,10 @@ class SegmentReader:
         wants: Callable[[Any], Any] | None = None,
     ) -> tuple[list[StoredMessage], int | None]:
         """Up to `most` messages of a queue from an offset on, of one row group; and the offset behind what was looked
-        at, None at the end of the segment's run.
+        at, None at the end of the segment's run.  They end before a harmed row.
 
-        `wants`: a mask of the rows (`table`) that are to become messages.  Raises TierError, MissingObjectError.
+        `wants`: a mask of the rows (`table`) that are to become messages.
+        Raises TierError, MissingObjectError; HarmedRowError where the first row is harmed, which every filter wants.
         """
         found = self._group_with(path, size, queue_id, first)
         if found is None:
@@ -151,8 +156,12 @@ class SegmentReader:
     ) -> tuple[list[StoredMessage], int | None]:
         found = places
         if wants is not None:
-            found = places[np.asarray(wants(rows.table))[places]]
+            found = places[(np.asarray(wants(rows.table)) | rows.harmed)[places]]
         taken = found[:most]
+        if len(harmed := np.flatnonzero(rows.harmed[taken])):
+            taken = taken[: harmed[0]]
+            if not len(taken):
+                raise _harmed(rows.table, int(found[0]))
         messages = to_messages(rows.table.take(pa.array(taken)))
         if len(taken) < len(found):
             return messages, int(rows.offsets[taken[-1]]) + 1
@@ -219,6 +228,12 @@ class SegmentReader:
                 self._kept -= gone.bytes
                 self.wasted += not gone.is_used
         return rows
+
+
+def _harmed(rows: Any, at: int) -> HarmedRowError:
+    """What to raise of a harmed row."""
+    queue_id, offset, place = (rows.column(name)[at].as_py() for name in _PLACE)
+    return HarmedRowError(local_queue(queue_id), offset, place)
 
 
 def _may_have(group: Any, queue_id: int, first: int) -> bool:

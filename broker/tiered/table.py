@@ -14,23 +14,27 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import pairwise
 from random import Random
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from broker.tiered.columns import delta_schema
 from broker.tiered.delta_actions import AddFile, OwnAction, RemoveFile, Transaction
 from broker.tiered.delta_log import ConflictError, DeltaLog, next_maintenance
+from broker.tiered.digest import digest_of
 from broker.tiered.fence import Fence
 from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.segment import Run, Segment, decode_runs, encode_runs, encode_segment
 from broker.tiered.snapshot import Snapshot
 from domain.clock import Clock
 from domain.errors import Code
-from domain.message import StoredMessage
 
 RUNS_TAG: Final = "entrepot.runs"
 DAY_MS: Final = 86_400_000
@@ -174,17 +178,16 @@ class TopicTable:
 
     # -- upload --------------------------------------------------------------------------------------------------
 
-    def upload(
-        self, messages: Sequence[StoredMessage], starts: Mapping[int, int | None], ends: Mapping[int, int]
-    ) -> None:
-        """Add messages, in order of queue and offset, of queues that go on at `starts` and come to `ends` by it.  Each
-        of these queues has a message; what lies before its first one the broker had no more.
+    def upload(self, rows: Any, starts: Mapping[int, int | None], ends: Mapping[int, int]) -> None:
+        """Add rows, in order of queue and offset, of queues that go on at `starts` and come to `ends` by it.  Each of
+        these queues has a row; what lies before its first one the broker had no more.
 
         Raises ConflictError where another has uploaded meanwhile: then `progress` says more.
         """
-        files = [self._store(segment, day) for day, segment in _segments(_parts(messages, starts, ends))]
-        expected = {_progress_of(queue_id): start for queue_id, start in starts.items()}
         now_ms = self._clock.now_ms()
+        parts = _parts(rows, starts, ends, _store_times(rows, now_ms))
+        files = [self._store(segment, day) for day, segment in _segments(rows, parts)]
+        expected = {_progress_of(queue_id): start for queue_id, start in starts.items()}
         actions: list[OwnAction] = [*files]
         actions += [Transaction(_progress_of(queue_id), end, now_ms) for queue_id, end in ends.items()]
         self._commit(actions, "WRITE", expected)
@@ -299,45 +302,57 @@ def _runs_of(root: str, file: AddFile) -> tuple[Run, ...]:
 
 
 class _Part(NamedTuple):
-    """A run in the making."""
+    """A run in the making: rows `start` to before `stop`, of one day (since 1970)."""
 
-    messages: list[StoredMessage]
-    first: int
-    next_offset: int
+    start: int
+    stop: int
+    day: int
+    run: Run
 
 
 def _parts(
-    messages: Sequence[StoredMessage], starts: Mapping[int, int | None], ends: Mapping[int, int]
-) -> dict[int, list[_Part]]:
-    """Runs by the days of their messages (UTC, since 1970); one ends where the next of its queue begins."""
-    found: dict[int, list[_Part]] = {}
-    for queue_id, group in groupby(messages, key=lambda message: message.queue_id):
-        runs = [list(run) for _, run in groupby(group, key=_day_of)]
-        firsts = [run[0].queue_offset for run in runs]
-        if (start := starts[queue_id]) is not None:
-            firsts[0] = start
-        for run, first, end in zip(runs, firsts, [*firsts[1:], ends[queue_id]], strict=True):
-            found.setdefault(_day_of(run[0]), []).append(_Part(run, first, end))
+    rows: Any, starts: Mapping[int, int | None], ends: Mapping[int, int], times: NDArray[np.int64]
+) -> list[_Part]:
+    """Runs by the days of their messages (UTC); one ends where the next of its queue begins.  `times`: store times of
+    rows, in epoch milliseconds."""
+    queues, offsets = rows.column("queue_id").to_numpy(), rows.column("queue_offset").to_numpy()
+    days = times // DAY_MS
+    cuts = [0, *(np.flatnonzero((np.diff(queues) != 0) | (np.diff(days) != 0)) + 1).tolist(), len(queues)]
+    found: list[_Part] = []
+    for start, stop in pairwise(cuts):
+        queue_id, first = int(queues[start]), int(offsets[start])
+        is_first = start == 0 or queues[start - 1] != queue_id
+        is_last = stop == len(queues) or queues[stop] != queue_id
+        if is_first and (began := starts[queue_id]) is not None:
+            first = began
+        end = ends[queue_id] if is_last else int(offsets[stop])
+        bounds = int(times[start:stop].min()), int(times[start:stop].max())
+        run = Run(queue_id, first, end, stop - start, bounds, digest_of(rows.slice(start, stop - start)))
+        found.append(_Part(start, stop, int(days[start]), run))
     return found
 
 
-def _segments(parts: Mapping[int, list[_Part]]) -> Iterable[tuple[str, Segment]]:
+def _segments(rows: Any, parts: Sequence[_Part]) -> Iterable[tuple[str, Segment]]:
     """Segments of one day each: so whole ones go by age.  Where store time stepped back over midnight a queue has two
     runs of a day, which are in two segments."""
-    for day, left in sorted(parts.items()):
+    for day in sorted({part.day for part in parts}):
+        left = [part for part in parts if part.day == day]
         while left:
             taken: dict[int, _Part] = {}
             for part in left:
-                taken.setdefault(part.messages[0].queue_id, part)
-            left = [part for part in left if part is not taken[part.messages[0].queue_id]]
-            firsts = {queue_id: part.first for queue_id, part in taken.items()}
-            ends = {queue_id: part.next_offset for queue_id, part in taken.items()}
-            some = [message for part in taken.values() for message in part.messages]
-            yield _day(day), encode_segment(some, firsts, ends)
+                taken.setdefault(part.run.queue_id, part)
+            left = [part for part in left if part is not taken[part.run.queue_id]]
+            some = pa.concat_tables([rows.slice(part.start, part.stop - part.start) for part in taken.values()])
+            yield _day(day), encode_segment(some, [part.run for part in taken.values()])
 
 
-def _day_of(message: StoredMessage) -> int:
-    return message.store_time_ms // DAY_MS
+def _store_times(rows: Any, otherwise: int) -> NDArray[np.int64]:
+    """Store times in epoch milliseconds; a harmed row has that of the row before it, or else behind it."""
+    column = rows.column("store_time").cast(pa.int64())
+    if column.null_count:
+        column = pc.fill_null_backward(pc.fill_null_forward(column)).fill_null(1000 * otherwise)
+    times: NDArray[np.int64] = column.to_numpy() // 1000
+    return times
 
 
 def _day(number: int) -> str:

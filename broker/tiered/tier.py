@@ -25,6 +25,7 @@ from broker.metadata.registry import Registry
 from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, is_tiered, may_be_cold, merged
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
+from broker.store.healer import NO_HEALER
 from broker.store.record_runs import bytes_between
 from broker.tiered.attached import AttachedTables, key_of
 from broker.tiered.fence import Writer, epoch_of
@@ -281,14 +282,19 @@ class Tier:
             (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
             name, arguments = msgspec.msgpack.decode(await reader.readexactly(length))
             try:
-                answer = (self._answer(name, arguments), "")
+                answer = (await self._heal(*arguments) if name == "heal" else self._answer(name, arguments), "")
             except EntrepotError as refusal:
                 answer = (None if name != "records" else b"", refusal.message)
             writer.write(frame(answer))
             await writer.drain()
 
+    async def _heal(self, commit_log_offset: int) -> bool | None:
+        """Whether a harmed record is whole now, by another replica; None where there is none."""
+        healer = self._engine.commit_log.healer
+        return None if healer is NO_HEALER else await healer.heal(commit_log_offset)
+
     def _answer(self, name: str, arguments: list[Any]) -> Any:
-        from broker.consume.runs import read_run
+        from broker.consume.runs import read_whole_or_harmed
         from broker.tiered.uploader import Progress
 
         if name == "states":
@@ -298,7 +304,7 @@ class Tier:
             return None
         topic, queue_id, first, end, max_bytes = arguments
         queue = self._engine.existing_queue(topic, queue_id)
-        return read_run(self._engine, queue, first, end, max_bytes, None)
+        return read_whole_or_harmed(self._engine, queue, first, end, max_bytes)
 
     def _states(self) -> list[TopicState]:
         from broker.tiered.uploader import QueueState, TopicState

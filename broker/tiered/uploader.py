@@ -8,30 +8,39 @@ others go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
+import pyarrow as pa
 import structlog
 
 from broker.tiered.delta_log import ConflictError
 from broker.tiered.fence import Fence, Writer
 from broker.tiered.merging import merge
 from broker.tiered.objects import ObjectStore, TierError
+from broker.tiered.record_rows import rows_of_run
 from broker.tiered.table import TopicTable
 from domain.clock import Clock
 from domain.errors import EntrepotError
-from domain.message import StoredMessage
 from domain.shard import broker_of_queue, first_queue, local_queue
 from protocols.remoting.frames import RemotingError
-from protocols.remoting.records import decode_run
-from protocols.remoting.stored_record import InvalidRecordError, decode_message
+from protocols.remoting.records import RecordColumns, RecordRun, decode_run
 
 RUN_BYTES: Final = 4 << 20
 """Records that are asked for at once."""
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 """Seconds before a topic is tried again that failed; doubled each time."""
+REQUESTS_AN_HOUR: Final = 20_000
+"""To the object store, about, by all topics together: where many are small, they go less often."""
+REQUESTS_AN_UPLOAD: Final = 8
+"""Four of them are of the upload; the others are of the broker that takes it up, and of housekeeping."""
+LONGEST_AGE: Final = 3600.0
+"""Seconds that messages wait at most, whatever that costs."""
+HEAL_SECONDS: Final = 600.0
+"""So long a harmed record waits for a replica that has it whole; what lies before it in its queue does not."""
 HOUSEKEEPING_SECONDS: Final = 60.0
 VACUUM_SECONDS: Final = 3600.0
 log = structlog.get_logger(__name__)
@@ -78,6 +87,10 @@ class Source(Protocol):
         """A run of records (`protocols.remoting.records`).  Raises EntrepotError."""
         ...
 
+    def heal(self, commit_log_offset: int) -> bool | None:
+        """Have a harmed record fetched from another replica.  True: it is whole now; None: there is no replica."""
+        ...
+
     def told(self, progress: Progress) -> None: ...
 
 
@@ -92,13 +105,16 @@ class _Topic:
         self.not_before = 0.0
         self.last_queue = -1
         self.seen_bytes: dict[int, int] = {}
+        self.harmed_since: dict[int, float] = {}
+        """By place in the log, when a record was first found to be harmed."""
         self.kept_house_at = 0.0
         self.vacuumed_at = 0.0
         self.told: Progress | None = None
 
 
 class Uploader:
-    """`steady`: seconds of a clock that never jumps.  `number`: of the broker, `writer`: who it is."""
+    """`steady`: seconds of a clock that never jumps.  `number`: of the broker, `writer`: who it is.  `max_age`: seconds
+    that messages wait where the requests allow it."""
 
     def __init__(
         self,
@@ -119,6 +135,7 @@ class Uploader:
         self._base, self._writer = first_queue(number), writer
         self._segment_bytes, self._max_age, self._grace = segment_bytes, max_age, grace
         self._topics: dict[str, _Topic] = {}
+        self._waiting = 0
 
     def round(self) -> bool:
         """Do what is due; says whether there is more to do at once."""
@@ -126,6 +143,7 @@ class Uploader:
         roots = {state.root for state in states}
         for root in self._topics.keys() - roots:
             del self._topics[root]
+        self._waiting = sum(topic.waiting_since is not None for topic in self._topics.values())
         has_more = [self._look_at(state) for state in states]
         return any(has_more)
 
@@ -141,7 +159,7 @@ class Uploader:
         try:
             has_more = self._bring_up(state, topic)
             self._keep_house(state, topic)
-        except (EntrepotError, InvalidRecordError, RemotingError, ValueError) as error:  # the last: it has no row
+        except (EntrepotError, RemotingError, ValueError) as error:  # the last: a run has no rows
             topic.pause = min(2 * topic.pause or FIRST_PAUSE, LONGEST_PAUSE)
             topic.not_before = self._steady() + topic.pause
             topic.is_open = topic.is_open and isinstance(error, ConflictError)
@@ -171,11 +189,15 @@ class Uploader:
             return False
         if topic.waiting_since is None:
             topic.waiting_since = self._steady()
-        if waiting < self._segment_bytes and self._steady() < topic.waiting_since + self._max_age:
+        if waiting < self._segment_bytes and self._steady() < topic.waiting_since + self._age(waiting):
             return False
-        self._upload(state, topic, starts)
         topic.waiting_since = None
-        return waiting > self._segment_bytes
+        return self._upload(state, topic, starts) and waiting > self._segment_bytes
+
+    def _age(self, waiting: int) -> float:
+        """Seconds that messages of a topic wait: the longer, the fewer bytes they have and the more topics wait."""
+        stretched = min(self._waiting * REQUESTS_AN_UPLOAD * 3600 / REQUESTS_AN_HOUR, LONGEST_AGE)
+        return max(self._max_age, stretched * (1 - waiting / self._segment_bytes))
 
     def _check_history(self, state: TopicState, topic: _Topic) -> None:
         """A log that ends before what is in the table is that of a master which does not know of its end yet, or has
@@ -192,8 +214,9 @@ class Uploader:
         """The offset to go on from; what the broker has no more was never uploaded, and is a gap."""
         return max(table.progress(self._base + queue.queue_id) or 0, queue.min_offset)
 
-    def _upload(self, state: TopicState, topic: _Topic, starts: Mapping[int, int]) -> None:
-        messages: list[StoredMessage] = []
+    def _upload(self, state: TopicState, topic: _Topic, starts: Mapping[int, int]) -> bool:
+        """Upload one segment; False where all that waits is for harmed records to be healed."""
+        found: dict[int, list[Any]] = {}
         expected: dict[int, int | None] = {}
         ends: dict[int, int] = {}
         left, last = self._segment_bytes, topic.last_queue
@@ -201,37 +224,48 @@ class Uploader:
         for queue in sorted(state.queues, key=lambda each: (each.queue_id <= topic.last_queue, each.queue_id)):
             offset = starts[queue.queue_id]
             while offset < queue.end and left > 0:
-                payload = self._source.records(state.name, queue.queue_id, offset, queue.end, min(left, RUN_BYTES))
-                found, following = self._decoded(payload, queue.queue_id)
-                if following <= offset:
+                run, columns = self._run(state, topic, queue, offset, min(left, RUN_BYTES))
+                if run.next_offset <= offset:
                     break
-                messages += found
-                left -= len(payload)
-                topic.seen_bytes[queue.queue_id] = len(payload) // (following - offset)
-                offset = following
+                found.setdefault(queue.queue_id, []).append(rows_of_run(run, columns, self._base, queue.queue_id))
+                left -= len(run.data)
+                topic.seen_bytes[queue.queue_id] = len(run.data) // (run.next_offset - offset)
+                offset = run.next_offset
             if offset > starts[queue.queue_id]:
                 world = self._base + queue.queue_id
                 expected[world], ends[world] = topic.table.progress(world), offset
                 last = queue.queue_id
         if not ends:
-            return
-        messages.sort(key=lambda message: message.queue_id)
-        topic.table.upload(messages, expected, ends)
+            return False
+        in_order = [rows for _, of_queue in sorted(found.items()) for rows in of_queue]
+        topic.table.upload(pa.concat_tables(in_order), expected, ends)
         topic.last_queue = last
+        topic.harmed_since.clear()
         self._tell(state, topic)
+        return True
 
-    def _decoded(self, payload: bytes, queue_id: int) -> tuple[list[StoredMessage], int]:
-        """The messages of a run, with the world's queue ids, and the offset behind it."""
-        run = decode_run(payload)
-        found = []
-        for start, entry in zip(run.starts.tolist(), run.entries.tolist(), strict=True):
-            message = decode_message(payload, start, entry[1])
-            message.queue_id, message.queue_offset = self._base + queue_id, entry[0]
-            if message.further_queues:
-                message.further_queues = tuple((t, self._base + q) for t, q in message.further_queues)
-                message.further_places = tuple((t, self._base + q, at) for t, q, at in message.further_places)
-            found.append(message)
-        return found, run.next_offset
+    def _run(
+        self, state: TopicState, topic: _Topic, queue: QueueState, offset: int, max_bytes: int
+    ) -> tuple[RecordRun, RecordColumns]:
+        """Records from an offset on.  They end before a harmed one, for as long as a replica may have it whole."""
+        healed: set[int] = set()
+        while True:
+            run = decode_run(self._source.records(state.name, queue.queue_id, offset, queue.end, max_bytes))
+            columns = RecordColumns(run)
+            for at in columns.harmed:
+                place = int(run.entries["commit_log_offset"][at])
+                answer = False if place in healed else self._source.heal(place)
+                if answer:
+                    healed.add(place)
+                    break
+                since = topic.harmed_since.setdefault(place, self._steady())
+                if answer is not None and self._steady() < since + HEAL_SECONDS:
+                    end = int(run.entries["queue_offset"][at])
+                    cut = replace(run, entries=run.entries[:at], starts=run.starts[:at], next_offset=end)
+                    return cut, RecordColumns(cut)
+                log.error("a harmed message goes to the table as its place alone", topic=state.name, place=place)
+            else:
+                return run, columns
 
     def _keep_house(self, state: TopicState, topic: _Topic) -> None:
         now = self._steady()

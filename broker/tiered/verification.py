@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from broker.tiered.columns import to_messages
+from broker.tiered.columns import by_queue, is_harmed
 from broker.tiered.delta_actions import AddFile
 from broker.tiered.delta_log import DeltaLog
+from broker.tiered.digest import MASK, digest_of
 from broker.tiered.objects import MissingObjectError, ObjectStore, TierError
-from broker.tiered.segment import MASK, Run, decode_runs, digest_of, read_footer
+from broker.tiered.segment import Run, decode_runs, read_footer
 from broker.tiered.segment_reader import open_segment
 from broker.tiered.snapshot import Snapshot
 from broker.tiered.table import RUNS_TAG, topic_of
@@ -127,6 +129,7 @@ class _Table:
     def __init__(self, objects: ObjectStore, root: str, snapshot: Snapshot, verdict: Verdict) -> None:
         self._objects, self._root, self._snapshot, self._verdict = objects, root, snapshot, verdict
         self._files = snapshot.files
+        self._places = 0
         self._runs = {path: _runs(file) for path, file in self._files.items()}
         known = {path: runs or () for path, runs in self._runs.items()}
         verdict.shown = _shown(root, snapshot, known)
@@ -146,6 +149,9 @@ class _Table:
         if is_full:
             for path in sorted(self._files.keys() - harmed):
                 yield from self._rows(path)
+            if self._places:
+                text = f"{self._places} messages were harmed on the disk when they were uploaded, and have no content"
+                self._verdict.notes.append(text)
 
     # -- the log -------------------------------------------------------------------------------------------------
 
@@ -230,10 +236,11 @@ class _Table:
         try:
             with pq.ParquetFile(source, metadata=read_footer(source)) as file:
                 for group in range(file.num_row_groups):
-                    messages = to_messages(file.read_row_group(group))
-                    self._verdict.rows_read += len(messages)
-                    for queue_id, part in groupby(messages, key=lambda message: message.queue_id):
-                        found.setdefault(queue_id, _Rows()).add(list(part))
+                    rows = file.read_row_group(group)
+                    self._verdict.rows_read += len(rows)
+                    self._places += int(is_harmed(rows).sum())
+                    for part in by_queue(rows):
+                        found.setdefault(part.column("queue_id")[0].as_py(), _Rows()).add(part)
         except TierError:
             raise
         except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
@@ -251,14 +258,14 @@ class _Rows:
     last: int = -1
     is_in_order: bool = True
 
-    def add(self, messages: list[Any]) -> None:
-        offsets = [message.queue_offset for message in messages]
+    def add(self, rows: Any) -> None:
+        offsets = rows.column("queue_offset").to_numpy()
         if self.count == 0:
-            self.first = offsets[0]
-        self.is_in_order &= all(before < after for before, after in pairwise([self.last, *offsets]))
+            self.first = int(offsets[0])
+        self.is_in_order &= bool(offsets[0] > self.last) and bool((np.diff(offsets) > 0).all())
         self.count += len(offsets)
-        self.last = offsets[-1]
-        self.digest = (self.digest + digest_of(messages)) & MASK
+        self.last = int(offsets[-1])
+        self.digest = (self.digest + digest_of(rows)) & MASK
 
 
 def _fault(run: Run, rows: _Rows) -> str | None:

@@ -29,7 +29,7 @@ class TierSettings(Table):
     segment_bytes: int = Field(
         32 * MIB, ge=64 * KIB, le=256 * MIB, description="Log of a topic that becomes one object of its table"
     )
-    max_age_seconds: Wait = Field(30, description="Age of messages at which they go, even if they are few")
+    max_age_seconds: Wait = Field(30, description="Least age at which messages go that are few; more with many topics")
     vacuum_grace_seconds: float = Field(
         24 * 3600, ge=600, allow_inf_nan=False, description="How long objects stay after the table needs them no more"
     )

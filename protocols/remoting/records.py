@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 from google_crc32c import value as crc32c
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from domain.errors import CorruptedError
@@ -121,6 +122,7 @@ class RecordColumns:
         if self.harmed:
             self.queue_offsets = self.queue_offsets[whole]
             self.starts, self.header = self.starts[whole], header[whole]
+        self._spans: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -133,7 +135,7 @@ class RecordColumns:
         if limit == 0 and len(self._bytes) < size:
             return np.zeros(len(run), RECORD)  # too short to be records: all of them fail
         first = np.clip(run.starts, 0, limit)
-        headers: NDArray[Any] = self._bytes[first[:, None] + np.arange(size)].view(RECORD).ravel()
+        headers: NDArray[Any] = sliding_window_view(self._bytes, size)[first].view(RECORD).ravel()
         return headers
 
     def _is_whole(self, run: RecordRun, header: NDArray[Any]) -> NDArray[np.bool_]:
@@ -165,10 +167,13 @@ class RecordColumns:
 
     def spans(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where a part of variable length begins in `data`, and its length, for each record."""
-        starts = self.starts + RECORD.itemsize
-        for before in VARIABLE[: VARIABLE.index(name)]:
-            starts = starts + self.header[before]
-        return starts, self.header[name].astype(np.int64)
+        if not self._spans:
+            start = self.starts + RECORD.itemsize
+            for each in VARIABLE:
+                length = self.header[each].astype(np.int64)
+                self._spans[each] = start, length
+                start = start + length
+        return self._spans[name]
 
     def check(self, queue: str, run: RecordRun) -> None:
         """Raise MESSAGE_CORRUPTED if a record is harmed."""

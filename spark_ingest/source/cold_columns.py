@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_ingest.source.columns import TIMESTAMP, null_if_empty, property_map
+from protocols.remoting.arrow_columns import TIMESTAMP
+from spark_ingest.source.columns import null_if_empty, property_map
 
 READ: Final[dict[str, tuple[str, ...]]] = {
     "topic": (),

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from protocols.remoting.arrow_columns import UPPER, key_lists, message_ids, times, variable_array
 from protocols.remoting.records import RecordColumns
 from protocols.remoting.stored_record import PROPERTIES
 
-TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 ENVELOPE: Final[dict[str, str]] = {
     "topic": "string",
     "queue_id": "int",
@@ -34,9 +34,6 @@ ENVELOPE: Final[dict[str, str]] = {
 """Names of the columns with their types in Spark's words."""
 PLACE: Final = ("topic", "queue_id", "queue_offset")
 """Where a message is: with them a table can be checked against the log."""
-MESSAGE_ID_BYTES: Final = 16
-_MAX_INT32: Final = 2**31 - 1
-_HEX: Final = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.dtype("S2"))
 
 
 def envelope_array(name: str, columns: RecordColumns, topic: str, queue_id: int) -> pa.Array:
@@ -54,11 +51,11 @@ def envelope_array(name: str, columns: RecordColumns, topic: str, queue_id: int)
         case "tag" | "message_group":
             return null_if_empty(variable_array(columns, name, pa.string()))
         case "keys":
-            return _keys(variable_array(columns, "keys", pa.string()))
+            return key_lists(columns)
         case "message_id":
-            return _message_ids(columns)
+            return message_ids(columns, UPPER)
         case "born_time" | "store_time":
-            return pa.array(columns.header[f"{name}_ms"].astype(np.int64) * 1000).view(TIMESTAMP)
+            return times(columns, name)
         case "properties":
             return _properties(columns)
         case "body":
@@ -66,56 +63,9 @@ def envelope_array(name: str, columns: RecordColumns, topic: str, queue_id: int)
     raise KeyError(name)
 
 
-def variable_array(columns: RecordColumns, name: str, kind: pa.DataType) -> pa.Array:
-    """A part of variable length.  The values lie in one buffer with others between them: as an array of values and
-    gaps it needs no copy, and taking each second one is a single copy of what is wanted."""
-    starts, lengths = columns.spans(name)
-    count = len(starts)
-    if not count:
-        return pa.array([], kind)
-    ends = starts + lengths
-    if not bool((starts[1:] >= ends[:-1]).all()):
-        data = columns.data
-        places = zip(starts.tolist(), ends.tolist(), strict=True)
-        return pa.array([data[start:end] for start, end in places], pa.binary()).cast(kind)
-    base = int(starts[0])
-    bounds = np.empty(2 * count, np.int64)
-    bounds[0::2], bounds[1::2] = starts - base, ends - base
-    buffer = pa.py_buffer(columns.data).slice(base, int(bounds[-1]))
-    values = np.arange(0, 2 * count - 1, 2)
-    if bounds[-1] > _MAX_INT32:
-        large = pa.Array.from_buffers(pa.large_binary(), 2 * count - 1, [None, pa.py_buffer(bounds), buffer])
-        return large.take(values).cast(pa.binary()).cast(kind)
-    offsets = pa.py_buffer(bounds.astype(np.int32))
-    return pa.Array.from_buffers(kind, 2 * count - 1, [None, offsets, buffer]).take(values)
-
-
 def null_if_empty(texts: pa.Array) -> pa.Array:
     """Texts, with null for those without a character."""
     return pc.if_else(pc.equal(pc.binary_length(texts), 0), pa.scalar(None, pa.string()), texts)
-
-
-def _keys(texts: pa.Array) -> pa.Array:
-    """Keys are joined by NUL; none at all is an empty list."""
-    if not pc.any(pc.greater(pc.binary_length(texts), 0)).as_py():
-        offsets = pa.array(np.zeros(len(texts) + 1, np.int32))
-        return pa.ListArray.from_arrays(offsets, pa.array([], pa.string()))
-    lists = pc.split_pattern(texts, "\0")
-    return pc.if_else(pc.equal(pc.binary_length(texts), 0), pa.scalar([], pa.list_(pa.string())), lists)
-
-
-def _message_ids(columns: RecordColumns) -> pa.Array:
-    """In hexadecimal digits, as operators see them."""
-    starts, lengths = columns.spans("message_id")
-    if bool((lengths == MESSAGE_ID_BYTES).all()) and len(starts):
-        raw = np.frombuffer(columns.data, np.uint8)[starts[:, None] + np.arange(MESSAGE_ID_BYTES)]
-        digits = _HEX[raw].tobytes()
-        width = 2 * MESSAGE_ID_BYTES
-        offsets = pa.py_buffer(np.arange(0, len(digits) + 1, width, dtype=np.int32))
-        return pa.Array.from_buffers(pa.string(), len(starts), [None, offsets, pa.py_buffer(digits)])
-    data = columns.data
-    places = zip(starts.tolist(), lengths.tolist(), strict=True)
-    return pa.array([data[start : start + length].hex().upper() for start, length in places], pa.string())
 
 
 def _properties(columns: RecordColumns) -> pa.Array:

@@ -16,9 +16,10 @@ import pyarrow as pa
 from domain.errors import Code, CorruptedError, EntrepotError
 from domain.expression.filter import FilterExpression
 from domain.tiering import ColdSegment
+from protocols.remoting.arrow_columns import variable_array
 from protocols.remoting.records import RecordColumns, RecordRun
 from spark_ingest.source.cold_columns import cold_array, column_of, table_columns
-from spark_ingest.source.columns import ENVELOPE, envelope_array, variable_array
+from spark_ingest.source.columns import ENVELOPE, envelope_array
 from spark_ingest.source.options import Parse
 from spark_ingest.source.payloads import PayloadParser
 from spark_ingest.source.planning import Range, lose

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from protocols.remoting.arrow_columns import variable_array
 from protocols.remoting.records import RecordColumns
-from spark_ingest.source.columns import ENVELOPE, variable_array
+from spark_ingest.source.columns import ENVELOPE
 from spark_ingest.source.options import OptionError, Parse, SourceOptions
 from spark_ingest.source.payloads import decode_any
 from spark_ingest.source.reading import ERROR_COLUMNS

@@ -9,14 +9,18 @@ from typing import Any
 import duckdb
 import polars
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.tiered.columns import SCHEMA, to_messages, to_table
-from broker.tiered.segment import MASK, Run, decode_runs, digest_of, encode_runs, encode_segment, read_footer
+from broker.store.record_trailer import Origin
+from broker.tiered.columns import SCHEMA, to_messages
+from broker.tiered.digest import MASK, digest_of
+from broker.tiered.segment import Run, decode_runs, encode_runs, encode_segment, read_footer
 from broker.tiered.table import root_of, topic_of
 from domain.message import Message, StoredMessage
 from tests.support.message_strategies import MESSAGES, WORD
+from tests.support.tier_rows import rows_of
 
 PLACES = st.lists(st.tuples(WORD, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)), max_size=3).map(tuple)
 
@@ -33,18 +37,24 @@ def placed(
 STORED = st.builds(placed, MESSAGES, st.integers(0, 2**63 - 1), st.integers(0, 2**42), PLACES)
 
 
-@given(st.lists(STORED, max_size=5))
-def test_messages_come_back(messages: list[StoredMessage]) -> None:
-    assert to_messages(to_table(messages)) == messages
+@given(st.lists(STORED, min_size=1, max_size=5), st.booleans())
+def test_messages_come_back(messages: list[StoredMessage], were_kept_before: bool) -> None:
+    """From record to row to message."""
+    rows = rows_of(messages, Origin(5, 6) if were_kept_before else None)
+    assert to_messages(rows) == messages
+    assert to_messages(rows[1:]) == messages[1:], "a part of them is a part"
 
 
 @given(st.lists(STORED, min_size=1, max_size=20))
 def test_a_segment_has_them_all(messages: list[StoredMessage]) -> None:
     messages.sort(key=lambda message: message.queue_offset)
-    segment = encode_segment(messages, {}, {3: messages[-1].queue_offset + 1})
+    rows = rows_of(messages)
+    segment = encode_segment(rows, [Run(3, 0, 1, len(rows), (0, 0), digest_of(rows))])
     source = io.BytesIO(segment.data)
     assert read_footer(source).num_rows == segment.rows == len(messages)
-    assert to_messages(pq.read_table(io.BytesIO(segment.data))) == messages
+    read = pq.read_table(io.BytesIO(segment.data))
+    assert to_messages(read) == messages
+    assert digest_of(read) == digest_of(rows) == sum(digest_of(rows[at : at + 1]) for at in range(len(rows))) & MASK
 
 
 def several(*places: tuple[int, int]) -> list[StoredMessage]:
@@ -55,30 +65,56 @@ def several(*places: tuple[int, int]) -> list[StoredMessage]:
     return made
 
 
-def test_runs_are_whole_parts_of_queues() -> None:
-    messages = several((1, 5), (1, 6), (1, 9), (4, 0))
-    segment = encode_segment(messages, {}, {1: 12, 4: 1})
-    assert segment.runs == (
-        Run(1, 5, 12, 3, (1000, 1002), digest_of(messages[:3])),
-        Run(4, 0, 1, 1, (1003, 1003), digest_of(messages[3:])),
-    )
-    assert decode_runs(encode_runs(segment.runs)) == segment.runs
+def test_runs_come_back_as_text() -> None:
+    runs = (Run(1, 5, 12, 3, (1000, 1002), MASK), Run(4, 0, 1, 1, (1003, 1003), 7))
+    assert decode_runs(encode_runs(runs)) == runs
 
 
-def test_digests_add_up_and_tell_messages_apart() -> None:
-    messages = several((1, 5), (1, 6), (1, 9))
-    assert digest_of(messages) == (digest_of(messages[:1]) + digest_of(messages[1:])) & MASK
-    other = several((1, 5), (1, 6), (1, 9))
-    other[1].body = b"another"
-    assert digest_of(other) != digest_of(messages)
-    assert digest_of(several((1, 5), (1, 7), (1, 9))) != digest_of(messages)
+CHANGES: dict[str, Any] = {
+    "queue_id": 4,
+    "queue_offset": 9,
+    "store_time_ms": 77,
+    "born_time_ms": 77,
+    "message_id": b"another",
+    "topic": "u",
+    "sub_topic": "t/b",
+    "message_group": "g",
+    "tag": "x",
+    "qos": 0,
+    "body": b"another",
+    "keys": ("k", "l"),
+    "properties": (("a", b"1"), ("b", "2")),
+    "system": {"content_type": "c"},
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_digests_tell_messages_apart(name: str) -> None:
+    [message] = several((1, 5))
+    message.keys, message.properties, message.system = ("l", "k"), (("a", "1"), ("b", "2")), {"content_type": "d"}
+    before = digest_of(rows_of([message]))
+    message.commit_log_offset = 1 << 40
+    message.filter_hash = 5
+    assert digest_of(rows_of([message])) == before, "where it lay, and what follows from it, do not matter"
+    setattr(message, name, CHANGES[name])
+    assert digest_of(rows_of([message])) != before
+
+
+def test_digests_know_the_order_in_a_message_and_between_messages() -> None:
+    first, second = several((1, 5), (1, 6))
+    first.properties, second.properties = (("a", "1"), ("b", "2")), (("c", "3"),)
+    before = digest_of(rows_of([first, second]))
+    first.properties, second.properties = (("b", "2"), ("a", "1")), (("c", "3"),)
+    turned = digest_of(rows_of([first, second]))
+    first.properties, second.properties = (("c", "3"),), (("a", "1"), ("b", "2"))
+    assert len({before, turned, digest_of(rows_of([first, second]))}) == 3
 
 
 def test_others_read_the_rows(tmp_path: Any) -> None:
     messages = several((1, 5), (1, 6))
     messages[0].properties = (("a", "1"), ("a", b"\x00"), ("b", "2"))
     path = tmp_path / "segment.parquet"
-    path.write_bytes(encode_segment(messages, {}, {1: 7}).data)
+    path.write_bytes(encode_segment(rows_of(messages), []).data)
     rows = duckdb.sql(f"select queue_offset, sub_topic, body, properties from '{path}' order by 1").fetchall()
     assert [row[:3] for row in rows] == [(5, "t/a", b"body 0"), (6, "t/a", b"body 1")]
     assert [pair["name"] for pair in rows[0][3]] == ["a", "a", "b"]

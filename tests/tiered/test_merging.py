@@ -16,6 +16,7 @@ from domain.message import StoredMessage
 from tests.support.clock import ManualClock
 from tests.support.memory_objects import MemoryObjects
 from tests.support.seed import seeded
+from tests.support.tier_rows import rows_of
 
 ROOT = root_of("t", "store", 7)
 
@@ -48,7 +49,7 @@ class World:
                 some.append(message)
         ends = {queue: len(self.messages[queue]) for queue, count in counts.items() if count}
         if some:
-            self.table.upload(some, {queue: self.table.progress(queue) for queue in ends}, ends)
+            self.table.upload(rows_of(some), {queue: self.table.progress(queue) for queue in ends}, ends)
 
     def read(self, table: TopicTable) -> dict[int, list[StoredMessage]]:
         cold = ColdTopic(table, SegmentReader(self.objects), 0)

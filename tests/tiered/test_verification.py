@@ -22,6 +22,7 @@ from domain.topic import Topic
 from gateway.cli.app import run
 from store_client.embedded import tables_verified
 from tests.support.clock import ManualClock
+from tests.support.tier_rows import rows_of
 
 TOPIC = Topic("factory.one")
 ROOT = root_of(TOPIC.name, "a1b2", 7)
@@ -52,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
         first, end = at * ROWS, (at + 1) * ROWS
         batch = [message(BASE + queue, offset) for queue in (0, 1) for offset in range(first, end)]
         starts = {BASE + queue: first if at else None for queue in (0, 1)}
-        table.upload(batch, starts, {BASE: end, BASE + 1: end})
+        table.upload(rows_of(batch), starts, {BASE: end, BASE + 1: end})
     return tmp_path
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store.record import RecordKind, encode_message
-from broker.tiered.columns import to_messages, to_table
+from broker.tiered.columns import to_messages
 from broker.tiered.direct import DirectReader
 from domain.expression.filter import FilterExpression, FilterKind
 from domain.message import StoredMessage
@@ -24,6 +24,7 @@ from spark_ingest.source.columns import ENVELOPE, envelope_array
 from tests.support.clock import ManualClock
 from tests.support.memory_objects import MemoryObjects
 from tests.support.message_strategies import MESSAGES
+from tests.support.tier_rows import rows_of
 from tests.tiered.test_columns import placed
 
 ROWS = st.lists(st.builds(placed, MESSAGES, st.just(0), st.integers(0, 2**42)), max_size=8)
@@ -54,7 +55,7 @@ def told(name: str, array: pa.Array) -> list[Any]:
 @given(ROWS)
 def test_rows_are_what_records_are(given: list[StoredMessage]) -> None:
     messages = [replace(message, queue_offset=at) for at, message in enumerate(given)]
-    columns, rows = records_of(messages), to_table(messages)
+    columns, rows = records_of(messages), rows_of(messages)
     assert to_messages(rows) == messages
     for name in ENVELOPE:
         expected = envelope_array(name, columns, "factory", 3)
@@ -72,7 +73,7 @@ def test_odd_features_are_among_them() -> None:
     some = replace(some, message_id=b"\xab\xcd", properties=pairs, system=system)
     late = replace(some, born_time_ms=2**64 - 1, keys=(), tag="", message_group="", message_id=b"", properties=())
     messages = [replace(each, queue_offset=at) for at, each in enumerate((some, late, replace(late, system={})))]
-    columns, rows = records_of(messages), to_table(messages)
+    columns, rows = records_of(messages), rows_of(messages)
     found = {name: told(name, cold_array(name, rows, "factory")) for name in ENVELOPE}
     assert found == {name: told(name, envelope_array(name, columns, "factory", 3)) for name in ENVELOPE}
     assert found["message_id"] == ["ABCD", "", ""] and found["keys"] == [["a", "b"], [], []]
@@ -84,7 +85,7 @@ def test_harmed_rows_are_told_and_left_out() -> None:
     """Of a row with the flag only the place is known.  Segments without the column have none."""
     objects, clock = MemoryObjects(ManualClock()), ManualClock()
     messages = [StoredMessage("factory", b"%d" % at, "factory/a", 3, queue_offset=at) for at in range(10)]
-    rows = to_table(messages)
+    rows = rows_of(messages)
     if "flags" in rows.column_names:
         rows = rows.drop_columns(["flags"])
     reader = DirectReader(objects, TierAddress("memory://"), clock)

@@ -12,29 +12,16 @@ from random import Random
 import msgspec
 import numpy as np
 
-from broker.store.record import RecordKind, encode_message
 from broker.tiered.uploader import Progress, QueueState, TopicState
 from domain.errors import Code, EntrepotError
 from domain.filter_hash import filter_hash
 from domain.message import StoredMessage
 from protocols.remoting.records import ENTRY, encode_run
+from tests.support.tier_rows import record_of
 
 TAGS = ("odd", "even", "seldom")
 RECORD_BYTES = 200
 """About what the record of a model's message has."""
-
-
-def record_of(message: StoredMessage) -> bytes:
-    """The record of a message, as it lies in the commit log."""
-    parts = encode_message(
-        message,
-        RecordKind.MESSAGE,
-        message.commit_log_offset,
-        0,
-        message.store_time_ms,
-        message.queue_offset,
-    )
-    return b"".join(parts)
 
 
 def run_of(messages: list[StoredMessage], following: int, harmed: set[int] | None = None) -> bytes:
@@ -120,6 +107,9 @@ class ModelBroker:
         self._frozen: dict[str, list[int]] | None = None
         self.mins: dict[str, list[int]] = {}
         self.progress: dict[str, Progress] = {}
+        self.healing: bool | None = None
+        """What it says of each harmed record."""
+        self.heals = 0
         self.requested = 0
         self.most_asked = 0
         self._check = check
@@ -158,6 +148,10 @@ class ModelBroker:
         run = run_of(taken, first + len(taken), harmed)
         self.most_asked = max(self.most_asked, len(run))
         return run
+
+    def heal(self, commit_log_offset: int) -> bool | None:
+        self.heals += 1
+        return self.healing
 
     def told(self, progress: Progress) -> None:
         self._check(progress)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from broker.ports.cold_reads import ColdPage
 from broker.tiered.cold import ColdTopic
@@ -29,10 +33,10 @@ class NoFence(Fence):
 class TellsFirst(Uploader):
     """Progress is told before the commit."""
 
-    def _upload(self, state: TopicState, topic: _Topic, starts: Mapping[int, int]) -> None:
+    def _upload(self, state: TopicState, topic: _Topic, starts: Mapping[int, int]) -> bool:
         ends = {queue.queue_id: queue.end for queue in state.queues}
         self._source.told(Progress(state.name, state.root, ends))
-        super()._upload(state, topic, starts)
+        return super()._upload(state, topic, starts)
 
 
 class ExpectsNothing(TopicTable):
@@ -62,17 +66,11 @@ class TidiesUp(TopicTable):
 class LosesFirsts(TopicTable):
     """Where the day changes, the first message of the new one is lost."""
 
-    def upload(
-        self, messages: Sequence[StoredMessage], starts: Mapping[int, int | None], ends: Mapping[int, int]
-    ) -> None:
-        kept = [
-            message
-            for before, message in zip([None, *messages], messages, strict=False)
-            if before is None
-            or before.queue_id != message.queue_id
-            or before.store_time_ms // 86_400_000 == message.store_time_ms // 86_400_000
-        ]
-        super().upload(kept, starts, ends)
+    def upload(self, rows: Any, starts: Mapping[int, int | None], ends: Mapping[int, int]) -> None:
+        queues = rows.column("queue_id").to_numpy()
+        days = rows.column("store_time").cast(pa.int64()).to_numpy() // 86_400_000_000
+        is_kept = np.append(True, (np.diff(queues) != 0) | (np.diff(days) == 0))
+        super().upload(rows.filter(pa.array(is_kept)), starts, ends)
 
 
 class ExpiresAlone(TopicTable):

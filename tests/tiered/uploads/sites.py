@@ -50,6 +50,7 @@ class Site:
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name = world, name
         self.broker = world.parts.broker(world.master, self._check)
+        self.broker.healing = False  # some replica has it whole, and is away
         self.deaths = 0
         self.start()
 

@@ -11,14 +11,16 @@ import pyarrow.parquet as pq
 from broker.tiered.checkpoints import commit_name
 from broker.tiered.columns import to_messages
 from broker.tiered.delta_actions import AddFile, Commit, RemoveFile, Transaction, decode_commit
+from broker.tiered.digest import MASK, digest_of
 from broker.tiered.objects import MissingObjectError
-from broker.tiered.segment import MASK, Run, decode_runs, digest_of
+from broker.tiered.segment import Run, decode_runs
 from broker.tiered.table import RUNS_TAG
 from broker.tiered.uploader import Progress
 from domain.clock import Clock
 from domain.message import StoredMessage
 from domain.shard import first_queue
 from tests.support.failing_objects import MemoryObjects
+from tests.support.tier_rows import rows_of
 from tests.tiered.uploads.model_broker import ModelBroker, ModelTopic
 
 STORE = "a1b2"
@@ -91,7 +93,7 @@ class TableWitness:
         """Those of all runs that ever were add up to that of the messages."""
         for queue_id, end in self.progress.items():
             messages = self.topic.queues[queue_id][self.topic.nowhere[queue_id] : end]
-            if self.digests[queue_id] & MASK != digest_of(map(as_in_the_world, messages)):
+            if self.digests[queue_id] & MASK != digest_of(rows_of(list(map(as_in_the_world, messages)))):
                 raise Broken(f"digests of queue {queue_id} of {self.topic.root} do not add up")
 
     def _add(self, file: AddFile) -> None:
@@ -114,7 +116,7 @@ class TableWitness:
             if found != due:
                 raise Broken(f"{file.path} has other messages of queue {queue_id} than {run.first}-{run.next_offset}")
             times = [message.store_time_ms for message in due]
-            if (run.rows, run.times, run.digest) != (len(due), (min(times), max(times)), digest_of(due)):
+            if (run.rows, run.times, run.digest) != (len(due), (min(times), max(times)), digest_of(rows_of(due))):
                 raise Broken(f"a run of {file.path} says other things than its messages")
             self.digests[queue_id] += run.digest
         if sum(run.rows for run in runs) != len(rows):

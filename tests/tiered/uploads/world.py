@@ -6,6 +6,7 @@ another one's step may run, or the uploader that asks may die.  All choices are 
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 
@@ -65,6 +66,7 @@ class World:
         self.epoch = self.failovers = 0
         patch.setattr("broker.tiered.uploader.TopicTable", self._table)
         patch.setattr("broker.tiered.uploader.Fence", parts.fence)
+        patch.setattr("broker.tiered.uploader.HEAL_SECONDS", math.inf)
 
     def _table(
         self, objects: MemoryObjects, root: str, clock: Clock, choices: random.Random, fence: Fence
