@@ -39,7 +39,7 @@ from spark_ingest.source.reading import ReadPlan, read_ranges
 from spark_ingest.source.schemas import inferred_ddl, payload_columns, table_ddl
 from spark_ingest.source.stores import reader_of
 from spark_ingest.source.telling import tell, tell_once
-from spark_ingest.source.tier import with_cold
+from spark_ingest.source.tier import with_cold, without_lost
 from spark_ingest.source.writing import BatchWriter, StreamWriter
 from store_client.blocking import BlockingReader, BlockingStore
 
@@ -102,6 +102,8 @@ def _pieces(reader: BlockingReader, options: SourceOptions, ranges: list[Range])
     """What the tasks read; cold messages from the object store, where that can be."""
     if options.reads_directly:
         ranges = with_cold(reader, options.location, ranges)
+        if options.location.has_tier_only:
+            ranges = without_lost(ranges, fails=options.fails_on_data_loss, tell=tell_once)
     pieces = pieces_of(ranges, min_pieces=options.min_partitions, max_rows=options.max_records_per_partition)
     return [Piece(piece) for piece in pieces]
 

@@ -26,7 +26,7 @@ from spark_ingest.source.planning import Range, lose
 from spark_ingest.source.positions import DataLossError
 from spark_ingest.source.stores import cold_reader_of, reader_of
 from spark_ingest.source.telling import tell
-from spark_ingest.source.tier import found_in, tell_through_brokers
+from spark_ingest.source.tier import found_in, is_away, tell_through_brokers
 from store_client.blocking import BlockingReader, StoreLocation
 
 T = TypeVar("T")
@@ -84,6 +84,8 @@ def _cold(
     failure: EntrepotError | None = None
     harmed: tuple[int, int] | None = None
     try:
+        if is_away(plan.location, segment.address):
+            raise EntrepotError(Code.UNAVAILABLE, "the object store was away a moment ago")
         reader = cold_reader_of(segment.address)
         parts = [(each.queue_id, each.start, each.end) for each in ranges]
         for found in _ahead(reader.rows(segment, parts, make.cold_columns, plan.filter)):

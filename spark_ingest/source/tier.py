@@ -5,7 +5,8 @@ Only what a table has wholly is read there.  The rest, hot or lost, is the broke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -13,11 +14,14 @@ from domain.errors import Code, EntrepotError
 from domain.shard import local_queue
 from domain.tiering import TierAddress, TierStatus
 from spark_ingest.source.options import OptionError
-from spark_ingest.source.planning import Range
+from spark_ingest.source.planning import Range, lose
 from spark_ingest.source.stores import cold_reader_of
 from spark_ingest.source.telling import tell_once
 from store_client.blocking import BlockingReader, ColdReader, StoreLocation
 
+AWAY_SECONDS: Final = 60.0
+"""So long a store is not tried again that could not be opened: a try may take as long."""
+_away: dict[TierAddress, float] = {}
 THROUGH_BROKERS: Final = "cold messages are read through the brokers"
 
 
@@ -32,7 +36,7 @@ def with_cold(reader: BlockingReader, location: StoreLocation, ranges: Sequence[
         return found
     for status in reader.tiering(sorted({each.topic for each in found})):
         address = location.tier or status.address
-        if address is None or not any(_may_be_in(each, status) for each in found):
+        if address is None or is_away(location, address) or not any(_may_be_in(each, status) for each in found):
             continue
         try:
             found = _carved(reader, cold_reader_of(address), status, found)
@@ -46,8 +50,24 @@ def with_cold(reader: BlockingReader, location: StoreLocation, ranges: Sequence[
 
 
 def tell_through_brokers(address: TierAddress, error: EntrepotError) -> None:
-    """Say once of a store that it is not read from here."""
+    """Say once of a store that it is not read from here.  One that is away is left alone for a while."""
+    if error.code is not Code.MESSAGE_CORRUPTED:
+        _away[address] = time.monotonic() + AWAY_SECONDS
     tell_once(f"{THROUGH_BROKERS}: {error.message}", address.url)
+
+
+def is_away(location: StoreLocation, address: TierAddress) -> bool:
+    """True for a store that could not be read from here a moment ago, where brokers can be asked."""
+    return not location.has_tier_only and time.monotonic() < _away.get(address, 0.0)
+
+
+def without_lost(ranges: Sequence[Range], *, fails: bool, tell: Callable[[str], None]) -> list[Range]:
+    """The ranges that have a segment.  Where no broker has the others, they are lost: DataLossError if `fails`."""
+    for each in ranges:
+        if each.segment is None:
+            text = f"{each.topic}/{each.queue_id} has lost messages {each.start} to {each.end}"
+            lose(f"{text}: no segment of its table has them", fails=fails, tell=tell)
+    return [each for each in ranges if each.segment is not None]
 
 
 def _may_be_in(each: Range, status: TierStatus) -> bool:

@@ -18,14 +18,14 @@ from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
 from domain.position import Position, PositionKind
 from domain.tiering import TierAddress
-from spark_ingest.source import telling
+from spark_ingest.source import telling, tier
 from spark_ingest.source.columns import ENVELOPE
 from spark_ingest.source.options import OptionError, Parse
 from spark_ingest.source.planning import Range, pieces_of
 from spark_ingest.source.positions import DataLossError
 from spark_ingest.source.reading import ReadPlan, read_ranges
 from spark_ingest.source.stores import close_readers, reader_of
-from spark_ingest.source.tier import with_cold
+from spark_ingest.source.tier import with_cold, without_lost
 from store_client.blocking import StoreLocation
 from tests.support.odd_messages import odd_messages
 from tests.support.tiered_broker import TieredBroker
@@ -49,6 +49,7 @@ SMALL: dict[str, Any] = {"segment_bytes": 64 << 10}
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     telling._told.clear()
+    tier._away.clear()
     yield
     close_readers()
 
@@ -245,7 +246,10 @@ def test_where_the_store_cannot_be_opened_brokers_are_asked(
     same(rows_of(plan_of(location), elsewhere), expected)
     telling._told.clear()
 
+    tries = []
+
     def refused(address: TierAddress) -> Any:
+        tries.append(address)
         raise EntrepotError(Code.UNSUPPORTED, "pip install 'entrepot[tiered]'")
 
     monkeypatch.setattr("spark_ingest.source.stores.open_cold", refused)
@@ -254,8 +258,12 @@ def test_where_the_store_cannot_be_opened_brokers_are_asked(
         assert cold(location, ranges) == ranges
     same(rows_of(plan_of(location), planned), expected)
     assert capfd.readouterr().err.count("cold messages are read through the brokers: pip install") == 1
-    given = replace(location, tier=TierAddress("http://user:secret@store"))
+    assert len(tries) == 1, "it is left alone for a while"
     monkeypatch.undo()
+    tier._away.clear()
+    given = replace(location, tier=TierAddress(broker.folder.as_uri()))
+    assert cold(given, ranges) == planned, "as the brokers say"
+    given = replace(location, tier=TierAddress("http://user:secret@store"))
     with pytest.raises(OptionError, match="credentials in it") as told:
         cold(given, ranges)
     assert "secret" not in str(told.value)
@@ -349,8 +357,20 @@ def test_what_a_table_has_lost_is_left_to_the_brokers(tmp_path: Path) -> None:
         left = {(each.queue_id, each.start, each.end) for each in planned if each.segment is None}
         assert (30_001, place.first, place.next_offset) in left
         same(rows_of(plan_of(location), planned), expected)
+        alone = StoreLocation(tier=TierAddress(broker.folder.as_uri()))
+        told: list[str] = []
+        found = without_lost(cold(alone, ranges), fails=False, tell=told.append)
+        same(rows_of(plan_of(alone), found), [row for row in expected if not any(_is_in(row, part) for part in left)])
+        lost = f"factory/30001 has lost messages {place.first} to {place.next_offset}: no segment"
+        assert len(told) == len(left) and any(text.startswith(lost) for text in told)
+        with pytest.raises(DataLossError, match="DATA_LOSS: factory/3000"):
+            without_lost(cold(alone, ranges), fails=True, tell=told.append)
         count = sum(end - start for _, start, end in left)
         assert direct_rows(planned) == 1500 - count and all(
             one.end <= other.start or one.queue_id != other.queue_id
             for one, other in itertools.pairwise(sorted(planned, key=lambda each: (each.queue_id, each.start)))
         )
+
+
+def _is_in(row: tuple[Any, ...], part: tuple[int, int, int]) -> bool:
+    return bool(row[1] == part[0] and part[1] <= row[2] < part[2])

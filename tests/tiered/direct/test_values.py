@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store.record import RecordKind, encode_message
 from broker.tiered.columns import to_messages
-from broker.tiered.direct import DirectReader
-from domain.expression.filter import FilterExpression, FilterKind
 from domain.message import StoredMessage
-from domain.tiering import ColdSegment, TierAddress
 from protocols.remoting.records import ENTRY, RecordColumns, decode_run, encode_run
 from spark_ingest.source.cold_columns import cold_array, table_columns
 from spark_ingest.source.columns import ENVELOPE, envelope_array
-from tests.support.clock import ManualClock
-from tests.support.memory_objects import MemoryObjects
 from tests.support.message_strategies import MESSAGES
 from tests.support.tier_rows import rows_of
 from tests.tiered.test_columns import placed
@@ -79,25 +72,3 @@ def test_odd_features_are_among_them() -> None:
     assert found["message_id"] == ["ABCD", "", ""] and found["keys"] == [["a", "b"], [], []]
     assert found["tag"] == ["t", None, None] and found["born_time"][1] == -1000
     assert dict(found["properties"][0]) == {"content_type": "x", "a": "/w==", "b": "text", "": ""}
-
-
-def test_harmed_rows_are_told_and_left_out() -> None:
-    """Of a row with the flag only the place is known.  Segments without the column have none."""
-    objects, clock = MemoryObjects(ManualClock()), ManualClock()
-    messages = [StoredMessage("factory", b"%d" % at, "factory/a", 3, queue_offset=at) for at in range(10)]
-    rows = rows_of(messages)
-    if "flags" in rows.column_names:
-        rows = rows.drop_columns(["flags"])
-    reader = DirectReader(objects, TierAddress("memory://"), clock)
-    tag = FilterExpression(FilterKind.SUB_TOPIC, "factory/+")
-    for flags, left, harmed in ((None, 10, None), ([0] * 10, 10, None), ([0, 0, 1, 0, 3, 2, 0, 0, 0, 1], 7, (3, 2))):
-        stored = rows if flags is None else rows.append_column("flags", pa.array(flags, pa.int32()))
-        file = io.BytesIO()
-        pq.write_table(stored, file)
-        path = f"{left}-{flags is None}.parquet"
-        objects.put_new(f"factory/x-0/{path}", file.getvalue())
-        segment = ColdSegment(TierAddress("memory://"), "factory/x-0", path, len(file.getvalue()), 10)
-        for filter in (None, tag):
-            [found] = reader.rows(segment, [(3, 0, 10)], ["body"], filter)
-            assert (found.rows.num_rows, found.behind, found.harmed) == (left, (3, 10), harmed)
-            assert found.rows.column_names == ["body"]

@@ -1,0 +1,131 @@
+"""Spark over what is cold: our source beside Spark's own readers, of the very files and of JSON with the same bodies.
+
+All ways take turns in one Spark with two cores; their rows go nowhere (`noop`), so that reading is what is measured.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+
+from benchmarks.report import Goal, Report, machine_facts
+from benchmarks.spark import SCHEMA, TOPIC, body
+from broker.tiered.folder import FolderStore
+from broker.tiered.table import TopicTable, root_of
+from domain.filter_hash import filter_hash
+from domain.message import StoredMessage
+from gateway.clock import SystemClock
+from spark_ingest.session import open_session
+from spark_ingest.source.stores import close_readers
+
+QUEUES: Final = 8
+TURNS: Final = 3
+SEGMENT_MESSAGES: Final = 100_000
+COLUMNS: Final = ("queue_id", "queue_offset", "body")
+START_MS: Final = 1_790_000_000_000
+
+
+def run(console: Console, *, quick: bool) -> Report:
+    """Everything, in turns."""
+    count = 100_000 if quick else 1_000_000
+    title = f"Spark over cold messages: {count:,} of {len(body(0))} B JSON in {QUEUES} queues"
+    report = Report("tier_spark", title, "Spark's own reader")
+    with tempfile.TemporaryDirectory(prefix="entrepot-tier-spark-") as scratch:
+        cold, lines = Path(scratch) / "cold", Path(scratch) / "json"
+        files = _fill(cold, lines, count)
+        session = open_session("local[2,4]")
+        try:
+            _measure(console, report, session, (cold, lines, files), count)
+        finally:
+            session.stop()
+            close_readers()
+    report.notes.append(f"rows/s of a read into nowhere, the median of {TURNS} turns after one; {len(files)} segments")
+    return report
+
+
+def _fill(cold: Path, lines: Path, count: int) -> list[str]:
+    """Upload a topic, and write the same bodies as lines, a file for each queue; the table's files."""
+    lines.mkdir()
+    root = root_of(TOPIC, "benchmark", 0)
+    table = TopicTable(FolderStore(cold), root, SystemClock(), Random(1))
+    table.open(create=True)
+    each = SEGMENT_MESSAGES // QUEUES
+    for first in range(0, count // QUEUES, each):
+        end = min(first + each, count // QUEUES)
+        messages = [_message(queue, offset) for queue in range(QUEUES) for offset in range(first, end)]
+        starts = dict.fromkeys(range(QUEUES), first or None)
+        table.upload(messages, starts, dict.fromkeys(range(QUEUES), end))
+    for queue in range(QUEUES):
+        bodies = (body(queue + QUEUES * offset) for offset in range(count // QUEUES))
+        (lines / f"{queue}.json").write_bytes(b"".join(each + b"\n" for each in bodies))
+    return [str(cold / root / path) for path in table.snapshot.files]
+
+
+def _message(queue: int, offset: int) -> StoredMessage:
+    number = queue + QUEUES * offset
+    name = f"{TOPIC}/line{number % 100}"
+    return StoredMessage(
+        TOPIC, body(number), name, queue,
+        message_id=number.to_bytes(16), born_time_ms=START_MS + number // 100, filter_hash=filter_hash(name, ""),
+        queue_offset=offset, commit_log_offset=500 * number, store_time_ms=START_MS + number // 100,
+    )  # fmt: skip
+
+
+def _measure(
+    console: Console, report: Report, session: SparkSession, places: tuple[Path, Path, list[str]], count: int
+) -> None:
+    cold, lines, files = places
+
+    def ours(**options: str) -> DataFrame:
+        reader = session.read.format("entrepot").option("tier.url", cold.as_uri()).option("subscribe", TOPIC)
+        return reader.options(**options).load()
+
+    ways: dict[str, Callable[[], DataFrame]] = {
+        "ours": lambda: ours(columns=",".join(COLUMNS)),
+        "Parquet": lambda: session.read.parquet(*files).select(*COLUMNS),
+        "ours, all columns": lambda: ours(includeProperties="true"),
+        "Parquet, all columns": lambda: session.read.parquet(*files),
+        "ours, parsed": lambda: ours(columns="queue_id,queue_offset", parse="json", schema=SCHEMA),
+        "JSON": lambda: session.read.schema(SCHEMA).json(str(lines)),
+    }
+    rates: dict[str, list[float]] = {name: [] for name in ways}
+    for turn, (name, way) in itertools.product(range(TURNS + 1), ways.items()):
+        begun = time.perf_counter()
+        way().write.format("noop").mode("overwrite").save()
+        rate = count / (time.perf_counter() - begun)
+        console.print(f"  {name}, turn {turn}: {rate:,.0f}/s", style="dim")
+        if turn:
+            rates[name].append(rate)
+    assert ways["ours"]().count() == ways["Parquet"]().count() == count
+    medians = {name: statistics.median(found) for name, found in rates.items()}
+    own, parquet, native = medians["ours"], medians["Parquet"], medians["JSON"]
+    report.add("place and body, beside Parquet", "rows/s", own, parquet, judged="ratio", goal=Goal(0.9))
+    report.add("all columns", "rows/s", medians["ours, all columns"], medians["Parquet, all columns"])
+    report.add("place and body, beside JSON files", "rows/s", own, native, judged="ratio", goal=Goal(2))
+    report.add("bodies parsed, beside JSON files", "rows/s", medians["ours, parsed"], native)
+
+
+def main() -> None:
+    """`python -m benchmarks.tier_spark [--quick]`."""
+    import sys
+
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    console = Console()
+    report = run(console, quick="--quick" in sys.argv)
+    report.show(console)
+    if "--quick" not in sys.argv:
+        report.write(machine_facts())
+
+
+if __name__ == "__main__":
+    main()
