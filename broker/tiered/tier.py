@@ -139,7 +139,8 @@ class Tier:
         cold = self._cold_of(queue)
         if cold is None:
             return queue.min_offset
-        return min(await self._in_thread(cold.since, queue.queue_id, time_ms), queue.visible_offset)
+        found: int = await self._in_thread(cold.since, queue.queue_id, time_ms)
+        return min(found, queue.visible_offset)
 
     def _cold_of(self, queue: ConsumeQueue) -> ColdTopic | None:
         topic = self._registry.topics.get(queue.topic)
