@@ -26,6 +26,7 @@ from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from broker.store.record_runs import bytes_between
 from broker.tiered.attached import AttachedTables, key_of
+from broker.tiered.counted import CountedObjects
 from broker.tiered.fence import Writer, epoch_of
 from broker.tiered.settings import TierSettings
 from domain.clock import Clock
@@ -71,7 +72,8 @@ class Tier:
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(READERS, "tier")
         self._waiting = 0
-        self._objects: ObjectStore | None = None
+        self._objects: CountedObjects | None = None
+        self._failed_before = self._failed_of_uploader = 0
         self._reader: SegmentReader | None = None
         self._cold: dict[str, ColdTopic] = {}
         self.progress: dict[str, Progress] = {}
@@ -155,6 +157,12 @@ class Tier:
         finally:
             self._waiting -= 1
 
+    @property
+    def failed_requests(self) -> int:
+        """Requests to the object store that failed since the start, of the uploader and of readers."""
+        own = 0 if self._objects is None else self._objects.failed
+        return own + self._failed_before + self._failed_of_uploader
+
     async def asked(self, ask: Callable[[ObjectStore], T]) -> T:
         """Ask the object store something, in a thread.  Raises UNAVAILABLE while it is not reached, and TierError."""
         if self._objects is None:
@@ -181,6 +189,7 @@ class Tier:
                 self.problem = "the uploader has ended, and is started again"
             except EntrepotError as error:
                 self.problem = error.message
+                self._failed_before += self._objects is None  # it was not even reached
             log.error("the tier", problem=self.problem, again_in=pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -191,7 +200,7 @@ class Tier:
         from broker.tiered.segment_reader import SegmentReader
         from broker.tiered.store_options import StoreOptions
 
-        objects = open_objects(self._settings.url, StoreOptions(**self._settings.options))
+        objects = CountedObjects(open_objects(self._settings.url, StoreOptions(**self._settings.options)))
         probe(objects, Random(secrets.randbits(64)))
         self._reader = SegmentReader(objects, self._settings.cache_bytes)
         self._objects = objects
@@ -214,6 +223,8 @@ class Tier:
             process.terminate()
             await asyncio.shield(self._loop.run_in_executor(None, process.wait))
             self._process = None
+            self._failed_before += self._failed_of_uploader
+            self._failed_of_uploader = 0
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from broker.tiered.channel import LENGTH, frame
@@ -233,6 +244,7 @@ class Tier:
         from broker.tiered.uploader import Progress
 
         if name == "states":
+            self._failed_of_uploader = arguments[0]
             return self._states()
         if name == "told":
             self._told(msgspec.convert(arguments[0], Progress))
