@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from random import Random
@@ -47,6 +48,8 @@ MAX_WAITING_READS: Final = 256
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 """Seconds before the object store is tried again, or the uploader is started again; doubled each time."""
+REACH_SECONDS: Final = 10.0
+"""Longest wait of a question for the store to be reached at all, right after the start."""
 SAMPLE: Final = 64
 """Messages by which the bytes of one are told."""
 T = TypeVar("T")
@@ -73,6 +76,7 @@ class Tier:
         self._threads = ThreadPoolExecutor(READERS, "tier")
         self._waiting = 0
         self._objects: CountedObjects | None = None
+        self._reached = asyncio.Event()
         self._failed_before = self._failed_of_uploader = 0
         self._reader: SegmentReader | None = None
         self._cold: dict[str, ColdTopic] = {}
@@ -164,7 +168,10 @@ class Tier:
         return own + self._failed_before + self._failed_of_uploader
 
     async def asked(self, ask: Callable[[ObjectStore], T]) -> T:
-        """Ask the object store something, in a thread.  Raises UNAVAILABLE while it is not reached, and TierError."""
+        """Ask the object store something, in a thread.  Raises UNAVAILABLE where it is not reached soon, TierError."""
+        if self._objects is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._reached.wait(), REACH_SECONDS)
         if self._objects is None:
             raise EntrepotError(Code.UNAVAILABLE, self.problem)
         found: T = await self._in_thread(ask, self._objects)
@@ -183,6 +190,7 @@ class Tier:
             try:
                 if self._objects is None:
                     await self._in_thread(self._open)
+                    self._reached.set()
                 self.problem = ""
                 pause = FIRST_PAUSE
                 await self._upload()
