@@ -52,6 +52,10 @@ def in_table(cold: Path) -> Counter[bytes]:
     return Counter(polars.read_delta(str(logs[0].parent))["body"].to_list()) if logs else Counter()
 
 
+async def all_in_table(cold: Path, count: int) -> None:
+    await until(lambda: in_table(cold).total() == count, lambda: f"{in_table(cold).total()} of {count}")
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 async def test_a_restored_topic_survives_a_failover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +65,7 @@ async def test_a_restored_topic_survives_a_failover(tmp_path: Path, monkeypatch:
     async with ReplicatedGroup(tmp_path / "first", RULE, controllers=3, tier=tier) as group:
         await group.store.topology.put_topic(Topic("t", queues=1, tier_seconds=10**9))
         number = await publish(group, 0)
-        await until(lambda: in_table(cold).total() == number, "all is in the table")
+        await all_in_table(cold, number)
     shutil.rmtree(tmp_path / "first")
     async with ReplicatedGroup(tmp_path / "second", RULE, controllers=3, tier=tier) as group:
         leading = group.replicas[group.master]._leading
@@ -78,7 +82,7 @@ async def test_a_restored_topic_survives_a_failover(tmp_path: Path, monkeypatch:
             await another(group, old)
             await group.start(old)
             number = await publish(group, number)
-            await until(lambda: in_table(cold).total() == number, lambda: f"{in_table(cold).total()} of {number}")
+            await all_in_table(cold, number)
         expected = [b"%d" % at for at in range(number)]
         assert in_table(cold) == Counter(expected), "each once"
         await until(lambda: group.master, "somebody is master")
