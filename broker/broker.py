@@ -83,7 +83,9 @@ class Broker:
         self.timers = Timers(core)
         self.missing = Missing(self.messages, self.finder, self.timers)
         self.transactions = Transactions(core, self.messages, self.timers)
-        self.condition = Condition(core, lambda: self.cleaner.deleted_segments, lambda: self.tier)
+        self.condition = Condition(
+            core, lambda: self.cleaner.deleted_segments, lambda: self.tier, lambda: self.cleaner.kept_bytes
+        )
         self.tables = Tables(core, self.topology, lambda: self.tier)
         self._is_closed = False
         self.cleaner = Cleaner(

@@ -15,12 +15,18 @@ from domain.topic import Topic
 
 
 class Condition:
-    """`deleted_segments`: how many retention has deleted.  `tier`: the broker's, where it has one."""
+    """`deleted_segments`: how many retention has deleted.  `tier`: the broker's, where it has one;
+    `kept_bytes`: of the log, that stay because of it."""
 
     def __init__(
-        self, core: BrokerCore, deleted_segments: Callable[[], int], tier: Callable[[], Tier | None] = lambda: None
+        self,
+        core: BrokerCore,
+        deleted_segments: Callable[[], int],
+        tier: Callable[[], Tier | None] = lambda: None,
+        kept_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
         self._core, self._deleted_segments, self._tier = core, deleted_segments, tier
+        self._kept_bytes = kept_bytes
 
     @property
     def failure(self) -> EntrepotError | None:
@@ -58,7 +64,9 @@ class Condition:
             "tier_lag_messages": sum(status.lag_messages for status in statuses),
             "tier_segments": sum(status.segments for status in statuses),
             "tier_bytes": sum(status.bytes for status in statuses),
-            "tier_problems": 1 if tier.problem else of_topics,
+            "tier_problems": 1 if tier.problem else of_topics + len(tier.attached.problems),
+            "tier_failed_requests": tier.failed_requests,
+            "tier_kept_bytes": self._kept_bytes(),
         }
 
     def _statuses(self, tier: Tier) -> list[TierStatus]:

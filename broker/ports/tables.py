@@ -35,18 +35,27 @@ class Tables:
         self._registry = core.registry
 
     async def restore(self, request: RestoreRequest) -> TableTopic:
-        from broker.tiered.restoring import FoundTable, table_of, take_over
+        from broker.tiered.restoring import FoundTable, is_of, table_of, take_over
         from broker.tiered.table import TopicTable
 
         tier, core = self._needed_tier(), self._core
         self._check(self._restored(request, 1))
-        root = await tier.asked(lambda objects: table_of(objects, request.topic, request.table))
+
+        def opened(objects: ObjectStore, root: str) -> TopicTable:
+            return TopicTable(objects, root, core.clock, Random(secrets.randbits(64)))
+
+        def named(objects: ObjectStore) -> str:
+            # each broker of a cluster has a table of the topic
+            return table_of(
+                objects, request.topic, request.table, lambda root: is_of(opened(objects, root), tier.number)
+            )
 
         def taken_over(objects: ObjectStore) -> FoundTable:
-            table = TopicTable(objects, root, core.clock, Random(secrets.randbits(64)))
+            table = opened(objects, root)
             fence = Fence(tier.writer, epoch_of(core.engine))
             return take_over(table, fence, tier.number, core.clock, is_forced=request.is_forced)
 
+        root = await tier.asked(named)
         found = await tier.asked(taken_over)
         await tier.know(root)
         topic = self._restored(request, found.queues)

@@ -60,28 +60,32 @@ class Cleaner:
     compaction: Compaction = field(init=False)
     deleted_segments: int = 0
     is_emergency: bool = False
+    kept_bytes: int = 0
+    """Of the log, that would be let go of but for `kept_from`, as the last round found."""
 
     def __post_init__(self) -> None:
         self.compaction = Compaction(self.engine, self.now_ms)
 
     def round(self) -> Iterator[None]:
         """One round, a step at a time."""
-        needed = self.engine.end
+        needed = free = self.engine.end  # the latter: what would be needed if only this disk had nothing
         queues = [*self.engine.dispatcher.queues.values(), *self.engine.dispatcher.retired.values()]
         settled = self._settled_offsets()
         if self.registry.compacted:
             self.compaction.forget({queue for queue in queues if queue.topic in self.registry.compacted})
         for at, queue in enumerate(queues):
-            self._expire(queue, settled)
+            cut = self._expire(queue, settled)
             if queue.topic in self.registry.compacted:
                 yield from self._compact(queue)
             first = queue.first_commit_log_offset()
             if first is not None:
                 needed = min(needed, first)
+                free = min(free, first if cut <= queue.min_offset else _place_of(queue, cut, free))
             elif queue.min_offset < queue.max_offset:
                 needed = min(needed, self.engine.commit_log.durable_offset)  # its entries are not durable yet
             if at % QUEUES_PER_STEP == QUEUES_PER_STEP - 1:
                 yield
+        self.kept_bytes = max(0, min(free, self.engine.commit_log.durable_offset) - needed)
         yield
         yield from self._delete_segments(needed)
 
@@ -99,13 +103,14 @@ class Cleaner:
                 settled[key] = min(settled.get(key, window.base), window.base)
         return settled
 
-    def _expire(self, queue: ConsumeQueue, settled: dict[tuple[str, int], int]) -> None:
-        if queue.min_offset >= queue.visible_offset:
-            return
+    def _expire(self, queue: ConsumeQueue, settled: dict[tuple[str, int], int]) -> int:
+        """Let go of what is old, as far as it may go; returns up to where it is old."""
+        before = cut = queue.min_offset
+        if before >= queue.visible_offset:
+            return before
         topic = self.registry.topics.get(queue.topic)
         if topic is None:
-            return
-        before = queue.min_offset
+            return before
         try:
             cut, limit = self._cut(topic, queue, settled), self.kept_from(queue)
             queue.drop_before(cut if limit is None else max(before, min(cut, limit)))
@@ -113,6 +118,7 @@ class Cleaner:
             log.error("retention cannot read a queue", topic=queue.topic, queue=queue.queue_id, error=error.message)
         if queue.min_offset > before:
             self.engine.rows.mark(queue.key, queue, self.engine.commit_log.durable_offset)
+        return cut
 
     def _compact(self, queue: ConsumeQueue) -> Iterator[None]:
         try:
@@ -182,6 +188,12 @@ class Cleaner:
             moved += 1
             if moved % KEPT_PER_STEP == 0:
                 yield
+
+
+def _place_of(queue: ConsumeQueue, offset: int, otherwise: int) -> int:
+    """Where the record of an entry lies; the other place at the queue's end."""
+    found = queue.entries(offset, 1)
+    return found[0][0] if found else otherwise
 
 
 def _first_within(queue: ConsumeQueue, budget_bytes: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -46,16 +47,18 @@ def frame(value: Any) -> bytes:
 
 
 class BrokerChannel:
-    """The uploader's end.  Raises EOFError where the broker has ended."""
+    """The uploader's end.  Raises EOFError where the broker has ended.  `failed`: how many of its requests to the
+    object store have failed so far."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
+        self.failed: Callable[[], int] = lambda: 0
 
     def setup(self) -> Setup:
         return msgspec.msgpack.decode(self._receive(), type=Setup)
 
     def states(self) -> list[TopicState]:
-        found: list[TopicState] = self._answer(_decode_states, STATES)
+        found: list[TopicState] = self._answer(_decode_states, STATES, self.failed())
         return found
 
     def records(self, topic: str, queue_id: int, first: int, end: int, max_bytes: int) -> bytes:

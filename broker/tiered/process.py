@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 from broker.tiered.channel import BrokerChannel
+from broker.tiered.counted import CountedObjects
 from broker.tiered.opening_store import open_objects
 from broker.tiered.store_options import StoreOptions
 from broker.tiered.uploader import Uploader
@@ -30,9 +31,11 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C at the terminal is for the broker
     channel = BrokerChannel(socket.socket(fileno=descriptor))
     setup = channel.setup()
+    objects = CountedObjects(open_objects(setup.url, StoreOptions(**setup.options)))
+    channel.failed = lambda: objects.failed
     uploader = Uploader(
         channel,
-        open_objects(setup.url, StoreOptions(**setup.options)),
+        objects,
         WallClock(),
         Random(setup.seed),
         time.monotonic,

@@ -5,6 +5,7 @@ Every call blocks, and raises TierError.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -38,8 +39,11 @@ class FoundTable:
         return max(queue_id for queue_id, _ in self.ends) + 1
 
 
-def table_of(objects: ObjectStore, topic: str | None, wanted: str | None) -> str:
-    """The path of a topic's table; `topic` None: of any topic's.  `wanted`: the one that is named."""
+def table_of(
+    objects: ObjectStore, topic: str | None, wanted: str | None, is_meant: Callable[[str], bool] = lambda root: True
+) -> str:
+    """The path of a topic's table; `topic` None: of any topic's.  `wanted`: the one that is named.  `is_meant`: of
+    several, those that it says are taken first."""
     found = roots(objects, "" if topic is None else f"{folder_of(topic)}/")
     if wanted is not None:
         if wanted.strip("/") in found:
@@ -47,6 +51,8 @@ def table_of(objects: ObjectStore, topic: str | None, wanted: str | None) -> str
         raise _missing(objects, f"there is no table {wanted!r}" + (f" of topic {topic!r}" if topic else ""), found)
     if not found:
         raise _missing(objects, "there is no table" + (f" of topic {topic!r}" if topic else ""), [])
+    if len(found) > 1:
+        found = [root for root in found if is_meant(root)] or found
     if len(found) > 1:
         of_topic = f" of topic {topic!r}" if topic else ""
         raise TierError(f"there are {len(found)} tables{of_topic}, name one: {_named(found)}", Code.BAD_REQUEST)
@@ -76,6 +82,11 @@ def look_at(table: TopicTable) -> FoundTable:
         raise TierError(f"the table {table.root} has queues of several brokers: {named}", Code.MESSAGE_CORRUPTED)
     ends = sorted((local_queue(queue_id), table.bounds(queue_id).next_offset) for queue_id in queues)
     return FoundTable(table.root, numbers[0], ends)
+
+
+def is_of(table: TopicTable, number: int) -> bool:
+    """Whether queues of a broker are in a table."""
+    return table.open() and any(broker_of_queue(queue_id) == number for queue_id in table.progressing())
 
 
 def take_over(table: TopicTable, fence: Fence, number: int, clock: Clock, *, is_forced: bool) -> FoundTable:

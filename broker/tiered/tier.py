@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from random import Random
@@ -28,6 +29,7 @@ from broker.store.engine import StorageEngine
 from broker.store.healer import NO_HEALER
 from broker.store.record_runs import bytes_between
 from broker.tiered.attached import AttachedTables, key_of
+from broker.tiered.counted import CountedObjects
 from broker.tiered.fence import Writer, epoch_of
 from broker.tiered.settings import ReadPolicy, TierSettings
 from domain.clock import Clock
@@ -49,6 +51,8 @@ MAX_WAITING_READS: Final = 256
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 """Seconds before the object store is tried again, or the uploader is started again; doubled each time."""
+REACH_SECONDS: Final = 10.0
+"""Longest wait of a question for the store to be reached at all, right after the start."""
 SAMPLE: Final = 64
 """Messages by which the bytes of one are told."""
 T = TypeVar("T")
@@ -75,7 +79,9 @@ class Tier:
         self._threads = ThreadPoolExecutor(READERS, "tier")
         self._waiting = 0
         self._spare = threading.Semaphore(READERS - 1)
-        self._objects: ObjectStore | None = None
+        self._objects: CountedObjects | None = None
+        self._reached = asyncio.Event()
+        self._failed_before = self._failed_of_uploader = 0
         self._reader: SegmentReader | None = None
         self._cold: dict[str, ColdTopic] = {}
         self.progress: dict[str, Progress] = {}
@@ -215,8 +221,17 @@ class Tier:
             return False
         return True
 
+    @property
+    def failed_requests(self) -> int:
+        """Requests to the object store that failed since the start, of the uploader and of readers."""
+        own = 0 if self._objects is None else self._objects.failed
+        return own + self._failed_before + self._failed_of_uploader
+
     async def asked(self, ask: Callable[[ObjectStore], T]) -> T:
-        """Ask the object store something, in a thread.  Raises UNAVAILABLE while it is not reached, and TierError."""
+        """Ask the object store something, in a thread.  Raises UNAVAILABLE where it is not reached soon, TierError."""
+        if self._objects is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._reached.wait(), REACH_SECONDS)
         if self._objects is None:
             raise EntrepotError(Code.UNAVAILABLE, self.problem)
         found: T = await self._in_thread(ask, self._objects)
@@ -235,12 +250,14 @@ class Tier:
             try:
                 if self._objects is None:
                     await self._in_thread(self._open)
+                    self._reached.set()
                 self.problem = ""
                 pause = FIRST_PAUSE
                 await self._upload()
                 self.problem = "the uploader has ended, and is started again"
             except EntrepotError as error:
                 self.problem = error.message
+                self._failed_before += self._objects is None  # it was not even reached
             log.error("the tier", problem=self.problem, again_in=pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -251,7 +268,7 @@ class Tier:
         from broker.tiered.segment_reader import SegmentReader
         from broker.tiered.store_options import StoreOptions
 
-        objects = open_objects(self._settings.url, StoreOptions(**self._settings.options))
+        objects = CountedObjects(open_objects(self._settings.url, StoreOptions(**self._settings.options)))
         probe(objects, Random(secrets.randbits(64)))
         self._reader = SegmentReader(objects, self._settings.cache_bytes)
         self._objects = objects
@@ -274,6 +291,8 @@ class Tier:
             process.terminate()
             await asyncio.shield(self._loop.run_in_executor(None, process.wait))
             self._process = None
+            self._failed_before += self._failed_of_uploader
+            self._failed_of_uploader = 0
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from broker.tiered.channel import LENGTH, frame
@@ -298,6 +317,7 @@ class Tier:
         from broker.tiered.uploader import Progress
 
         if name == "states":
+            self._failed_of_uploader = arguments[0]
             return self._states()
         if name == "told":
             self._told(msgspec.convert(arguments[0], Progress))

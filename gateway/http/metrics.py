@@ -46,6 +46,11 @@ STORE_GAUGES: Final = {
     "tier_segments": ("entrepot_tier_segments", "Segments of tables in the object store"),
     "tier_bytes": ("entrepot_tier_bytes", "Bytes of these segments"),
     "tier_problems": ("entrepot_tier_problems", "Topics that do not get on into the object store; 1 while it is away"),
+    "tier_failed_requests": (
+        "entrepot_tier_failed_requests",
+        "Requests to the object store that failed since the start",
+    ),
+    "tier_kept_bytes": ("entrepot_tier_kept_bytes", "Bytes of the log that stay until the object store has them"),
 }
 
 

@@ -43,9 +43,35 @@ async def test_a_store_that_is_away_is_a_problem_of_each_topic(tmp_path: Path) -
     async with opened(tmp_path, clock) as store:
         await store.topology.put_topic(TOPIC)
         await until(lambda: store.tier is not None and "cold" in store.tier.problem, "it says why")
-        assert (await store.condition.gauges())["tier_problems"] == 1
+        gauges = await store.condition.gauges()
+        assert gauges["tier_problems"] == 1 and gauges["tier_failed_requests"] >= 1
         [status] = await store.condition.tiering()
         assert store.tier is not None and status.problem == store.tier.problem
+
+
+async def test_what_a_store_that_goes_away_costs(tmp_path: Path) -> None:
+    """Requests that fail are counted, and so is what the log keeps for its sake; of what may go, too, nothing is."""
+    clock = ManualClock()
+    async with opened(tmp_path, clock) as store:
+        await store.topology.put_topic(TOPIC)
+        await store.topology.put_topic(Topic("plain", queues=1, retention_seconds=60))
+        await published(store, clock, 0, 100)
+        await all_uploaded(store, 100)
+        gauges = await store.condition.gauges()
+        assert (gauges["tier_failed_requests"], gauges["tier_kept_bytes"]) == (0, 0)
+        (tmp_path / "cold").rename(tmp_path / "away")
+        (tmp_path / "cold").write_text("no folder")
+        await published(store, clock, 100, 600)
+        await until(lambda: store.tier is not None and store.tier.failed_requests > 0, "requests fail")
+        clock.advance(120_000)
+        queues = [store.engine.dispatcher.queue("factory", number) for number in range(QUEUES)]
+        await until(lambda: [queue.min_offset for queue in queues] == [100, 100], "what is in the table goes")
+        await until(lambda: store.cleaner.kept_bytes > 600 * QUEUES * 1000, lambda: f"{store.cleaner.kept_bytes}")
+        assert store.cleaner.kept_bytes < store.engine.end
+        (tmp_path / "cold").unlink()
+        (tmp_path / "away").rename(tmp_path / "cold")
+        await all_uploaded(store, 700)
+        await until(lambda: store.cleaner.kept_bytes == 0, "and nothing is kept any more")
 
 
 async def test_a_topic_that_fails_alone_is_one_problem(tmp_path: Path) -> None:

@@ -103,7 +103,8 @@ def test_many_writers_over_a_failing_store_keep_each_row_once(log_type: type[Del
         merges, expiries = merges + world.witness.merges, expiries + world.witness.expiries
         versions, faults = versions + world.witness.version, faults + world.faults
     print(f"{versions} versions, {merges} merges, {expiries} expiries, {faults} faults")
-    assert min(versions // 10, merges, expiries, faults) > WORLDS
+    assert min(versions // 10, merges, faults) > WORLDS
+    assert expiries  # about one in each world
 
 
 @pytest.mark.scaled

@@ -1,0 +1,95 @@
+"""Tables that become topics, by REST and the command line, on a server that is lost and made anew."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.cli.app import run
+from tests.e2e.http.documented import Described
+from tests.e2e.http.steps import event, is_problem, publish
+from tests.support.command_line import build_commands_once
+from tests.support.http_client import http_client
+from tests.support.server import ServerProcess
+from tests.support.waiting import wait_until
+
+V1 = "/api/v1"
+
+
+def settings(directory: Path) -> dict[str, str]:
+    return {"tier.url": (directory / "cold").as_uri(), "tier.max_age_seconds": "0.1", "mqtt.enabled": "false"}
+
+
+@pytest.mark.soak
+def test_a_server_that_is_lost_with_its_disk(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_commands_once(monkeypatch)
+
+    def entrepot(*arguments: str) -> tuple[int, str]:
+        capfd.readouterr()
+        code = run(arguments)
+        out, err = capfd.readouterr()
+        return code, out + err
+
+    with ServerProcess(tmp_path, settings(tmp_path)) as server:
+        with http_client(f"http://{server.address('http')}") as client:
+            assert client.put(f"{V1}/topics/orders", json={"queues": 1, "tierSeconds": 10**9}).status_code == 201
+            for number in range(3):
+                publish(client, "orders", event(number))
+            [told] = tiering(client, lambda found: found and found[0]["uploaded"])
+            assert told["uploaded"] == [{"queueId": 0, "nextOffset": 3}] and told["lagMessages"] == 0
+            assert (told["topic"], told["namespace"], told["problem"]) == ("orders", "default", None)
+        server.stop()
+        shutil.rmtree(server.data_dir)
+        server.start()
+        url = f"http://{server.address('http')}"
+        monkeypatch.setenv("ENTREPOT_SERVER", url)
+        with http_client(url) as client:
+            described = Described(client.get("/openapi.json").json())
+
+            def ask(path: str, body: Any) -> Any:
+                answer = client.post(f"{V1}{path}", json=body)
+                described.check("POST", f"{V1}{path}", answer)
+                return answer
+
+            is_problem(ask("/topics/orders:restore", {"tierSeconds": 10**9}), 409, "is its broker alive?")
+            is_problem(ask("/topics/others:restore", {"tierSeconds": 1}), 404, told["table"])
+            is_problem(ask("/topics/orders:restore", {}), 400, "tierSeconds")
+            is_problem(ask("/topics/orders:restore", {"tierSecond": 1}), 400, "tierSecond")
+            code, out = entrepot("tier", "restore", "orders", "--tier-seconds", str(10**9))
+            assert code == 1 and "say --force" in out
+            code, out = entrepot("tier", "restore", "orders", "--tier-seconds", str(10**9), "--force")
+            assert code == 0 and f"topic orders is restored from {told['table']}" in out and "they are lost" in out
+            publish(client, "orders", event(3))
+            found = client.get(f"{V1}/topics/orders/queues/0/messages?offset=0&limit=10").json()["value"]
+            assert [each["queueOffset"] for each in found][:3] == [0, 1, 2]
+            [again] = tiering(client, lambda found: found and found[0]["uploaded"][0]["nextOffset"] == 4)
+            assert again["table"] == told["table"]
+            code, out = entrepot("tier", "status")
+            assert code == 0 and told["table"] in out
+
+            attached = ask("/tiering:attach", {"url": settings(tmp_path)["tier.url"], "name": "copy"})
+            assert attached.status_code == 201
+            assert attached.json()["offsets"] == [{"queueId": 0, "minOffset": 0, "maxOffset": 4}]
+            is_problem(ask("/tiering:attach", {"url": "s3://me:secret@b"}), 400, "credentials")
+            code, out = entrepot("tier", "attach", "--url", settings(tmp_path)["tier.url"], "--as", "second", "--json")
+            assert code == 0 and json.loads(out)["permission"] == "READ"
+            assert client.delete(f"{V1}/topics/copy").status_code == 204
+            assert tiering(client, bool), "the topic itself is as it was"
+
+
+def tiering(client: Any, is_wanted: Any) -> list[dict[str, Any]]:
+    """What the server tells of tiered topics, once that is as wanted."""
+    found: list[dict[str, Any]] = []
+
+    def is_there() -> bool:
+        found[:] = client.get(f"{V1}/tiering").json()["value"]
+        return bool(is_wanted(found))
+
+    wait_until(is_there, "the tier has come so far")
+    return found
