@@ -54,7 +54,7 @@ def is_tiered(topic: Topic) -> bool:
 
 
 class ColdReads(Protocol):
-    """Messages below a queue's own minimum.  Raises UNAVAILABLE, TOO_MANY_REQUESTS, MESSAGE_CORRUPTED."""
+    """Messages below a queue's own minimum.  Raises UNAVAILABLE, TOO_MANY_REQUESTS, COLD_HARMED."""
 
     def min_offset(self, queue: ConsumeQueue) -> int:
         """The first offset that can be read, hot or cold."""
