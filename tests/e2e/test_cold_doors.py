@@ -54,19 +54,27 @@ def _fill(cold: Cold) -> None:
     """All that the tests read, by each door; sessions go away before it, and consumers reject what is to be told of."""
     for number in range(len(DOORS)):
         cold.put_topic(f"t{number}", queues=1, **TIERED)
-    for name, fields in {"line": {}, "held": {"queues": 1}, "bad": {"queues": 1}, "traced": {"trace": 1}}.items():
+    for name, fields in {
+        "line": {},
+        "held": {"queues": 1},
+        "bad": {"queues": 1},
+        "torn": {},
+        "traced": {"trace": 1},
+    }.items():
         cold.put_topic(name, **{"queues": 2, **fields, **TIERED})
     cold.declare_queue("pairs", *(f"t{number}.#" for number in range(len(DOORS))), kind="stream")
     cold.declare_queue("shelf", "line.#", kind="stream")
     cold.declare_queue("kept", "line.#")
     cold.leave_session("away", "line/#")
     cold.leave_session("sharer", "$share/sharers/line/#")
-    cold.held = cold.leave_session("holder", "held/#", 3)
+    cold.held = cold.leave_session("holder", "held/#", take=3)
+    cold.leave_session("waiter", "torn/#", "hot/#")
     for number, door in enumerate(DOORS):
         PUBLISH[door](cold.server, f"t{number}")
     cold.publish_line()
     cold.publish("bad", *range(LETTERS))
     cold.publish("traced", 1)
+    cold.publish("torn", *range(10))
     with http_client(f"http://{cold.server.ports['http']}") as client:
         for topic, verb in (("bad", "reject"), ("traced", "acknowledge")):
             settle(client, verb, topic, receive(client, topic, "careless"), "careless")
@@ -128,7 +136,6 @@ def _consumed(cold: Cold, topic: str) -> set[str]:
 READ = {"MQTT 5": _replayed, "AMQP": _streamed, "CloudEvents": _received, "RocketMQ": _consumed}
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize("target", DOORS)
 @pytest.mark.parametrize("published_by", DOORS)
 def test_each_pair_keeps_what_it_keeps_of_hot_messages(cold: Cold, published_by: str, target: str) -> None:
@@ -181,6 +188,25 @@ def test_what_was_in_flight_is_sent_again(cold: Cold) -> None:
         assert [(each.packet_id, each.payload) for each in again] == [(e.packet_id, e.payload) for e in cold.held]
         assert all(each.dup for each in again)
         client.say(*(Puback(each.packet_id) for each in again))
+
+
+@pytest.mark.everywhere
+def test_a_session_waits_for_what_the_object_store_has_lost(cold: Cold, client: httpx2.Client) -> None:
+    files = cold.segments("torn")
+    for path in files:
+        path.rename(path.with_suffix(".away"))
+    with SessionClient(cold.server.port("mqtt"), "waiter") as session:
+        assert session.open().session_present
+        wait_until(lambda: "a subscriber waits for cold messages" in cold.server.log_text(), "the log says so")
+        cold.publish("hot", 1)
+        assert session.next_delivery().topic == "hot/s1", "what else it is subscribed to goes on"
+        for each in get(client, "/api/v1/topics/torn")["offsets"]:
+            if each["maxOffset"]:
+                pull = f"/api/v1/topics/torn/queues/{each['queueId']}/messages"
+                is_problem(client.get(pull, params={"offset": 0}), 500, "which is gone")
+        for path in files:
+            path.with_suffix(".away").rename(path)
+        assert sorted(map(number_of, session.take(10))) == list(range(10))
 
 
 # -- AMQP --------------------------------------------------------------------------------------------------------------
@@ -381,6 +407,7 @@ def test_the_way_of_a_message(cold: Cold, client: httpx2.Client) -> None:
 # -- RocketMQ ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize("kind", ["simple", "push"])
 def test_consumers(cold: Cold, kind: str) -> None:
     cold.put_group(f"rocket-{kind}", start="earliest")

@@ -88,11 +88,11 @@ class Cold:
                 channel.queue_bind(name, "amq.topic", key)
         self.put_topic(f"%AMQP%{name}", cleanup="DELETE", **TIERED)
 
-    def leave_session(self, client_id: str, topic_filter: str, take: int = 0) -> list[Publish]:
+    def leave_session(self, client_id: str, *filters: str, take: int = 0) -> list[Publish]:
         """A session that subscribes and goes away; returns what it was sent and does not acknowledge."""
         with SessionClient(self.server.port("mqtt"), client_id) as client:
             client.open()
-            assert client.subscribe_to(Subscription(topic_filter, 1)).reasons == [1]
+            client.subscribe_to(*(Subscription(each, 1) for each in filters))
             if not take:
                 return []
             self.publish("held", *range(take))
@@ -118,6 +118,10 @@ class Cold:
             lambda: all(min(_files(log)) > end for log, end in before.items()),
             lambda: f"{[_files(log) for log in before]} go beyond {before}: {self.server.log_text()[-3000:]}",
         )
+
+    def segments(self, topic: str) -> list[Path]:
+        """The files of a topic's tables."""
+        return [path for path in (self.folder / topic).rglob("*.parquet") if "_delta_log" not in path.parts]
 
     def rows(self) -> dict[str, int]:
         """Messages in the object store, by topic."""
