@@ -14,6 +14,8 @@ import pika  # type: ignore[import-untyped]
 import pytest
 
 from protocols.mqtt.packets import Puback
+from protocols.mqtt.properties import PropertyId
+from protocols.mqtt.reason_codes import ReasonCode
 from protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.http.steps import get, ids, is_problem, receive, settle
 from tests.e2e.test_every_pair_of_doors import (
@@ -33,7 +35,7 @@ from tests.support.http_client import http_client
 from tests.support.mqtt_client import RawClient
 from tests.support.rocketmq_client import GrpcClient, resource
 from tests.support.rocketmq_peers.peer import RocketMqPeer
-from tests.support.session_client import SessionClient
+from tests.support.session_client import EXPIRY_SECONDS, SessionClient
 from tests.support.waiting import wait_until
 from tests.support.webhook_receiver import WebhookReceiver, body_of
 
@@ -182,6 +184,13 @@ def test_a_session_that_was_away(cold: Cold, session: str) -> None:
 
 
 def test_what_was_in_flight_is_sent_again(cold: Cold) -> None:
+    """Until it is restored, where the object store has lost it, its client is told so."""
+    with cold.without("held"), SessionClient(cold.server.port("mqtt"), "holder") as client:
+        refused = client.connect(
+            "holder", clean_start=False, properties={PropertyId.SESSION_EXPIRY_INTERVAL: EXPIRY_SECONDS}
+        )
+        assert refused.reason == ReasonCode.SERVER_UNAVAILABLE
+        assert "which is gone" in refused.properties[PropertyId.REASON_STRING]
     with SessionClient(cold.server.port("mqtt"), "holder") as client:
         assert client.open().session_present
         again = client.expect_deliveries(len(cold.held))
@@ -192,20 +201,16 @@ def test_what_was_in_flight_is_sent_again(cold: Cold) -> None:
 
 @pytest.mark.everywhere
 def test_a_session_waits_for_what_the_object_store_has_lost(cold: Cold, client: httpx2.Client) -> None:
-    files = cold.segments("torn")
-    for path in files:
-        path.rename(path.with_suffix(".away"))
     with SessionClient(cold.server.port("mqtt"), "waiter") as session:
-        assert session.open().session_present
-        wait_until(lambda: "a subscriber waits for cold messages" in cold.server.log_text(), "the log says so")
-        cold.publish("hot", 1)
-        assert session.next_delivery().topic == "hot/s1", "what else it is subscribed to goes on"
-        for each in get(client, "/api/v1/topics/torn")["offsets"]:
-            if each["maxOffset"]:
-                pull = f"/api/v1/topics/torn/queues/{each['queueId']}/messages"
-                is_problem(client.get(pull, params={"offset": 0}), 500, "which is gone")
-        for path in files:
-            path.with_suffix(".away").rename(path)
+        with cold.without("torn"):
+            assert session.open().session_present
+            wait_until(lambda: "a subscriber waits for cold messages" in cold.server.log_text(), "the log says so")
+            cold.publish("hot", 1)
+            assert session.next_delivery().topic == "hot/s1", "what else it is subscribed to goes on"
+            for each in get(client, "/api/v1/topics/torn")["offsets"]:
+                if each["maxOffset"]:
+                    pull = f"/api/v1/topics/torn/queues/{each['queueId']}/messages"
+                    is_problem(client.get(pull, params={"offset": 0}), 500, "which is gone")
         assert sorted(map(number_of, session.take(10))) == list(range(10))
 
 

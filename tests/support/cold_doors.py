@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -119,9 +121,16 @@ class Cold:
             lambda: f"{[_files(log) for log in before]} go beyond {before}: {self.server.log_text()[-3000:]}",
         )
 
-    def segments(self, topic: str) -> list[Path]:
-        """The files of a topic's tables."""
-        return [path for path in (self.folder / topic).rglob("*.parquet") if "_delta_log" not in path.parts]
+    @contextmanager
+    def without(self, topic: str) -> Iterator[None]:
+        """Have the object store lose the messages of a topic, and find them again."""
+        found = [path for path in (self.folder / topic).rglob("*.parquet") if "_delta_log" not in path.parts]
+        assert found
+        for path in found:
+            path.rename(path.with_suffix(".away"))
+        yield
+        for path in found:
+            path.with_suffix(".away").rename(path)
 
     def rows(self) -> dict[str, int]:
         """Messages in the object store, by topic."""
