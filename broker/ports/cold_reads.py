@@ -92,7 +92,7 @@ def may_be_cold(registry: Registry, topic: Topic) -> bool:
 
 
 class ColdReads(Protocol):
-    """Messages below a queue's own minimum.  Raises UNAVAILABLE, TOO_MANY_REQUESTS, MESSAGE_CORRUPTED."""
+    """Messages below a queue's own minimum.  Raises UNAVAILABLE, TOO_MANY_REQUESTS, COLD_HARMED."""
 
     def min_offset(self, queue: ConsumeQueue) -> int:
         """The first offset that can be read, hot or cold."""

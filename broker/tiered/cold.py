@@ -61,19 +61,19 @@ class ColdTopic:
         found: list[StoredMessage] = []
         offset, looked_at = first, 0
         while len(found) < most and looked_at < MAX_SCANNED:
-            place, size = self._place(queue_id, offset)
-            if place is None:
-                break
-            offset = max(offset, place.first)
             try:
-                messages, following = self._read(place, size, queue_id, offset, most - len(found), wanted)
+                place, size = self._place(queue_id, offset)
+                if place is None:
+                    break
+                start = max(offset, place.first)
+                messages, following = self._read(place, size, queue_id, start, most - len(found), wanted)
             except EntrepotError:
-                if found:
-                    break  # what precedes it is good; the next read meets it first
+                if offset > first:
+                    break  # what precedes is good; the next read meets this first
                 raise
             found += messages
             behind = place.next_offset if following is None else following
-            looked_at += behind - offset
+            looked_at += behind - start
             offset = behind
             if wanted is None and found:
                 break
@@ -159,7 +159,7 @@ class ColdTopic:
         except MissingObjectError:
             raise TierError(
                 f"messages {place.first} to {place.next_offset} of queue {queue_id} were in {path}, which is gone",
-                Code.MESSAGE_CORRUPTED,
+                Code.COLD_HARMED,
             ) from None
         _make_local(messages)
         if wanted is not None:

@@ -178,7 +178,7 @@ class SegmentReader:
         try:
             found = read_footer(open_segment(self._objects, path, size))
         except ValueError as error:
-            raise TierError(f"{path} is harmed: {error}", Code.MESSAGE_CORRUPTED) from None
+            raise TierError(f"{path} is harmed: {error}", Code.COLD_HARMED) from None
         with self._lock:
             self._footers[path] = found
             while len(self._footers) > MAX_FOOTERS:
@@ -211,7 +211,7 @@ class SegmentReader:
         except TierError:
             raise
         except (pa.ArrowException, OSError) as error:
-            raise TierError(f"{path} cannot be read: {error}", Code.MESSAGE_CORRUPTED) from None
+            raise TierError(f"{path} cannot be read: {error}", Code.COLD_HARMED) from None
 
     def _group(self, path: str, size: int, number: int) -> _Rows:
         key = path, number

@@ -144,7 +144,7 @@ class TopicTable:
     def place(self, queue_id: int, offset: int) -> Place | None:
         """The run that has an offset, or the first one behind it; None at the end.
 
-        Raises MESSAGE_CORRUPTED where the table has lost what lies between two of its runs.
+        Raises COLD_HARMED where the table has lost what lies between two of its runs.
         """
         places = self._places.get(queue_id, [])
         at = bisect_right(places, offset, key=lambda place: place.first) - 1
@@ -161,7 +161,7 @@ class TopicTable:
 
     def _lost(self, queue_id: int, first: int, end: int) -> TierError:
         text = f"the table {self.root} has lost messages {first} to {end} of queue {queue_id}"
-        return TierError(f"{text}: restore the file that was deleted (entrepot tier verify)", Code.MESSAGE_CORRUPTED)
+        return TierError(f"{text}: restore the file that was deleted (entrepot tier verify)", Code.COLD_HARMED)
 
     def places(self, queue_id: int, first: int, end: int) -> list[Place]:
         """The runs that have offsets from `first` on to before `end`, in order.  What lies between two of them the

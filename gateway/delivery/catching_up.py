@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 CATCH_UP_BATCH: Final = 256
 PUT_OFF_SECONDS: Final = 0.2
 """How long a subscriber waits for a queue whose broker is away, before it asks again."""
+RESTORED_SECONDS: Final = 1.0
+"""The same where the object store has lost messages: somebody has to restore them."""
 TAIL_SECONDS: Final = 0.02
 """How soon is looked again for a tail that is behind what a subscriber has read."""
 
@@ -93,12 +95,18 @@ class CatchingUp:
         lagging = subscriber.lagging
         if lagging and key in lagging:
             offset = lagging.pop(key)
-            if error.code != Code.TOPIC_NOT_FOUND:
-                lagging[key] = offset
-                await asyncio.sleep(PUT_OFF_SECONDS)
+            if error.code == Code.TOPIC_NOT_FOUND:
+                return
+            lagging[key] = offset
+            is_lost = error.code == Code.COLD_HARMED
+            if is_lost:
+                text = "a subscriber waits for cold messages that cannot be read"
+                log.warning(text, seldom="tier", topic=key[0], queue=key[1], offset=offset, why=error.message)
+            await asyncio.sleep(RESTORED_SECONDS if is_lost else PUT_OFF_SECONDS)
 
     async def _read(self, subscriber: Subscriber, key: QueueKey, offset: int) -> tuple[int, list[StoredMessage], int]:
-        """(the offset meant, what is wanted from there on, where to go on); passes over what cannot be read, ever.
+        """(the offset meant, what is wanted from there on, where to go on); passes over what cannot be read, ever: not
+        what is lost of the object store (COLD_HARMED), which may be restored.
 
         Raises what may be otherwise later, and TOPIC_NOT_FOUND.
         """

@@ -78,7 +78,10 @@ class RemoteTopology:
         return replace(topic, revision=self._cluster.next_revision(f"topic/{topic.name}", current))
 
     async def _put(self, topics: list[Topic]) -> list[EntrepotError | None]:
-        """Tell all brokers.  Where one refuses, those that took it are told what was there before."""
+        """Tell all brokers.  Where one refuses, those that took it are told what was there before.
+
+        System topics are changed where they are: each broker makes its own when it needs them.
+        """
         before = {topic.name: self._cluster.definition(topic.name) for topic in topics}
         ready = self._cluster.some_ready("topics cannot be changed")
         await asyncio.gather(*(self._drop_deleted(client, topics) for client in ready))
@@ -88,7 +91,8 @@ class RemoteTopology:
         outcomes: list[EntrepotError | None] = []
         for at, topic in enumerate(topics):
             refusals = [(client, answer[at]) for client, answer in answers if not isinstance(answer, EntrepotError)]
-            refused = next((refusal for _, refusal in refusals if refusal is not None), None)
+            concerned = [answer for answer in refusals if _concerns(answer[0], topic.name)] or refusals
+            refused = next((refusal for _, refusal in concerned if refusal is not None), None)
             if not refusals:
                 refused = next(answer for _, answer in answers if isinstance(answer, EntrepotError))
             took = [client for client, refusal in refusals if refusal is None]
@@ -281,6 +285,11 @@ def _raise(answers: list[tuple[BrokerClient, Any]]) -> None:
     """Raise why nobody did it: a refusal in earnest, else that somebody is away, else that it is not there."""
     refusals = [answer for _, answer in answers if isinstance(answer, EntrepotError)]
     raise min(refusals, key=lambda refusal: 2 if refusal.code in NOT_THERE else 1 if refusal.code in AWAY else 0)
+
+
+def _concerns(client: BrokerClient, topic: str) -> bool:
+    """False for a system topic that a broker has not made."""
+    return not is_system_topic(topic) or topic in client.view.topics
 
 
 async def _quietly(asking: Any) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -88,11 +90,11 @@ class Cold:
                 channel.queue_bind(name, "amq.topic", key)
         self.put_topic(f"%AMQP%{name}", cleanup="DELETE", **TIERED)
 
-    def leave_session(self, client_id: str, topic_filter: str, take: int = 0) -> list[Publish]:
+    def leave_session(self, client_id: str, *filters: str, take: int = 0) -> list[Publish]:
         """A session that subscribes and goes away; returns what it was sent and does not acknowledge."""
         with SessionClient(self.server.port("mqtt"), client_id) as client:
             client.open()
-            assert client.subscribe_to(Subscription(topic_filter, 1)).reasons == [1]
+            client.subscribe_to(*(Subscription(each, 1) for each in filters))
             if not take:
                 return []
             self.publish("held", *range(take))
@@ -118,6 +120,17 @@ class Cold:
             lambda: all(min(_files(log)) > end for log, end in before.items()),
             lambda: f"{[_files(log) for log in before]} go beyond {before}: {self.server.log_text()[-3000:]}",
         )
+
+    @contextmanager
+    def without(self, topic: str) -> Iterator[None]:
+        """Have the object store lose the messages of a topic, and find them again."""
+        found = [path for path in (self.folder / topic).rglob("*.parquet") if "_delta_log" not in path.parts]
+        assert found
+        for path in found:
+            path.rename(path.with_suffix(".away"))
+        yield
+        for path in found:
+            path.with_suffix(".away").rename(path)
 
     def rows(self) -> dict[str, int]:
         """Messages in the object store, by topic."""

@@ -212,10 +212,25 @@ async def test_a_segment_that_was_deleted_is_an_error_at_its_offsets(tmp_path: P
         paths[0].unlink()
         with pytest.raises(EntrepotError) as refused:
             await all_of(store, 0)
-        assert refused.value.code is Code.MESSAGE_CORRUPTED
+        assert refused.value.code is Code.COLD_HARMED
         assert "of queue 0 were in" in refused.value.message
         later = await store.messages.read("factory", 0, COUNT - 1, 1)
         assert [each.queue_offset for each in later] == [COUNT - 1], "the others are read"
+
+
+async def test_what_precedes_a_lost_segment_is_found_by_filters(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with opened(tmp_path, clock, cache_bytes=1) as store:
+        before = await filled(store, clock)
+        segments = (tmp_path / "cold" / root(store)).rglob("*.parquet")
+        max(segments, key=lambda path: path.stat().st_mtime_ns).unlink()
+        odd = FilterExpression(FilterKind.TAG, "odd")
+        page = await store.messages.pull("factory", 0, 0, COUNT, odd)
+        end = page.next_offset
+        expected = [m.queue_offset for m in before[0] if m.tag == "odd" and m.queue_offset < end]
+        assert [message.queue_offset for message in page.messages] == expected != []
+        with pytest.raises(EntrepotError, match=f"messages {end} to .* which is gone"):
+            await store.messages.pull("factory", 0, end, COUNT, odd)
 
 
 async def test_a_reader_that_is_slow_does_not_hold_up_the_loop(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from fastapi import Query, Request, Response
 
 from domain.message import PropertyValue, StoredMessage, as_texts
-from domain.names import is_system_topic, split_name
+from domain.names import is_hidden_topic, split_name
 from domain.ports import Store
 from domain.query import MAX_QUERY_MESSAGES, ConsumptionState, HopKind, MessageConsumer, MessageHop, MessageQuery
 from gateway.http.admin.common import MAX_CURSOR_LENGTH, PREFIX, epoch_ms_of, time_shape
@@ -93,15 +93,15 @@ def _ids_of(text: str) -> list[bytes]:
 async def _by_id(store: Store, text: str) -> tuple[StoredMessage, int]:
     """The newest message with an id, and how many others there are.
 
-    What the system made of a message (a dead letter, one that is tried again) has the message's id: it comes after
-    those that a producer sent.
+    What the system made of a message (a dead letter, one that is tried again, that of an AMQP queue on another broker)
+    has the message's id: it comes after those that a producer sent to a topic.
     """
     found: list[StoredMessage] = []
     for message_id in _ids_of(text):
         found = found or await store.finder.messages_by_id(message_id)
     if not found:
         raise MissingError("message-not-found", "The message does not exist", f"no message has the id {text[:80]!r}")
-    sent = next((message for message in found if not is_system_topic(message.topic)), found[0])
+    sent = next((message for message in found if not is_hidden_topic(message.topic)), found[0])
     return sent, len(found) - 1
 
 

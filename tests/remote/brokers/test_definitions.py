@@ -9,7 +9,7 @@ import pytest
 
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code
-from domain.topic import Permission, Topic
+from domain.topic import Cleanup, Permission, Topic
 from store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 from tests.support.store_steps import append, bodies, codes, handles, pop, refusal_of
@@ -184,6 +184,21 @@ async def test_a_new_topic_that_one_broker_refuses_is_nowhere(world: BrokerWorld
     await world.brokers[1].broker.topology.delete_namespace("n")
     assert await refusal_of(store.topology.put_topic(Topic("n/t"))) in (Code.BAD_REQUEST, Code.ILLEGAL_TOPIC)
     assert not any(served.broker.topology.topics() for served in world.brokers)
+
+
+async def test_a_system_topic_is_changed_where_it_is(world: BrokerWorld, store: RemoteStore, other: RemoteStore):
+    """Dead letters are on the broker that made them alone; nobody makes such a topic by defining it."""
+    await world.topic()
+    await append(store, "t", "a", queue_id=10000)
+    await store.consumption.reject("t", "g", handles(await pop(store, "t", "g")))
+    await until(lambda: other.topology.topic("%DLQ%g"), "the dead-letter topic is known")
+    letters = other.topology.topic("%DLQ%g")
+    assert letters is not None
+    await other.topology.put_topic(replace(letters, cleanup=Cleanup.DELETE, retention_seconds=60, revision=0))
+    kept = [served.broker.topology.topic("%DLQ%g") for served in world.brokers]
+    assert kept[0] is None and kept[1] is not None and kept[1].retention_seconds == 60
+    assert await refusal_of(other.topology.put_topic(Topic("%DLQ%nobody"))) == Code.FORBIDDEN
+    assert not any(served.broker.topology.topic("%DLQ%nobody") for served in world.brokers)
 
 
 async def test_a_group_made_by_a_pop_does_not_overwrite_its_definition(
