@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from broker.tiered.settings import Payload
 from broker.tiered.uploader import Progress, TopicState
 from domain.errors import Code, EntrepotError
 
@@ -35,6 +36,7 @@ class Setup(msgspec.Struct, frozen=True):
     segment_bytes: int
     max_age_seconds: float
     vacuum_grace_seconds: float
+    payload: Payload
     seed: int
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from broker.ports.cold_reads import HarmedRowError
-from broker.tiered.columns import is_harmed, to_messages
+from broker.tiered.columns import SCHEMA, is_harmed, to_messages
 from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.segment import read_footer
 from domain.errors import Code
@@ -166,7 +166,7 @@ class SegmentReader:
         source = open_segment(self._objects, path, size)
         try:
             with pq.ParquetFile(source, metadata=self._footer(path, size), pre_buffer=True) as file:
-                rows = _Rows(file.read_row_group(number).combine_chunks())
+                rows = _Rows(file.read_row_group(number, SCHEMA.names).combine_chunks())
         except TierError:
             raise
         except (pa.ArrowException, OSError) as error:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
+
+
+class Payload(StrEnum):
+    """What a table has of bodies, beside them."""
+
+    NONE = "none"
+    JSON = "json"  # typed columns of the fields of JSON objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +29,4 @@ class TierSettings:
     vacuum_grace_seconds: float = 24 * 3600.0
     cache_bytes: int = 128 << 20
     options: dict[str, Any] = field(default_factory=dict)
+    payload: Payload = Payload.NONE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -32,6 +32,9 @@ class TierSettings(Table):
     max_age_seconds: Wait = Field(30, description="Least age at which messages go that are few; more with many topics")
     vacuum_grace_seconds: float = Field(
         24 * 3600, ge=600, allow_inf_nan=False, description="How long objects stay after the table needs them no more"
+    )
+    payload: Literal["none", "json"] = Field(
+        "none", description="json: fields of JSON bodies are typed columns of the tables, too"
     )
     cache_bytes: int = Field(128 * MIB, ge=1 * MIB, description="Memory for what was read of the store")
 
