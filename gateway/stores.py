@@ -104,6 +104,7 @@ def _tier_settings(tier: TierSettings, number: int) -> dict[str, Any] | None:
         "vacuum_grace_seconds": tier.vacuum_grace_seconds,
         "cache_bytes": tier.cache_bytes,
         "read": tier.read,
+        "payload": tier.payload,
         "options": tier.options(),
     }
 

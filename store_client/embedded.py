@@ -78,9 +78,12 @@ def embedded_settings(
     from broker.settings import BrokerSettings
     from broker.store.commit_log import CommitLogLayout
     from broker.store.index_file import IndexLayout
-    from broker.tiered.settings import ReadPolicy, TierSettings
+    from broker.tiered.settings import Payload, ReadPolicy, TierSettings
 
-    changed = {"number": _number_of(data_dir, tier["number"]), "read": ReadPolicy(tier["read"])} if tier else {}
+    changed: dict[str, Any] = {}
+    if tier is not None:
+        changed = {"number": _number_of(data_dir, tier["number"])}
+        changed |= {"read": ReadPolicy(tier["read"]), "payload": Payload(tier["payload"])}
     return BrokerSettings(
         data_dir,
         layout=CommitLogLayout(segment_size_bytes, preallocate_bytes, reserve_bytes),

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from broker.tiered.fence import Writer
+from broker.tiered.settings import Payload
 from broker.tiered.uploader import Progress, TopicState
 from domain.errors import Code, EntrepotError
 
@@ -38,6 +39,7 @@ class Setup(msgspec.Struct, frozen=True):
     segment_bytes: int
     max_age_seconds: float
     vacuum_grace_seconds: float
+    payload: Payload
     seed: int
 
 

@@ -87,7 +87,9 @@ def _merged(table: TopicTable, objects: ObjectStore, paths: Sequence[str]) -> Se
             found.append(pq.read_table(source))
         except (pa.ArrowException, OSError) as error:
             raise TierError(f"{stored} cannot be read: {error}", Code.MESSAGE_CORRUPTED) from None
-    rows = pa.concat_tables(found).sort_by([("queue_id", "ascending"), ("queue_offset", "ascending")])
+    rows = pa.concat_tables(found, promote_options="default").sort_by(
+        [("queue_id", "ascending"), ("queue_offset", "ascending")]
+    )
     merged = [_whole(of_queue) for _, of_queue in sorted(runs.items())]
     if _told(rows) != {run.queue_id: (run.rows, run.digest) for run in merged}:
         raise TierError(f"segments of {table.root} have other messages than the table says", Code.MESSAGE_CORRUPTED)

@@ -44,6 +44,7 @@ def main(descriptor: int) -> None:
         segment_bytes=setup.segment_bytes,
         max_age=setup.max_age_seconds,
         grace=setup.vacuum_grace_seconds,
+        payload=setup.payload,
     )
     while True:
         if not uploader.round():

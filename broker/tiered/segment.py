@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from broker.tiered.columns import SCHEMA
+from broker.tiered.json_fields import PREFIX
 
 GROUP_ROWS: Final = 16_384
 """Messages of a row group, which is the least that is read at once."""
@@ -75,7 +76,7 @@ def encode_segment(rows: Any, runs: Sequence[Run]) -> Segment:
         row_group_size=GROUP_ROWS,
         compression="zstd",
         compression_level=1,
-        use_dictionary=_DICTIONARIES,
+        use_dictionary=[*_DICTIONARIES, *(name for name in rows.column_names if name.startswith(PREFIX))],
         column_encoding=_DELTAS,
         write_statistics=[name for name in rows.column_names if name not in _WITHOUT_BOUNDS],
     )

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from broker.ports.cold_reads import HarmedRowError
-from broker.tiered.columns import is_harmed, to_messages
+from broker.tiered.columns import SCHEMA, is_harmed, to_messages
 from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.segment import read_footer
 from domain.errors import Code
@@ -207,7 +207,7 @@ class SegmentReader:
         source = open_segment(self._objects, path, size)
         try:
             with pq.ParquetFile(source, metadata=self.footer(path, size), pre_buffer=True) as file:
-                return file.read_row_group(number, names).combine_chunks()
+                return file.read_row_group(number, names or SCHEMA.names).combine_chunks()
         except TierError:
             raise
         except (pa.ArrowException, OSError) as error:

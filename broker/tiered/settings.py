@@ -15,6 +15,13 @@ class ReadPolicy(StrEnum):
     FORCE = "force"  # reads of offsets go there wherever it has them; pops, tails and queries as before
 
 
+class Payload(StrEnum):
+    """What a table has of bodies, beside them."""
+
+    NONE = "none"
+    JSON = "json"  # typed columns of the fields of JSON objects
+
+
 @dataclass(frozen=True, slots=True)
 class TierSettings:
     """`url`: of the object store.  `options`: how it is asked, by the names of `StoreOptions`.
@@ -31,3 +38,4 @@ class TierSettings:
     cache_bytes: int = 128 << 20
     read: ReadPolicy = ReadPolicy.NOT_IN_DISK
     options: dict[str, Any] = field(default_factory=dict)
+    payload: Payload = Payload.NONE

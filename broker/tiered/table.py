@@ -178,9 +178,17 @@ class TopicTable:
 
     # -- upload --------------------------------------------------------------------------------------------------
 
-    def upload(self, rows: Any, starts: Mapping[int, int | None], ends: Mapping[int, int]) -> None:
+    @property
+    def schema(self) -> str:
+        """Spark's JSON schema."""
+        return self.snapshot.metadata.schema_string
+
+    def upload(
+        self, rows: Any, starts: Mapping[int, int | None], ends: Mapping[int, int], schema: str | None = None
+    ) -> None:
         """Add rows, in order of queue and offset, of queues that go on at `starts` and come to `ends` by it.  Each of
-        these queues has a row; what lies before its first one the broker had no more.
+        these queues has a row; what lies before its first one the broker had no more.  `schema`: the table's from now
+        on, which has more columns.
 
         Raises ConflictError where another has uploaded meanwhile: then `progress` says more.
         """
@@ -190,6 +198,8 @@ class TopicTable:
         expected = {_progress_of(queue_id): start for queue_id, start in starts.items()}
         actions: list[OwnAction] = [*files]
         actions += [Transaction(_progress_of(queue_id), end, now_ms) for queue_id, end in ends.items()]
+        if schema not in (None, self.schema):
+            actions.append(msgspec.structs.replace(self.snapshot.metadata, schema_string=schema))
         self._commit(actions, "WRITE", expected)
 
     def _store(self, segment: Segment, day: str, *, is_new: bool = True) -> AddFile:

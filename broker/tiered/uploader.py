@@ -18,9 +18,11 @@ import structlog
 
 from broker.tiered.delta_log import ConflictError
 from broker.tiered.fence import Fence, Writer
+from broker.tiered.json_columns import JsonColumns
 from broker.tiered.merging import merge
 from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.record_rows import rows_of_run
+from broker.tiered.settings import Payload
 from broker.tiered.table import TopicTable
 from domain.clock import Clock
 from domain.errors import EntrepotError
@@ -99,6 +101,7 @@ class _Topic:
 
     def __init__(self, table: TopicTable, fence: Fence) -> None:
         self.table, self.fence = table, fence
+        self.json = JsonColumns()
         self.is_open = False
         self.waiting_since: float | None = None
         self.pause = 0.0
@@ -129,11 +132,13 @@ class Uploader:
         segment_bytes: int,
         max_age: float,
         grace: float,
+        payload: Payload = Payload.NONE,
     ) -> None:
         self._source, self._objects = source, objects
         self._clock, self._random, self._steady = clock, random, steady
         self._base, self._writer = first_queue(number), writer
         self._segment_bytes, self._max_age, self._grace = segment_bytes, max_age, grace
+        self._payload = payload
         self._topics: dict[str, _Topic] = {}
         self._waiting = 0
 
@@ -238,7 +243,10 @@ class Uploader:
         if not ends:
             return False
         in_order = [rows for _, of_queue in sorted(found.items()) for rows in of_queue]
-        topic.table.upload(pa.concat_tables(in_order), expected, ends)
+        rows, schema = pa.concat_tables(in_order), topic.table.schema
+        if self._payload is Payload.JSON:
+            rows, schema = topic.json.typed(rows, schema)
+        topic.table.upload(rows, expected, ends, schema)
         topic.last_queue = last
         topic.harmed_since.clear()
         self._tell(state, topic)

@@ -36,6 +36,9 @@ class TierSettings(Table):
     read: Literal["disabled", "not_in_disk", "force"] = Field(
         "not_in_disk", description="When the store is read: never, for what is not on the disk, or for all that it has"
     )
+    payload: Literal["none", "json"] = Field(
+        "none", description="json: fields of JSON bodies are typed columns of the tables, too"
+    )
     cache_bytes: int = Field(128 * MIB, ge=1 * MIB, description="Memory for what was read of the store")
 
     @field_validator("url")

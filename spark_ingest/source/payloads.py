@@ -18,15 +18,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json
 
+from protocols.remoting.json_blocks import are_objects, read_block
 from spark_ingest.source.options import Parse
 from spark_ingest.source.payload_types import payload_type
 
-BLOCK_BYTES: Final = 64 << 20
 MAX_ERROR_LENGTH: Final = 200
 _CBOR_TYPES: Final = (bytes, bytearray, datetime.datetime, datetime.date, decimal.Decimal)
-_LINE = pa.scalar(b"\n", pa.binary())
 
 
 class PayloadParser:
@@ -56,29 +54,10 @@ class PayloadParser:
         count = len(bodies)
         if not count:
             return [pa.array([], field.type) for field in self._fields]
-        if not _are_objects(bodies):
+        if not are_objects(bodies).all():
             return None
-        lines = pc.binary_join_element_wise(bodies, _LINE, b"")
-        assert isinstance(lines, pa.BinaryArray)
-        data = _values_of(lines)
-        if len(data) > BLOCK_BYTES and count > 1:
-            halves = [self._block(bodies.slice(0, count // 2)), self._block(bodies.slice(count // 2))]
-            if halves[0] is None or halves[1] is None:
-                return None
-            return [pa.concat_arrays(pair) for pair in zip(halves[0], halves[1], strict=True)]
-        try:
-            table = pyarrow.json.read_json(
-                io.BytesIO(data) if isinstance(data, bytes) else pa.BufferReader(data),
-                read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=max(len(data), 1)),
-                parse_options=pyarrow.json.ParseOptions(
-                    explicit_schema=self._schema, unexpected_field_behavior="ignore"
-                ),
-            )
-        except pa.ArrowInvalid:
-            return None
-        if table.num_rows != count:
-            return None  # two objects in one body
-        return [_one(table.column(field.name)) for field in self._fields]
+        table = read_block(bodies, self._schema, "ignore")
+        return None if table is None else [_one(table.column(field.name)) for field in self._fields]
 
     def _one_by_one(self, bodies: pa.BinaryArray) -> tuple[list[pa.Array], pa.Array, pa.Array]:
         values: list[Any] = []
@@ -146,27 +125,6 @@ def _load_cbor(body: bytes) -> Any:
     if stream.tell() != len(body):
         raise ValueError("bytes behind the CBOR value")
     return value
-
-
-def _are_objects(bodies: pa.BinaryArray) -> bool:
-    """Whether each begins and ends as an object does.
-
-    Then none is empty, none goes on in the next, and as many rows as bodies are a row for each.  (pyarrow's reader
-    does not survive a block of nothing but `null`.)
-    """
-    _, offsets, data = bodies.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[bodies.offset : bodies.offset + len(bodies) + 1]
-    if not bool((bounds[1:] > bounds[:-1]).all()):
-        return False
-    values = np.frombuffer(data, np.uint8)
-    return bool((values[bounds[:-1]] == ord("{")).all() and (values[bounds[1:] - 1] == ord("}")).all())
-
-
-def _values_of(lines: pa.BinaryArray) -> pa.Buffer:
-    """The bytes of all values, one behind the other."""
-    _, offsets, data = lines.buffers()
-    bounds = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + len(lines) + 1]
-    return data.slice(int(bounds[0]), int(bounds[-1] - bounds[0]))
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

@@ -11,7 +11,7 @@ from broker.server.identity import open_identity
 from broker.settings import BrokerSettings
 from broker.tiered.objects import TierError
 from broker.tiered.opening_store import open_objects
-from broker.tiered.settings import TierSettings
+from broker.tiered.settings import Payload, TierSettings
 from broker.tiered.store_options import StoreOptions
 from domain.errors import Code, EntrepotError, FieldError
 from domain.topic import Cleanup, Topic
@@ -99,11 +99,14 @@ def test_a_broker_is_told_of_them(tmp_path: Path) -> None:
             "tier.max_age_seconds": "2",
             "tier.cache_bytes": "2000000",
             "tier.vacuum_grace_seconds": "900",
+            "tier.payload": "json",
         }
     ).settings
     told: BrokerSettings = _settings_here(settings, 3)
     assert told.tier is not None
-    assert told.tier == TierSettings("s3://bucket/a", 3, 1_000_000, 2.0, 900.0, 2_000_000, options=told.tier.options)
+    assert told.tier == TierSettings(
+        "s3://bucket/a", 3, 1_000_000, 2.0, 900.0, 2_000_000, options=told.tier.options, payload=Payload.JSON
+    )
     options = StoreOptions(**told.tier.options)
     assert (options.endpoint, options.allow_http, options.retries, options.region) == (
         "http://minio:9000",

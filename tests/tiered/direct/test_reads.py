@@ -87,7 +87,7 @@ def test_each_kind_of_store_is_read(store: ObjectStore) -> None:
         messages = [
             stored(at, queue, at, b"%d/%d" % (queue, at)) for queue in (3, 4) for at in range(first, first + 50)
         ]
-        table.upload(messages, {3: first or None, 4: first or None}, {3: first + 50, 4: first + 50})
+        table.upload(rows_of(messages), {3: first or None, 4: first or None}, {3: first + 50, 4: first + 50})
     reader = DirectReader(store, ADDRESS, clock)
     assert reader.found("nothing/x-0", [(3, 0, 100)]) == []
     found = reader.found("factory/x-0", [(3, 10, 90), (4, 60, 200), (5, 0, 9)])

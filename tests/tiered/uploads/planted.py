@@ -66,11 +66,13 @@ class TidiesUp(TopicTable):
 class LosesFirsts(TopicTable):
     """Where the day changes, the first message of the new one is lost."""
 
-    def upload(self, rows: Any, starts: Mapping[int, int | None], ends: Mapping[int, int]) -> None:
+    def upload(
+        self, rows: Any, starts: Mapping[int, int | None], ends: Mapping[int, int], schema: str | None = None
+    ) -> None:
         queues = rows.column("queue_id").to_numpy()
         days = rows.column("store_time").cast(pa.int64()).to_numpy() // 86_400_000_000
         is_kept = np.append(True, (np.diff(queues) != 0) | (np.diff(days) == 0))
-        super().upload(rows.filter(pa.array(is_kept)), starts, ends)
+        super().upload(rows.filter(pa.array(is_kept)), starts, ends, schema)
 
 
 class ExpiresAlone(TopicTable):

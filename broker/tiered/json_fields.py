@@ -1,0 +1,101 @@
+"""JSON fields: which columns a table has for fields of bodies, and how new ones come to it.
+
+A column is `json_` and the names on the way to the field, joined by `_`; what is no letter and no digit is `_`, too.
+Names that differ in case alone are one column, as Spark has it.  A column's kind is that of the first values, and never
+changes: `long`, `double`, `boolean`, `string`, or `text`, which is JSON of anything else, such as a list.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+PREFIX: Final = "json_"
+MAX_FIELDS: Final = 100
+"""Named limit: of the columns that a table has for fields."""
+MAX_NAME: Final = 128
+"""Named limit: of a column's name; fields with longer ones have none."""
+KINDS: Final[Mapping[str, Any]] = {
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "text": pa.string(),
+}
+Path: TypeAlias = tuple[str, ...]
+"""The names on the way to a field."""
+_KIND: Final = "entrepot.kind"
+_PATH: Final = "entrepot.path"
+_ODD: Final = re.compile(r"\W")
+_MAX_LONG: Final = 1 << 63
+
+
+class Field(NamedTuple):
+    """A column of a table."""
+
+    name: str
+    kind: str
+    path: Path
+
+
+def name_of(path: Path) -> str:
+    """The column of a field."""
+    return PREFIX + _ODD.sub("_", "_".join(path))
+
+
+def fields_of(schema: str) -> dict[str, Field]:
+    """The columns for fields that a Delta schema has, by their names in lower case."""
+    found = {}
+    for field in json.loads(schema)["fields"]:
+        said = field["metadata"]
+        if field["name"].startswith(PREFIX) and said.get(_KIND) in KINDS:
+            known = Field(field["name"], said[_KIND], tuple(json.loads(said.get(_PATH, "[]"))))
+            found[known.name.lower()] = known
+    return found
+
+
+def with_fields(schema: str, fields: Iterable[Field]) -> str:
+    """A Delta schema with more columns."""
+    decoded = json.loads(schema)
+    for field in fields:
+        said = {_KIND: field.kind, _PATH: json.dumps(field.path)}
+        kind = "string" if field.kind == "text" else field.kind
+        decoded["fields"].append({"name": field.name, "type": kind, "nullable": True, "metadata": said})
+    return json.dumps(decoded)
+
+
+def kind_of(values: Iterable[Any]) -> str:
+    """The kind of a column that begins with these values, none of which is null; numbers of both kinds are doubles."""
+    kinds = [_kind(value) for value in values]
+    return "double" if kinds[0] == "long" and "double" in kinds else kinds[0]
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "long" if -_MAX_LONG <= value < _MAX_LONG else "double"
+    if isinstance(value, float):
+        return "double"
+    return "string" if isinstance(value, str) else "text"
+
+
+def as_kind(value: Any, kind: str) -> Any:
+    """A value as a column has it; None where it does not fit."""
+    if kind == "text":
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    found = _kind(value)
+    if kind == "double" and found in ("long", "double"):
+        try:
+            return float(value)
+        except OverflowError:
+            return None
+    if found == kind:
+        return value
+    if kind == "long" and found == "double" and abs(value) < _MAX_LONG and value == int(value):
+        return int(value)
+    return None
