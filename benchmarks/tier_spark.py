@@ -6,6 +6,7 @@ All ways take turns in one Spark with two cores; their rows go nowhere (`noop`),
 from __future__ import annotations
 
 import itertools
+import os
 import statistics
 import tempfile
 import time
@@ -99,13 +100,15 @@ def _measure(
         "JSON": lambda: session.read.schema(SCHEMA).json(str(lines)),
     }
     rates: dict[str, list[float]] = {name: [] for name in ways}
+    spent: dict[str, list[float]] = {name: [] for name in ways}
     for turn, (name, way) in itertools.product(range(TURNS + 1), ways.items()):
-        begun = time.perf_counter()
+        begun, cpu = time.perf_counter(), _cpu_seconds(os.getpid())
         way().write.format("noop").mode("overwrite").save()
-        rate = count / (time.perf_counter() - begun)
-        console.print(f"  {name}, turn {turn}: {rate:,.0f}/s", style="dim")
+        rate, rate_of_cpu = count / (time.perf_counter() - begun), count / (_cpu_seconds(os.getpid()) - cpu)
+        console.print(f"  {name}, turn {turn}: {rate:,.0f}/s, {rate_of_cpu:,.0f} a CPU-second", style="dim")
         if turn:
             rates[name].append(rate)
+            spent[name].append(rate_of_cpu)
     assert ways["ours"]().count() == ways["Parquet"]().count() == count
     medians = {name: statistics.median(found) for name, found in rates.items()}
     own, parquet, native = medians["ours"], medians["Parquet"], medians["JSON"]
@@ -113,6 +116,21 @@ def _measure(
     report.add("all columns", "rows/s", medians["ours, all columns"], medians["Parquet, all columns"])
     report.add("place and body, beside JSON files", "rows/s", own, native, judged="ratio", goal=Goal(2))
     report.add("bodies parsed, beside JSON files", "rows/s", medians["ours, parsed"], native)
+    for own_name, native_name in zip(list(ways)[::2], list(ways)[1::2], strict=True):
+        own, native = (statistics.median(spent[name]) for name in (own_name, native_name))
+        report.add(f"{own_name}, beside {native_name}, of all processes", "rows/CPU-s", own, native)
+
+
+def _cpu_seconds(pid: int) -> float:
+    """CPU time of a process and all that it has started, those included that have ended.  Unlike time by the clock it
+    does not depend on who else has the cores."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        tasks = [each.read_text().split() for each in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:
+        return 0.0
+    own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(_cpu_seconds(int(child)) for children in tasks for child in children)
 
 
 def main() -> None:
