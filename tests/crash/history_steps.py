@@ -175,6 +175,19 @@ WIDE_SCRIPT: list[Step] = [
     ("append", 1, 1),
     ("slice", 0, 0),
     ("answer", 0, 0),
+    ("drop", 1, 0),
+    ("topic", 1, 0),
+    ("slice", 0, 0),
+    ("answer", 0, 0),
+    ("slice", 0, 0),
+    ("checkpoint", 0, 0),
+    ("restore", 1, 4),
+    ("slice", 0, 0),
+    ("answer", 0, 0),
+    ("checkpoint", 0, 0),
+    ("append", 1, 1),
+    ("answer", 0, 0),
+    ("slice", 0, 0),
 ]
 """With everything that the checker of deliveries has no words for: resets, shrunk topics, dropped groups."""
 
@@ -308,12 +321,13 @@ def _namespace(store: SimulatedStore, x: int, y: int) -> None:
 
 
 def _restore(store: SimulatedStore, x: int, y: int) -> None:
-    """A topic that is not there, whose queues begin at offsets."""
-    if TOPICS[x % 2] not in store.registry.topics:
-        queues = 1 + y % 3
+    """A topic that has had no message, whose queues begin at offsets."""
+    name = TOPICS[x % 2]
+    if not any(queue.max_offset for queue in store.engine.dispatcher.queues_of(name)):
+        known = store.registry.topics.get(name)
+        queues = max(1 + y % 3, known.queues if known else 1)
         starts = [(queue_id, 7 * y * queue_id + y) for queue_id in range(queues)]
-        origin = TopicOrigin(f"{TOPICS[x % 2]}/lost-{y}")
-        store._record(changes.begin_topic(Topic(TOPICS[x % 2], queues=queues), origin, starts))
+        store._record(changes.begin_topic(Topic(name, queues=queues), TopicOrigin(f"{name}/lost-{y}"), starts))
 
 
 def _drop_namespace(store: SimulatedStore, x: int, y: int) -> None:
