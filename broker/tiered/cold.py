@@ -12,7 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from broker.ports.cold_reads import ColdPage, HarmedRowError
+from broker.tiered.columns import SCHEMA
 from broker.tiered.objects import MissingObjectError, TierError
+from broker.tiered.row_records import run_of_rows
 from broker.tiered.segment_reader import SegmentReader
 from broker.tiered.table import ColdBounds, Place, TopicTable
 from domain.errors import Code, EntrepotError
@@ -67,6 +69,21 @@ class ColdTopic:
                 break
         return ColdPage(found, offset)
 
+    def run(self, queue_id: int, first: int, to_offset: int, bounds: tuple[int, int], limits: tuple[int, int]) -> bytes:
+        """Records from an offset on and below another; `bounds`: least and end of the queue, `limits`: of messages and
+        of bytes."""
+        place, size = self._place(queue_id, first)
+        if place is None:
+            return run_of_rows(SCHEMA.empty_table(), (first, *bounds), to_offset, 0)
+        first = max(first, place.first)
+        path = f"{self._table.root}/{place.path}"
+        try:
+            rows, following = self._reader.rows(path, size, queue_id + self._base, first, limits[0])
+        except MissingObjectError:
+            raise _gone(place, queue_id, path) from None
+        behind = place.next_offset if following is None else following
+        return run_of_rows(SCHEMA.empty_table() if rows is None else rows, (behind, *bounds), to_offset, limits[1])
+
     def since(self, queue_id: int, time_ms: int) -> int:
         """The first offset whose message was stored at a time or later; where cold ones are all older, the end."""
         with self._lock:
@@ -99,10 +116,7 @@ class ColdTopic:
         try:
             messages, following = self._reader.read(path, size, queue_id + self._base, offset, most, wants)
         except MissingObjectError:
-            raise TierError(
-                f"messages {place.first} to {place.next_offset} of queue {queue_id} were in {path}, which is gone",
-                Code.MESSAGE_CORRUPTED,
-            ) from None
+            raise _gone(place, queue_id, path) from None
         for message in messages:
             message.queue_id = local_queue(message.queue_id)
             if message.further_queues:
@@ -111,6 +125,11 @@ class ColdTopic:
         if wanted is not None:
             messages = [message for message in messages if wanted.matches(message)]
         return messages, following
+
+
+def _gone(place: Place, queue_id: int, path: str) -> TierError:
+    text = f"messages {place.first} to {place.next_offset} of queue {queue_id} were in {path}, which is gone"
+    return TierError(text, Code.MESSAGE_CORRUPTED)
 
 
 def _mask_of(wanted: MessageFilter) -> Callable[[Any], Any]:

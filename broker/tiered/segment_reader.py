@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from broker.ports.cold_reads import HarmedRowError
 from broker.tiered.columns import SCHEMA, is_harmed, to_messages
@@ -106,7 +107,20 @@ class SegmentReader:
         most: int,
         wants: Callable[[Any], Any] | None = None,
     ) -> tuple[list[StoredMessage], int | None]:
-        """Up to `most` messages of a queue from an offset on, of one row group; and the offset behind what was looked
+        """The messages of `rows`, with the offset behind what was looked at."""
+        rows, following = self.rows(path, size, queue_id, first, most, wants)
+        return ([] if rows is None else to_messages(rows)), following
+
+    def rows(
+        self,
+        path: str,
+        size: int,
+        queue_id: int,
+        first: int,
+        most: int,
+        wants: Callable[[Any], Any] | None = None,
+    ) -> tuple[Any, int | None]:
+        """Up to `most` rows of a queue from an offset on, of one row group; and the offset behind what was looked
         at, None at the end of the segment's run.  They end before a harmed row.
 
         `wants`: a mask of the rows (`table`) that are to become messages.
@@ -121,11 +135,11 @@ class SegmentReader:
             if not len(places):
                 continue
             return self._of_group(rows, places, most, wants, is_last=group == footer.num_row_groups - 1)
-        return [], None
+        return None, None
 
     def _of_group(
         self, rows: _Rows, places: Any, most: int, wants: Callable[[Any], Any] | None, *, is_last: bool
-    ) -> tuple[list[StoredMessage], int | None]:
+    ) -> tuple[Any, int | None]:
         found = places
         if wants is not None:
             found = places[(np.asarray(wants(rows.table)) | rows.harmed)[places]]
@@ -134,11 +148,11 @@ class SegmentReader:
             taken = taken[: harmed[0]]
             if not len(taken):
                 raise _harmed(rows.table, int(found[0]))
-        messages = to_messages(rows.table.take(pa.array(taken)))
+        some = _taken(rows.table, taken)
         if len(taken) < len(found):
-            return messages, int(rows.offsets[taken[-1]]) + 1
+            return some, int(rows.offsets[taken[-1]]) + 1
         ends_here = is_last or places[-1] < len(rows.queues) - 1
-        return messages, None if ends_here else int(rows.offsets[places[-1]]) + 1
+        return some, None if ends_here else int(rows.offsets[places[-1]]) + 1
 
     def _footer(self, path: str, size: int) -> Any:
         with self._lock:
@@ -178,6 +192,13 @@ class SegmentReader:
             while self._kept > self._max_bytes and len(self._groups) > 1:
                 self._kept -= self._groups.popitem(last=False)[1].bytes
         return rows
+
+
+def _taken(table: Any, places: NDArray[np.int64]) -> Any:
+    """The rows at ascending places; those that lie together are not copied."""
+    if len(places) and places[-1] - places[0] + 1 == len(places):
+        return table.slice(int(places[0]), len(places))
+    return table.take(pa.array(places))
 
 
 def _harmed(rows: Any, at: int) -> HarmedRowError:

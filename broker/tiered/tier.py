@@ -124,6 +124,14 @@ class Tier:
         page: ColdPage = await self._in_thread(cold.read, queue.queue_id, first, most, wanted)
         return page
 
+    async def run(self, queue: ConsumeQueue, first: int, to_offset: int, limits: tuple[int, int]) -> bytes:
+        cold = self._cold_of(queue)
+        if cold is None:
+            raise EntrepotError(Code.UNAVAILABLE, f"the cold messages of topic {queue.topic!r} cannot be read yet")
+        bounds = self.min_offset(queue), queue.visible_offset
+        found: bytes = await self._in_thread(cold.run, queue.queue_id, first, to_offset, bounds, limits)
+        return found
+
     async def since(self, queue: ConsumeQueue, time_ms: int) -> int:
         cold = self._cold_of(queue)
         return queue.min_offset if cold is None else await self._in_thread(cold.since, queue.queue_id, time_ms)
