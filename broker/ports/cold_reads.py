@@ -110,6 +110,11 @@ class ColdReads(Protocol):
         """Up to `most` messages from an offset below the queue's minimum on."""
         ...
 
+    async def run(self, queue: ConsumeQueue, first: int, to_offset: int, limits: tuple[int, int]) -> bytes:
+        """Records from an offset below the queue's minimum on, in the form of `protocols.remoting.records`; `limits`:
+        of messages and of bytes."""
+        ...
+
     async def since(self, queue: ConsumeQueue, time_ms: int) -> int:
         """The first cold offset that was stored at a time or later; the end of the cold part where there is none."""
         ...
@@ -141,6 +146,9 @@ class AwayTier:
         return topic is not None and may_be_cold(self._registry, topic)
 
     async def read(self, queue: ConsumeQueue, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
+        raise _away(queue)
+
+    async def run(self, queue: ConsumeQueue, first: int, to_offset: int, limits: tuple[int, int]) -> bytes:
         raise _away(queue)
 
     async def since(self, queue: ConsumeQueue, time_ms: int) -> int:

@@ -141,13 +141,16 @@ class Reading:
         if tier := self._tier_of(queue, from_offset):
             compiled = None if filter is None else compile_filter(filter)
             wanted = None if compiled is None or compiled.accepts_all else compiled
-            try:
+            bounds = tier.min_offset(queue), queue.visible_offset
+            if wanted is not None:
                 page = await tier.read(queue, from_offset, MAX_COLD_RUN, wanted)
+                return encode_cold(page, *bounds, to_offset, max_bytes)
+            try:
+                return await tier.run(queue, from_offset, to_offset, (MAX_COLD_RUN, max_bytes))
             except HarmedRowError as error:
-                if wanted is not None or error.queue_offset >= to_offset:
+                if error.queue_offset >= to_offset:
                     raise
-                return encode_harmed(error, tier.min_offset(queue), queue.visible_offset)
-            return encode_cold(page, tier.min_offset(queue), queue.visible_offset, to_offset, max_bytes)
+                return encode_harmed(error, *bounds)
         if not self._is_there(queue, from_offset):
             return read_nothing(queue, from_offset)
         least = self.min_offset(queue)

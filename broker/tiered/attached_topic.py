@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery
+from broker.ports.cold_records import encode_cold
 from broker.tiered.cold import ColdTopic
 from broker.tiered.segment_reader import SegmentReader
 from broker.tiered.table import TopicTable, topic_of
@@ -24,6 +25,9 @@ class AttachedTopic(ColdTopic):
         page = super().read(queue_id, first, most, wanted)
         self._make_ours(page.messages)
         return page
+
+    def run(self, queue_id: int, first: int, to_offset: int, bounds: tuple[int, int], limits: tuple[int, int]) -> bytes:
+        return encode_cold(self.read(queue_id, first, limits[0]), *bounds, to_offset, limits[1])
 
     def search(self, query: ColdQuery, below: Mapping[int, int]) -> ColdFound:
         found = super().search(replace(query, topic=topic_of(self._table.root)), below)

@@ -12,8 +12,10 @@ from typing import Any, Final
 import numpy as np
 
 from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, HarmedRowError
+from broker.tiered.columns import SCHEMA
 from broker.tiered.objects import MissingObjectError, TierError
 from broker.tiered.read_ahead import LoadedGroup, ReadAhead
+from broker.tiered.row_records import run_of_rows
 from broker.tiered.searching import StoredSegment, search
 from broker.tiered.segment_reader import SegmentReader
 from broker.tiered.table import ColdBounds, Place, TopicTable
@@ -21,6 +23,7 @@ from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterKind, MessageFilter
 from domain.message import StoredMessage
 from domain.shard import first_queue, local_queue
+from protocols.remoting.records import decode_run
 
 MAX_SCANNED: Final = 131_072
 """Messages that one question with a filter looks at: then others get their turn."""
@@ -79,6 +82,23 @@ class ColdTopic:
                 break
         self._ahead.was_read(queue_id, first, offset)
         return ColdPage(found, offset)
+
+    def run(self, queue_id: int, first: int, to_offset: int, bounds: tuple[int, int], limits: tuple[int, int]) -> bytes:
+        """Records from an offset on and below another; `bounds`: least and end of the queue, `limits`: of messages and
+        of bytes."""
+        place, size = self._place(queue_id, first)
+        if place is None:
+            return run_of_rows(SCHEMA.empty_table(), (first, *bounds), to_offset, 0)
+        start = max(first, place.first)
+        path = f"{self._table.root}/{place.path}"
+        try:
+            rows, following = self._reader.rows(path, size, queue_id + self._base, start, limits[0])
+        except MissingObjectError:
+            raise _gone(place, queue_id, path) from None
+        behind = place.next_offset if following is None else following
+        run = run_of_rows(SCHEMA.empty_table() if rows is None else rows, (behind, *bounds), to_offset, limits[1])
+        self._ahead.was_read(queue_id, first, decode_run(run).next_offset)
+        return run
 
     # -- reading ahead -------------------------------------------------------------------------------------------
 
@@ -157,10 +177,7 @@ class ColdTopic:
         try:
             messages, following = self._reader.read(path, size, queue_id + self._base, offset, most, wants)
         except MissingObjectError:
-            raise TierError(
-                f"messages {place.first} to {place.next_offset} of queue {queue_id} were in {path}, which is gone",
-                Code.COLD_HARMED,
-            ) from None
+            raise _gone(place, queue_id, path) from None
         _make_local(messages)
         if wanted is not None:
             messages = [message for message in messages if wanted.matches(message)]
@@ -174,6 +191,11 @@ def _make_local(messages: Iterable[StoredMessage]) -> None:
         if message.further_queues:
             message.further_queues = tuple((t, local_queue(q)) for t, q in message.further_queues)
             message.further_places = tuple((t, local_queue(q), at) for t, q, at in message.further_places)
+
+
+def _gone(place: Place, queue_id: int, path: str) -> TierError:
+    text = f"messages {place.first} to {place.next_offset} of queue {queue_id} were in {path}, which is gone"
+    return TierError(text, Code.COLD_HARMED)
 
 
 def mask_of(wanted: MessageFilter) -> Callable[[Any], Any]:

@@ -122,7 +122,7 @@ def to_messages(rows: Any) -> list[StoredMessage]:
             _keys(rows),
             _seldom(rows, "message_group"),
             map(bytes.fromhex, _values(rows, "message_id")),
-            _born(rows),
+            born_times(rows).tolist(),
             _unsigned(rows, "filter_hash"),
             properties,
             system,
@@ -155,18 +155,19 @@ def _milliseconds(rows: Any, name: str) -> list[int]:
     return found
 
 
-def _born(rows: Any) -> list[int]:
-    found = _milliseconds(rows, "born_time")
+def born_times(rows: Any) -> NDArray[np.uint64]:
+    """Born times of rows, in epoch milliseconds."""
+    shown = rows.column("born_time").cast(pa.int64()).fill_null(0).to_numpy() // 1000
+    found: NDArray[np.uint64] = shown.view(np.uint64)
     odd = rows.column("odd_born_ms")
-    if odd.null_count < len(odd):
-        for at in np.flatnonzero(odd.is_valid().to_numpy()).tolist():
-            found[at] = int(odd[at].as_py())
+    for at in np.flatnonzero(odd.is_valid().to_numpy()).tolist() if odd.null_count < len(odd) else ():
+        found[at] = int(odd[at].as_py())
     return found
 
 
 def _seldom(rows: Any, name: str) -> list[str]:
     """Texts of which many are equal: those are one object."""
-    encoded = _one(rows.column(name)).dictionary_encode()
+    encoded = one_array(rows.column(name)).dictionary_encode()
     texts: list[str] = encoded.dictionary.to_pylist()
     if len(texts) == 1:
         return texts * len(encoded)
@@ -174,24 +175,31 @@ def _seldom(rows: Any, name: str) -> list[str]:
 
 
 def _keys(rows: Any) -> list[tuple[str, ...]]:
-    indices, distinct = distinct_lists(_one(rows.column("keys")))
+    indices, distinct = distinct_lists(one_array(rows.column("keys")))
     lists = [tuple(keys) for keys in distinct.to_pylist()]
     return [lists[at] for at in indices.tolist()]
 
 
 def _properties(rows: Any) -> tuple[list[Properties], list[Mapping[str, SystemValue]]]:
     """Those of the user, and the well-known ones; messages that have the same share them."""
-    users, of_user = distinct_lists(_one(rows.column("properties")))
-    systems, of_system = distinct_lists(_one(rows.column("system")))
-    pairs = [tuple([(pair["name"], _value(pair)) for pair in each]) for each in of_user.to_pylist()]
-    named = [of_texts({pair["name"]: _value(pair) for pair in each}) for each in of_system.to_pylist()]
-    both, inverse = np.unique(users.astype(np.int64) * len(named) + systems, return_inverse=True)
-    shared: list[tuple[Properties, Mapping[str, SystemValue]]] = []
-    for each in both.tolist():
-        user, system = pairs[each // len(named)], named[each % len(named)]
-        shared.append((user, SharedProperties(system, user) if system or user else NO_SYSTEM_PROPERTIES))
-    found = inverse.tolist()
+    indices, distinct = distinct_properties(rows)
+    shared = [
+        (user, SharedProperties(of_texts(system), user) if system or user else NO_SYSTEM_PROPERTIES)
+        for user, system in distinct
+    ]
+    found = indices.tolist()
     return [shared[at][0] for at in found], [shared[at][1] for at in found]
+
+
+def distinct_properties(rows: Any) -> tuple[NDArray[np.int64], list[tuple[Properties, dict[str, PropertyValue]]]]:
+    """For each row the number of its properties among those that differ; and these: the user's, and the well-known
+    ones as texts."""
+    users, of_user = distinct_lists(one_array(rows.column("properties")))
+    systems, of_system = distinct_lists(one_array(rows.column("system")))
+    pairs = [tuple([(pair["name"], _value(pair)) for pair in each]) for each in of_user.to_pylist()]
+    named = [{pair["name"]: _value(pair) for pair in each} for each in of_system.to_pylist()]
+    both, indices = np.unique(users * len(named) + systems, return_inverse=True)
+    return indices, [(pairs[each // len(named)], named[each % len(named)]) for each in both.tolist()]
 
 
 def distinct_lists(lists: Any) -> tuple[NDArray[np.int64], Any]:
@@ -211,13 +219,13 @@ def distinct_lists(lists: Any) -> tuple[NDArray[np.int64], Any]:
 
 
 def _places(rows: Any) -> list[tuple[tuple[str, int, int], ...]]:
-    lists = _one(rows.column("further"))
+    lists = one_array(rows.column("further"))
     if lists.offsets[0] == lists.offsets[-1]:
         return [()] * len(lists)
     return [tuple([tuple(place.values()) for place in each]) for each in lists.to_pylist()]
 
 
-def _one(column: Any) -> Any:
+def one_array(column: Any) -> Any:
     """A column of a table as one array."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 

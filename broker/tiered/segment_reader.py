@@ -14,7 +14,9 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from broker.ports.cold_reads import HarmedRowError
 from broker.tiered.columns import SCHEMA, is_harmed, to_messages
@@ -28,6 +30,8 @@ MAX_CACHE_BYTES: Final = 128 << 20
 """Named limit: of all row groups that are kept."""
 MAX_FOOTERS: Final = 1024
 """Named limit: of segments whose footers are kept."""
+MAX_READ_BYTES: Final = 16 << 20
+"""Named limit: of the bodies that one read has; a single larger one comes alone."""
 _PLACE: Final = ("queue_id", "queue_offset", "log_offset")
 TAIL_BYTES: Final = 64 << 10
 """Read at once from the end of a segment: the footer is in it, nearly always."""
@@ -77,7 +81,7 @@ def open_segment(objects: ObjectStore, path: str, size: int) -> Any:
 class _Rows:
     """A row group: its columns, and where its messages are."""
 
-    __slots__ = ("bytes", "harmed", "is_used", "offsets", "queues", "table")
+    __slots__ = ("bytes", "harmed", "is_used", "offsets", "queues", "sizes", "table")
 
     def __init__(self, table: Any) -> None:
         self.table = table
@@ -85,6 +89,7 @@ class _Rows:
         self.queues = table.column("queue_id").to_numpy()
         self.offsets = table.column("queue_offset").to_numpy()
         self.harmed = is_harmed(table)
+        self.sizes = pc.fill_null(pc.binary_length(table.column("body")), 0).to_numpy()
         self.bytes: int = table.nbytes
 
 
@@ -109,7 +114,20 @@ class SegmentReader:
         most: int,
         wants: Callable[[Any], Any] | None = None,
     ) -> tuple[list[StoredMessage], int | None]:
-        """Up to `most` messages of a queue from an offset on, of one row group; and the offset behind what was looked
+        """The messages of `rows`, with the offset behind what was looked at."""
+        rows, following = self.rows(path, size, queue_id, first, most, wants)
+        return ([] if rows is None else to_messages(rows)), following
+
+    def rows(
+        self,
+        path: str,
+        size: int,
+        queue_id: int,
+        first: int,
+        most: int,
+        wants: Callable[[Any], Any] | None = None,
+    ) -> tuple[Any, int | None]:
+        """Up to `most` rows of a queue from an offset on, of one row group; and the offset behind what was looked
         at, None at the end of the segment's run.  They end before a harmed row.
 
         `wants`: a mask of the rows (`table`) that are to become messages.
@@ -117,7 +135,7 @@ class SegmentReader:
         """
         found = self._group_with(path, size, queue_id, first)
         if found is None:
-            return [], None
+            return None, None
         group, rows, places = found
         rows.is_used = True
         is_last = group == self.footer(path, size).num_row_groups - 1
@@ -153,20 +171,21 @@ class SegmentReader:
 
     def _of_group(
         self, rows: _Rows, places: Any, most: int, wants: Callable[[Any], Any] | None, *, is_last: bool
-    ) -> tuple[list[StoredMessage], int | None]:
+    ) -> tuple[Any, int | None]:
         found = places
         if wants is not None:
             found = places[(np.asarray(wants(rows.table)) | rows.harmed)[places]]
         taken = found[:most]
+        taken = taken[: max(int(np.searchsorted(np.cumsum(rows.sizes[taken]), MAX_READ_BYTES, "right")), 1)]
         if len(harmed := np.flatnonzero(rows.harmed[taken])):
             taken = taken[: harmed[0]]
             if not len(taken):
                 raise _harmed(rows.table, int(found[0]))
-        messages = to_messages(rows.table.take(pa.array(taken)))
+        some = _taken(rows.table, taken)
         if len(taken) < len(found):
-            return messages, int(rows.offsets[taken[-1]]) + 1
+            return some, int(rows.offsets[taken[-1]]) + 1
         ends_here = is_last or places[-1] < len(rows.queues) - 1
-        return messages, None if ends_here else int(rows.offsets[places[-1]]) + 1
+        return some, None if ends_here else int(rows.offsets[places[-1]]) + 1
 
     def footer(self, path: str, size: int) -> Any:
         """Of a segment.  Raises TierError."""
@@ -228,6 +247,13 @@ class SegmentReader:
                 self._kept -= gone.bytes
                 self.wasted += not gone.is_used
         return rows
+
+
+def _taken(table: Any, places: NDArray[np.int64]) -> Any:
+    """The rows at ascending places; those that lie together are not copied."""
+    if len(places) and places[-1] - places[0] + 1 == len(places):
+        return table.slice(int(places[0]), len(places))
+    return table.take(pa.array(places))
 
 
 def _harmed(rows: Any, at: int) -> HarmedRowError:

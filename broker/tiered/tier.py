@@ -159,6 +159,15 @@ class Tier:
             return page
         return ColdPage([each for each in page.messages if each.queue_offset < end], end)  # it goes on elsewhere
 
+    async def run(self, queue: ConsumeQueue, first: int, to_offset: int, limits: tuple[int, int]) -> bytes:
+        cold = self._cold_of(queue)
+        if cold is None:
+            raise _not_known(queue.topic)
+        bounds = self.min_offset(queue), queue.visible_offset
+        end = min(to_offset, queue.visible_offset)
+        found: bytes = await self._in_thread(cold.run, queue.queue_id, first, end, bounds, limits)
+        return found
+
     async def since(self, queue: ConsumeQueue, time_ms: int) -> int:
         cold = self._cold_of(queue)
         if cold is None:

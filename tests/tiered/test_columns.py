@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import duckdb
@@ -16,9 +16,13 @@ from hypothesis import strategies as st
 from broker.store.record_trailer import Origin
 from broker.tiered.columns import SCHEMA, to_messages
 from broker.tiered.digest import MASK, digest_of
+from broker.tiered.row_records import run_of_rows
 from broker.tiered.segment import Run, decode_runs, encode_runs, encode_segment, read_footer
 from broker.tiered.table import root_of, topic_of
 from domain.message import Message, StoredMessage
+from domain.shard import local_queue
+from protocols.remoting.records import RecordColumns, decode_run
+from protocols.remoting.stored_record import decode_message
 from tests.support.message_strategies import MESSAGES, WORD
 from tests.support.tier_rows import rows_of
 
@@ -55,6 +59,33 @@ def test_a_segment_has_them_all(messages: list[StoredMessage]) -> None:
     read = pq.read_table(io.BytesIO(segment.data))
     assert to_messages(read) == messages
     assert digest_of(read) == digest_of(rows) == sum(digest_of(rows[at : at + 1]) for at in range(len(rows))) & MASK
+
+
+def as_a_broker_has_it(message: StoredMessage, queue_offset: int) -> StoredMessage:
+    """With its own numbers of further queues."""
+    places = tuple((topic, local_queue(number), at) for topic, number, at in message.further_places)
+    queues = tuple((topic, number) for topic, number, _ in places)
+    return replace(message, queue_offset=queue_offset, further_places=places, further_queues=queues)
+
+
+@given(st.lists(STORED, min_size=1, max_size=6), st.integers(1, 2000))
+def test_rows_are_records_again(messages: list[StoredMessage], max_bytes: int) -> None:
+    """A run that readers take as they take one of the disk; what is too much for it comes next."""
+    messages = [as_a_broker_has_it(each, at) for at, each in enumerate(messages)]
+    rows = rows_of(messages)
+    found: list[StoredMessage] = []
+    while len(found) < len(messages):
+        run = decode_run(run_of_rows(rows[len(found) :], (len(messages), 0, 100), len(messages), max_bytes))
+        assert (run.min_offset, run.max_offset) == (0, 100) and not RecordColumns(run).harmed
+        assert len(run) == 1 or int(run.entries["size"].sum()) <= max_bytes
+        for start, entry in zip(run.starts.tolist(), run.entries.tolist(), strict=True):
+            found.append(decode_message(bytes(run.data), start, entry[1]))
+        assert run.next_offset == len(found)
+    assert found == messages
+    few = decode_run(run_of_rows(rows, (len(messages), 0, 100), 1, 1 << 20))
+    assert (len(few), few.next_offset) == (1, 1)
+    none = decode_run(run_of_rows(rows[1:], (len(messages), 0, 100), 1, 1 << 20))
+    assert (len(none), none.next_offset) == (0, 1)
 
 
 def several(*places: tuple[int, int]) -> list[StoredMessage]:

@@ -107,8 +107,8 @@ def test_a_broker_is_told_of_them(tmp_path: Path) -> None:
     assert told.tier == TierSettings(
         "s3://bucket/a", 3, 1_000_000, 2.0, 900.0, 2_000_000, options=told.tier.options, payload=Payload.JSON
     )
-    options = StoreOptions(**told.tier.options)
-    assert (options.endpoint, options.allow_http, options.retries, options.region) == (
+    asked = StoreOptions(**told.tier.options)
+    assert (asked.endpoint, asked.allow_http, asked.retries, asked.region) == (
         "http://minio:9000",
         True,
         5,
