@@ -99,7 +99,7 @@ class DirectReader:
         """The rows of parts of a segment, with some of its columns.  Parts are in order of queue and offset, and so are
         the rows.
 
-        Raises MissingObjectError, MESSAGE_CORRUPTED where it is not the segment that the table tells of.
+        Raises MissingObjectError, COLD_HARMED where it is not the segment that the table tells of.
         """
         path = f"{segment.table}/{segment.path}"
         compiled = None if filter is None else compile_filter(filter)
@@ -108,12 +108,12 @@ class DirectReader:
             with pq.ParquetFile(open_segment(self._objects, path, segment.size), pre_buffer=True) as file:
                 if file.metadata.num_rows != segment.rows:
                     text = f"{path} is harmed: it has {file.metadata.num_rows} lines of {segment.rows}"
-                    raise TierError(text, Code.MESSAGE_CORRUPTED)
+                    raise TierError(text, Code.COLD_HARMED)
                 if missing := {*PLACE, *columns}.difference(file.schema_arrow.names):
-                    raise TierError(f"{path} has no column {min(missing)!r}", Code.MESSAGE_CORRUPTED)
+                    raise TierError(f"{path} has no column {min(missing)!r}", Code.COLD_HARMED)
                 yield from _rows(file, parts, columns, wanted)
         except (pa.ArrowException, OSError) as error:
-            raise TierError(f"{path} cannot be read: {error}", Code.MESSAGE_CORRUPTED) from None
+            raise TierError(f"{path} cannot be read: {error}", Code.COLD_HARMED) from None
 
 
 def _rows(file: Any, parts: Sequence[Part], columns: Sequence[str], wanted: MessageFilter | None) -> Iterator[ColdRows]:

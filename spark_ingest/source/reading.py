@@ -26,7 +26,7 @@ from spark_ingest.source.planning import Range, lose
 from spark_ingest.source.positions import DataLossError
 from spark_ingest.source.stores import cold_reader_of, reader_of
 from spark_ingest.source.telling import tell
-from spark_ingest.source.tier import found_in, is_away, tell_through_brokers
+from spark_ingest.source.tier import UNREADABLE, found_in, is_away, tell_through_brokers
 from store_client.blocking import BlockingReader, StoreLocation
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ def _cold(
     if harmed is not None:
         raise CorruptedError(f"message {harmed[1]} of {topic}/{harmed[0]} is harmed")
     assert failure is not None, "all would have been read"
-    if failure.code is Code.MESSAGE_CORRUPTED and not is_again:
+    if failure.code in UNREADABLE and not is_again:
         moved, left = _moved(segment, left)
         for other, group in groupby(moved, key=lambda each: each.segment):
             assert other is not None, "what is found is in a segment"
@@ -132,9 +132,9 @@ def _unread(
         try:
             yield from _hot(plan, make, [each])
             return
-        except CorruptedError as error:
+        except EntrepotError as error:
             failure = error
-    elif failure.code is not Code.MESSAGE_CORRUPTED:
+    if failure.code not in UNREADABLE:
         raise failure
     text = f"{each.topic}/{each.queue_id} has lost messages {each.start} to {each.end}: {failure.message}"
     lose(text, fails=plan.fails_on_data_loss, tell=tell)

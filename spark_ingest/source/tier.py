@@ -19,6 +19,8 @@ from spark_ingest.source.stores import cold_reader_of
 from spark_ingest.source.telling import tell_once
 from store_client.blocking import BlockingReader, ColdReader, StoreLocation
 
+UNREADABLE: Final = frozenset((Code.COLD_HARMED, Code.MESSAGE_CORRUPTED))
+"""What a store says of segments that are gone or harmed: it is there itself."""
 AWAY_SECONDS: Final = 60.0
 """So long a store is not tried again that could not be opened: a try may take as long."""
 _away: dict[TierAddress, float] = {}
@@ -51,7 +53,7 @@ def with_cold(reader: BlockingReader, location: StoreLocation, ranges: Sequence[
 
 def tell_through_brokers(address: TierAddress, error: EntrepotError) -> None:
     """Say once of a store that it is not read from here.  One that is away is left alone for a while."""
-    if error.code is not Code.MESSAGE_CORRUPTED:
+    if error.code not in UNREADABLE:
         _away[address] = time.monotonic() + AWAY_SECONDS
     tell_once(f"{THROUGH_BROKERS}: {error.message}", address.url)
 
