@@ -245,7 +245,10 @@ class Uploader:
         in_order = [rows for _, of_queue in sorted(found.items()) for rows in of_queue]
         rows, schema = pa.concat_tables(in_order), topic.table.schema
         if self._payload is Payload.JSON:
-            rows, schema = topic.json.typed(rows, schema)
+            try:
+                rows, schema = topic.json.typed(rows, schema)
+            except (pa.ArrowException, ValueError) as error:  # bodies are anybody's: they never stop a topic
+                log.error("bodies went without their columns", topic=state.name, problem=str(error))
         topic.table.upload(rows, expected, ends, schema)
         topic.last_queue = last
         topic.harmed_since.clear()

@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import polars
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from hypothesis import given
@@ -235,6 +236,24 @@ def test_two_uploaders_that_find_other_fields_at_once(tmp_path: Path) -> None:
     assert found["queue_offset"].tolist() == [0, 1, 2] and found["json_a"].tolist() == [1, 2, 3]
     assert found["json_theirs"].tolist()[2] == "x" and found["json_mine"].tolist()[1] == 1
     assert found["flags"].tolist() == [0, 0, MISFIT], "a type never changes, whoever uploads"
+
+
+def test_what_arrow_does_not_take_goes_without_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = JsonBench(tmp_path)
+    topic = bench.topic()
+    bench.send(topic, {"a": 1})
+    bench.upload()
+
+    def refuse(self: JsonColumns, rows: Any, schema: str) -> Any:
+        raise pa.ArrowCapacityError("too large")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(JsonColumns, "typed", refuse)
+        bench.send(topic, {"a": 2})
+        bench.upload()
+    assert bench.broker.progress[topic.root].ends == {0: 2}
+    found = polars.scan_delta(str(tmp_path / topic.root)).sort("queue_offset").collect()
+    assert found["json_a"].to_list() == [1, None]
 
 
 def test_the_columns_go_on_where_the_setting_was_off(tmp_path: Path) -> None:
