@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store import changed_rows
-from tests.crash.history_steps import SCRIPT, WIDE_SCRIPT, WIDE_STEPS, Life, Step
+from tests.crash.history_scripts import SCRIPT, WIDE_SCRIPT
+from tests.crash.history_steps import WIDE_STEPS, Life, Step
 from tests.support.cases import cases
 from tests.support.simulated_disk import SimulatedDisk
 from tests.tiers.marks import scaled

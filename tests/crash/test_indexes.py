@@ -12,7 +12,8 @@ import pytest
 from broker.store import sync_process
 from broker.store.state_file import SqliteStateFile, encode_changes
 from domain.errors import CorruptedError
-from tests.crash.history_steps import SCRIPT, Life
+from tests.crash.history_scripts import SCRIPT
+from tests.crash.history_steps import Life
 from tests.support import simulated_store
 from tests.support.cases import cases
 from tests.support.derived_state import state_of
