@@ -74,9 +74,11 @@ def root(store: Broker) -> str:
 
 
 def uploaded(store: Broker) -> dict[int, int]:
+    """By queue, up to where the table has it; empty until the table is loaded."""
     assert store.tier is not None
     told = store.tier.progress.get(root(store))
-    return {} if told is None else told.ends
+    is_pending = store.tier.is_pending(store.engine.dispatcher.queue("factory", 0))
+    return {} if told is None or is_pending else told.ends
 
 
 async def all_uploaded(store: Broker, count: int = COUNT) -> None:
