@@ -52,7 +52,8 @@ class TierStatus:
 
     `table`: path of its table in the object store.  `uploaded`: by queue, the offset up to which the table has it;
     queues of which nothing was uploaded are not there.  `lag_messages`: what only the disk has.  `segments`, `bytes`:
-    of the table.  `problem`: why it does not go on, empty where it does.  `address`: of the object store.
+    of the table.  `problem`: why it does not go on, empty where it does.  `address`: of the object store.  `missing`:
+    messages within the table that are nowhere: they left the disk without it.
     """
 
     topic: str
@@ -63,6 +64,7 @@ class TierStatus:
     bytes: int
     problem: str = ""
     address: TierAddress | None = None
+    missing: int = 0
 
 
 @dataclass(frozen=True, slots=True)

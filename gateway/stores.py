@@ -103,6 +103,7 @@ def _tier_settings(tier: TierSettings, number: int) -> dict[str, Any] | None:
         "max_age_seconds": tier.max_age_seconds,
         "vacuum_grace_seconds": tier.vacuum_grace_seconds,
         "cache_bytes": tier.cache_bytes,
+        "max_kept_bytes": tier.max_kept_bytes,
         "read": tier.read,
         "payload": tier.payload,
         "options": tier.options(),

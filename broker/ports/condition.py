@@ -67,6 +67,7 @@ class Condition:
             "tier_problems": 1 if tier.problem else of_topics + len(tier.attached.problems),
             "tier_failed_requests": tier.failed_requests,
             "tier_kept_bytes": self._kept_bytes(),
+            "tier_missing_messages": sum(status.missing for status in statuses),
         }
 
     def _statuses(self, tier: Tier) -> list[TierStatus]:
@@ -81,6 +82,6 @@ class Condition:
             queue = self._core.engine.dispatcher.queue(topic.name, number)
             lag += queue.visible_offset - max(queue.min_offset, ends.get(number, 0))
         problem = tier.problem or ("" if told is None else told.problem)
-        segments, size = (0, 0) if told is None else (told.segments, told.bytes)
+        segments, size, missing = (0, 0, 0) if told is None else (told.segments, told.bytes, told.missing)
         uploaded = tuple(sorted(ends.items()))
-        return TierStatus(topic.name, root, uploaded, max(lag, 0), segments, size, problem, tier.address)
+        return TierStatus(topic.name, root, uploaded, max(lag, 0), segments, size, problem, tier.address, missing)

@@ -5,6 +5,7 @@ Offsets, queue ids and messages are those of the broker; the table has the world
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -18,6 +19,7 @@ from broker.tiered.read_ahead import LoadedGroup, ReadAhead
 from broker.tiered.row_records import run_of_rows
 from broker.tiered.searching import StoredSegment, search
 from broker.tiered.segment_reader import SegmentReader
+from broker.tiered.snapshot import Snapshot
 from broker.tiered.table import ColdBounds, Place, TopicTable
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterKind, MessageFilter
@@ -44,14 +46,21 @@ class ColdTopic:
     ) -> None:
         """`begin`: of `ReadAhead`."""
         self._table, self._reader, self._base = table, reader, first_queue(number)
-        self._lock = threading.Lock()
+        self._lock, self._refreshing = threading.Lock(), threading.Lock()
         self._ahead = ReadAhead(self, begin)
         self._known: dict[int, ColdBounds] = {}
 
     def refresh(self) -> None:
-        """Take up what was uploaded or removed since."""
+        """Take up what was uploaded or removed since.  Others read meanwhile."""
+        with self._refreshing:
+            newest = self._table.newest()
+            if newest is None:
+                raise TierError(f"the table {self._table.root} is not there any more", Code.COLD_HARMED)
+            self._take(newest)
+
+    def _take(self, newest: Snapshot) -> None:
         with self._lock:
-            self._table.refresh()
+            self._table.take(newest)
             queues = self._table.progressing()
             self._known = {queue_id - self._base: self._table.bounds(queue_id) for queue_id in queues}
 
@@ -156,12 +165,22 @@ class ColdTopic:
         low, high = bounds.first, bounds.next_offset
         while low < high:
             middle = (low + high) // 2
-            found = self.read(queue_id, middle, 1)
-            if found.messages and found.messages[0].commit_log_offset < commit_log_offset:
-                low = found.messages[0].queue_offset + 1
+            place, following = self._log_place(queue_id, middle)
+            if place < commit_log_offset:
+                low = following
             else:
                 high = middle
         return low
+
+    def _log_place(self, queue_id: int, offset: int) -> tuple[int, int]:
+        """Where the first record of a queue from an offset on lay, and the offset behind it."""
+        try:
+            page = self.read(queue_id, offset, 1)
+        except HarmedRowError as harmed:
+            return harmed.commit_log_offset or 0, harmed.queue_offset + 1
+        if not page.messages:  # from here on there is none
+            return sys.maxsize, page.next_offset
+        return page.messages[0].commit_log_offset, page.messages[0].queue_offset + 1
 
     def _place(self, queue_id: int, offset: int) -> tuple[Place | None, int]:
         """Where to read, and the size of that object; a refresh may take it from the table right after."""

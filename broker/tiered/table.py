@@ -95,17 +95,35 @@ class TopicTable:
         if snapshot is None and create:
             snapshot = self._log.create(delta_schema(), {}, self._attempt())
         if snapshot is not None:
-            self._take(snapshot)
+            self.take(snapshot)
             if self.fence is not None:
                 self.fence.check(self.root, snapshot)
         return snapshot is not None
 
     def refresh(self) -> None:
         """Take up what others have committed since."""
-        if self._snapshot is None:
-            self.open()
-        else:
-            self._take(self._log.refresh(self._snapshot))
+        if (newest := self.newest()) is not None:
+            self.take(newest)
+
+    def newest(self) -> Snapshot | None:
+        """The version of now, which is not taken up yet; None where there is no table."""
+        return self._log.load() if self._snapshot is None else self._log.refresh(self._snapshot)
+
+    def check_current(self) -> None:
+        """Raises TierError where the store has less than this knows of: it was put back to an earlier state."""
+        found = self._log.load()
+        version = -1 if found is None else found.version
+        if version < self.snapshot.version:
+            raise TierError(
+                f"the table {self.root} has gone back from version {self.snapshot.version} to "
+                f"{version if version >= 0 else 'nothing'}: was the bucket restored, or cleaned by a rule? What is on "
+                "the disk goes there again",
+                Code.COLD_HARMED,
+            )
+
+    def missing(self) -> int:
+        """Messages between the table's first ones and its end that are nowhere: they left the disk without it."""
+        return sum(run.next_offset - run.first - run.rows for runs in self._runs.values() for run in runs)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -113,8 +131,8 @@ class TopicTable:
             raise TierError(f"the table {self.root} is not open")
         return self._snapshot
 
-    def _take(self, snapshot: Snapshot) -> None:
-        """Raises MESSAGE_CORRUPTED for a file that another program added; then all stays as it was."""
+    def take(self, snapshot: Snapshot) -> None:
+        """Take a version.  Raises MESSAGE_CORRUPTED for a file of another program: then all stays as it was."""
         new = {path: _runs_of(self.root, snapshot.files[path]) for path in snapshot.files.keys() - self._runs.keys()}
         self._snapshot = snapshot
         for path in self._runs.keys() - snapshot.files.keys():
@@ -236,9 +254,9 @@ class TopicTable:
         try:
             snapshot = self._log.commit(self.snapshot, actions, self._attempt(), operation=operation, expected=expected)
         except ConflictError as conflict:  # the next try goes on from what the table is now
-            self._take(conflict.snapshot)
+            self.take(conflict.snapshot)
             raise
-        self._take(snapshot)
+        self.take(snapshot)
         self._log.checkpoint(snapshot)
 
     def runs(self, path: str) -> tuple[Run, ...]:

@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
 from importlib.util import find_spec
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -26,12 +22,11 @@ from broker.metadata.registry import Registry
 from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, is_tiered, may_be_cold, merged
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
-from broker.store.healer import NO_HEALER
-from broker.store.record_runs import bytes_between
 from broker.tiered.attached import AttachedTables, key_of
 from broker.tiered.counted import CountedObjects
-from broker.tiered.fence import Writer, epoch_of
+from broker.tiered.fence import Writer
 from broker.tiered.settings import ReadPolicy, TierSettings
+from broker.tiered.uploader_service import UploaderService
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError, StoreFailedError
 from domain.expression.filter import MessageFilter
@@ -42,7 +37,7 @@ if TYPE_CHECKING:
     from broker.tiered.cold import ColdTopic
     from broker.tiered.objects import ObjectStore
     from broker.tiered.segment_reader import SegmentReader
-    from broker.tiered.uploader import Progress, TopicState
+    from broker.tiered.uploader import Progress
 
 READERS: Final = 4
 """Cold reads at a time."""
@@ -53,8 +48,6 @@ LONGEST_PAUSE: Final = 60.0
 """Seconds before the object store is tried again, or the uploader is started again; doubled each time."""
 REACH_SECONDS: Final = 10.0
 """Longest wait of a question for the store to be reached at all, right after the start."""
-SAMPLE: Final = 64
-"""Messages by which the bytes of one are told."""
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
@@ -81,12 +74,12 @@ class Tier:
         self._spare = threading.Semaphore(READERS - 1)
         self._objects: CountedObjects | None = None
         self._reached = asyncio.Event()
-        self._failed_before = self._failed_of_uploader = 0
+        self._unreached = 0
         self._reader: SegmentReader | None = None
         self._cold: dict[str, ColdTopic] = {}
         self.progress: dict[str, Progress] = {}
         self.problem = "the object store was not reached yet"
-        self._process: subprocess.Popen[bytes] | None = None
+        self.service = UploaderService(engine, registry, self.root, self._told)
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._to_refresh: set[str] = set()
         self.attached = AttachedTables(registry, clock, self._cold, self._in_thread, settings.cache_bytes)
@@ -115,9 +108,21 @@ class Tier:
             return None
         cold = self._cold.get(self.root(topic))
         bounds = None if cold is None else cold.bounds(queue.queue_id)
-        if bounds is None or bounds.next_offset > queue.visible_offset:  # the last: of another history than this log
-            return queue.min_offset
-        return bounds.next_offset
+        end = queue.min_offset
+        if bounds is not None and bounds.next_offset <= queue.visible_offset:  # else it is of another history
+            end = bounds.next_offset
+        return max(end, self._given_up_to(topic, queue))
+
+    def _given_up_to(self, topic: Topic, queue: ConsumeQueue) -> int:
+        """The offset before which retention goes on without the tier: the topic is stuck, and more of the log would be
+        kept for it than the settings allow."""
+        told, most = self.progress.get(self.root(topic)), self._settings.max_kept_bytes
+        if not most or told is None or not told.problem:
+            return 0
+        first = queue.first_at_or_after(self._engine.commit_log.durable_offset - most)
+        if first > queue.min_offset:
+            log.error("the disk no longer waits for the store", seldom=f"given up {topic.name}", topic=topic.name)
+        return first
 
     def root(self, topic: Topic) -> str:
         """Path of a topic's table; where it is another cluster's, what tells it from all others."""
@@ -234,7 +239,7 @@ class Tier:
     def failed_requests(self) -> int:
         """Requests to the object store that failed since the start, of the uploader and of readers."""
         own = 0 if self._objects is None else self._objects.failed
-        return own + self._failed_before + self._failed_of_uploader
+        return own + self._unreached + self.service.failed_requests
 
     async def asked(self, ask: Callable[[ObjectStore], T]) -> T:
         """Ask the object store something, in a thread.  Raises UNAVAILABLE where it is not reached soon, TierError."""
@@ -262,11 +267,11 @@ class Tier:
                     self._reached.set()
                 self.problem = ""
                 pause = FIRST_PAUSE
-                await self._upload()
+                await self.service.run(self._settings, self.writer)
                 self.problem = "the uploader has ended, and is started again"
             except EntrepotError as error:
                 self.problem = error.message
-                self._failed_before += self._objects is None  # it was not even reached
+                self._unreached += self._objects is None
             log.error("the tier", problem=self.problem, again_in=pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -282,79 +287,25 @@ class Tier:
         self._reader = SegmentReader(objects, self._settings.cache_bytes)
         self._objects = objects
 
-    async def _upload(self) -> None:
-        """Serve an uploader until it ends."""
-        from broker.tiered.channel import Setup, frame
-
-        ours, theirs = socket.socketpair()
-        self._process = process = _started(theirs)
-        reader, writer = await asyncio.open_connection(sock=ours)
-        values = {key: value for key, value in asdict(self._settings).items() if key not in ("cache_bytes", "read")}
-        try:
-            writer.write(frame(Setup(**values, writer=self.writer, seed=secrets.randbits(63))))
-            await self._serve(reader, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-            process.terminate()
-            await asyncio.shield(self._loop.run_in_executor(None, process.wait))
-            self._process = None
-            self._failed_before += self._failed_of_uploader
-            self._failed_of_uploader = 0
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from broker.tiered.channel import LENGTH, frame
-
-        while True:
-            (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
-            name, arguments = msgspec.msgpack.decode(await reader.readexactly(length))
-            try:
-                answer = (await self._heal(*arguments) if name == "heal" else self._answer(name, arguments), "")
-            except EntrepotError as refusal:
-                answer = (None if name != "records" else b"", refusal.message)
-            writer.write(frame(answer))
-            await writer.drain()
-
-    async def _heal(self, commit_log_offset: int) -> bool | None:
-        """Whether a harmed record is whole now, by another replica; None where there is none."""
-        healer = self._engine.commit_log.healer
-        return None if healer is NO_HEALER else await healer.heal(commit_log_offset)
-
-    def _answer(self, name: str, arguments: list[Any]) -> Any:
-        from broker.consume.runs import read_whole_or_harmed
-        from broker.tiered.uploader import Progress
-
-        if name == "states":
-            self._failed_of_uploader = arguments[0]
-            return self._states()
-        if name == "told":
-            self._told(msgspec.convert(arguments[0], Progress))
-            return None
-        topic, queue_id, first, end, max_bytes = arguments
-        queue = self._engine.existing_queue(topic, queue_id)
-        return read_whole_or_harmed(self._engine, queue, first, end, max_bytes)
-
-    def _states(self) -> list[TopicState]:
-        from broker.tiered.uploader import QueueState, TopicState
-
-        found, epoch = [], epoch_of(self._engine)
-        for topic in self._registry.topics.values():
-            if is_tiered(topic):
-                queues = [self._engine.dispatcher.queue(topic.name, number) for number in range(topic.queues)]
-                states = [QueueState(q.queue_id, q.min_offset, q.visible_offset, _message_bytes(q)) for q in queues]
-                found.append(TopicState(topic.name, self.root(topic), 1000 * (topic.tier_seconds or 0), states, epoch))
-        return found
-
     def _told(self, progress: Progress) -> None:
         before = self.progress.get(progress.root)
         if progress.problem and before is not None and not progress.ends:
             progress = msgspec.structs.replace(progress, ends=before.ends)
         self.progress[progress.root] = progress
         if not progress.problem:
+            self._forget_what_is_gone(progress)
             self._to_refresh.add(progress.root)
             if progress.root not in self._refreshing:
                 self._refreshing[progress.root] = self._loop.create_task(self._keep_fresh(progress.root))
+
+    def _forget_what_is_gone(self, progress: Progress) -> None:
+        """A table that was put back to an earlier state is loaded anew: until then nothing leaves the disk."""
+        cold = self._cold.get(progress.root)
+        if cold is not None and any(
+            (known := cold.bounds(queue_id)) is not None and known.next_offset > end
+            for queue_id, end in progress.ends.items()
+        ):
+            del self._cold[progress.root]
 
     async def _keep_fresh(self, root: str) -> None:
         """Load a table until what was told of it is known: only then the disk may let go."""
@@ -386,20 +337,3 @@ class Tier:
 
 def _not_known(topic: str) -> EntrepotError:
     return EntrepotError(Code.UNAVAILABLE, f"the cold messages of topic {topic!r} cannot be read yet")
-
-
-def _started(channel: socket.socket) -> subprocess.Popen[bytes]:
-    """An uploader at the other end of a channel, which is closed here."""
-    with channel:
-        return subprocess.Popen(
-            [sys.executable, "-m", "broker.tiered.process", str(channel.fileno())],
-            pass_fds=[channel.fileno()],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-
-def _message_bytes(queue: ConsumeQueue) -> int:
-    start = max(queue.min_offset, queue.visible_offset - SAMPLE)
-    count = queue.visible_offset - start
-    return bytes_between(queue, start, queue.visible_offset) // count if count else 0

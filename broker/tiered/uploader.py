@@ -70,7 +70,7 @@ class TopicState(msgspec.Struct, frozen=True, array_like=True):
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
     """State of a topic: by queue of the broker the offset up to which the table has it; `problem`: why it does not
-    go on, empty where it does.  `segments`, `bytes`: of the table."""
+    go on, empty where it does.  `segments`, `bytes`: of the table.  `missing`: messages within it that are nowhere."""
 
     topic: str
     root: str
@@ -78,6 +78,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     problem: str = ""
     segments: int = 0
     bytes: int = 0
+    missing: int = 0
 
 
 class Source(Protocol):
@@ -216,7 +217,7 @@ class Uploader:
                 )
 
     def _start(self, table: TopicTable, queue: QueueState) -> int:
-        """The offset to go on from; what the broker has no more was never uploaded, and is a gap."""
+        """The offset to go on from.  What the broker has no more was never uploaded, and is missing from then on."""
         return max(table.progress(self._base + queue.queue_id) or 0, queue.min_offset)
 
     def _upload(self, state: TopicState, topic: _Topic, starts: Mapping[int, int]) -> bool:
@@ -289,12 +290,13 @@ class Uploader:
             self._tell(state, topic)
         if not topic.vacuumed_at or now >= topic.vacuumed_at + VACUUM_SECONDS:
             topic.vacuumed_at = now
+            topic.table.check_current()
             topic.table.vacuum(int(1000 * self._grace))
 
     def _tell(self, state: TopicState, topic: _Topic, problem: str = "") -> None:
         table = topic.table
         ends: dict[int, int] = {}
-        segments = size = 0
+        segments = size = missing = 0
         if topic.is_open or not problem:
             ends = {
                 local_queue(queue_id): table.bounds(queue_id).next_offset
@@ -302,7 +304,8 @@ class Uploader:
                 if broker_of_queue(queue_id) == broker_of_queue(self._base)
             }
             segments, size = len(table.snapshot.files), sum(file.size for file in table.snapshot.files.values())
-        told = Progress(state.name, state.root, ends, problem, segments, size)
+            missing = table.missing()
+        told = Progress(state.name, state.root, ends, problem, segments, size, missing)
         if told != topic.told:
             topic.told = told
             self._source.told(told)

@@ -51,6 +51,10 @@ STORE_GAUGES: Final = {
         "Requests to the object store that failed since the start",
     ),
     "tier_kept_bytes": ("entrepot_tier_kept_bytes", "Bytes of the log that stay until the object store has them"),
+    "tier_missing_messages": (
+        "entrepot_tier_missing_messages",
+        "Messages within tables that are nowhere: they left the disk before the object store had them",
+    ),
 }
 
 

@@ -33,6 +33,9 @@ class TierSettings(Table):
     vacuum_grace_seconds: float = Field(
         24 * 3600, ge=600, allow_inf_nan=False, description="How long objects stay after the table needs them no more"
     )
+    max_kept_bytes: int = Field(
+        0, ge=0, description="Log kept for a topic that is stuck; beyond it messages go, and are lost. 0: no limit"
+    )
     read: Literal["disabled", "not_in_disk", "force"] = Field(
         "not_in_disk", description="When the store is read: never, for what is not on the disk, or for all that it has"
     )

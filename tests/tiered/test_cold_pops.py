@@ -242,7 +242,7 @@ async def test_what_expires_in_the_tier_is_passed_over(tmp_path: Path) -> None:
         clock.advance(200_000_000)  # whole days go
         queues = [store.engine.dispatcher.queue("factory", number) for number in range(QUEUES)]
         assert store.tier is not None
-        store.tier._process.kill()  # type: ignore[union-attr]  # the next one looks at ages at once
+        store.tier.service.process.kill()  # type: ignore[union-attr]  # the next one looks at ages at once
         await until(lambda: all(store.core.min_offset(queue) == COUNT for queue in queues), "it is gone")
         assert await popped(store) == []
         assert all(each.lag == 0 for each in (await store.consumption.group_status("late")).progress)

@@ -143,9 +143,9 @@ async def test_an_uploader_that_dies_is_started_again(tmp_path: Path, monkeypatc
         await store.topology.put_topic(TOPIC)
         for turn in range(3):
             await published(store, clock, 100 * turn, 100)
-            process = await until(lambda: store.tier._process, "there is an uploader")  # type: ignore[union-attr]
+            process = await until(lambda: store.tier.service.process, "there is an uploader")  # type: ignore[union-attr]
             os.kill(process.pid, signal.SIGKILL)  # type: ignore[union-attr]
-            await until(lambda before=process: store.tier._process not in (None, before), "another one")  # type: ignore[misc,union-attr]
+            await until(lambda before=process: store.tier.service.process not in (None, before), "another one")  # type: ignore[misc,union-attr]
         await all_uploaded(store, 300)
         await gone(store, clock)
         assert [each.queue_offset for each in await all_of(store, 0)] == list(range(300))

@@ -97,5 +97,6 @@ def _status_shape(status: TierStatus) -> dict[str, Any]:
         "lagMessages": status.lag_messages,
         "segments": status.segments,
         "bytes": status.bytes,
+        "missingMessages": status.missing,
         "problem": status.problem or None,
     }

@@ -1,0 +1,138 @@
+"""UploaderService: a broker's side of its uploader: it starts the process, and answers what that asks.
+
+Nothing of it is remembered: another uploader goes on where one has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from broker.metadata.registry import Registry
+from broker.ports.cold_reads import is_tiered
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.engine import StorageEngine
+from broker.store.healer import NO_HEALER
+from broker.store.record_runs import bytes_between
+from broker.tiered.fence import Writer, epoch_of
+from broker.tiered.settings import TierSettings
+from domain.errors import EntrepotError
+from domain.topic import Topic
+
+if TYPE_CHECKING:
+    from broker.tiered.uploader import Progress, TopicState
+
+SAMPLE: Final = 64
+"""Messages by which the bytes of one are told."""
+OURS: Final = ("cache_bytes", "read", "max_kept_bytes")
+"""Settings that no uploader needs."""
+
+
+class UploaderService:
+    """`root`: path of a topic's table.  `told`: what the uploader says of a topic."""
+
+    def __init__(
+        self,
+        engine: StorageEngine,
+        registry: Registry,
+        root: Callable[[Topic], str],
+        told: Callable[[Progress], None],
+    ) -> None:
+        self._engine, self._registry = engine, registry
+        self._root, self._told = root, told
+        self.process: subprocess.Popen[bytes] | None = None
+        self._failed_before = self._failed_now = 0
+
+    @property
+    def failed_requests(self) -> int:
+        """Requests to the object store that failed, of all uploaders so far."""
+        return self._failed_before + self._failed_now
+
+    async def run(self, settings: TierSettings, own: Writer) -> None:
+        """Have an uploader, and serve it until it ends.  `own`: who writes."""
+        from broker.tiered.channel import Setup, frame
+
+        ours, theirs = socket.socketpair()
+        self.process = process = _started(theirs)
+        reader, writer = await asyncio.open_connection(sock=ours)
+        values = {key: value for key, value in asdict(settings).items() if key not in OURS}
+        try:
+            writer.write(frame(Setup(**values, writer=own, seed=secrets.randbits(63))))
+            await self._serve(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+            process.terminate()
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, process.wait))
+            self.process = None
+            self._failed_before += self._failed_now
+            self._failed_now = 0
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from broker.tiered.channel import LENGTH, frame
+
+        while True:
+            (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+            name, arguments = msgspec.msgpack.decode(await reader.readexactly(length))
+            try:
+                answer = (await self._heal(*arguments) if name == "heal" else self._answer(name, arguments), "")
+            except EntrepotError as refusal:
+                answer = (None if name != "records" else b"", refusal.message)
+            writer.write(frame(answer))
+            await writer.drain()
+
+    async def _heal(self, commit_log_offset: int) -> bool | None:
+        """Whether a harmed record is whole now, by another replica; None where there is none."""
+        healer = self._engine.commit_log.healer
+        return None if healer is NO_HEALER else await healer.heal(commit_log_offset)
+
+    def _answer(self, name: str, arguments: list[Any]) -> Any:
+        from broker.consume.runs import read_whole_or_harmed
+        from broker.tiered.uploader import Progress
+
+        if name == "states":
+            self._failed_now = arguments[0]
+            return self._states()
+        if name == "told":
+            self._told(msgspec.convert(arguments[0], Progress))
+            return None
+        topic, queue_id, first, end, max_bytes = arguments
+        queue = self._engine.existing_queue(topic, queue_id)
+        return read_whole_or_harmed(self._engine, queue, first, end, max_bytes)
+
+    def _states(self) -> list[TopicState]:
+        from broker.tiered.uploader import QueueState, TopicState
+
+        found, epoch = [], epoch_of(self._engine)
+        for topic in self._registry.topics.values():
+            if is_tiered(topic):
+                queues = [self._engine.dispatcher.queue(topic.name, number) for number in range(topic.queues)]
+                states = [QueueState(q.queue_id, q.min_offset, q.visible_offset, _message_bytes(q)) for q in queues]
+                found.append(TopicState(topic.name, self._root(topic), 1000 * (topic.tier_seconds or 0), states, epoch))
+        return found
+
+
+def _started(channel: socket.socket) -> subprocess.Popen[bytes]:
+    """An uploader at the other end of a channel, which is closed here."""
+    with channel:
+        return subprocess.Popen(
+            [sys.executable, "-m", "broker.tiered.process", str(channel.fileno())],
+            pass_fds=[channel.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+def _message_bytes(queue: ConsumeQueue) -> int:
+    start = max(queue.min_offset, queue.visible_offset - SAMPLE)
+    count = queue.visible_offset - start
+    return bytes_between(queue, start, queue.visible_offset) // count if count else 0
