@@ -54,6 +54,7 @@ _TIERING: Final = named(
         "lagMessages": 3,
         "segments": 2,
         "bytes": 65_536,
+        "missingMessages": 0,
         "problem": Maybe("the object store is away"),
     },
 )
