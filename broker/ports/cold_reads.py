@@ -158,7 +158,10 @@ class AwayTier:
         raise _away(queue)
 
     async def search(self, query: ColdQuery) -> ColdFound:
-        raise EntrepotError(Code.UNAVAILABLE, "a slave does not search cold messages")
+        topics = self._registry.topics.values()
+        if any(may_be_cold(self._registry, topic) and query.topic in ("", topic.name) for topic in topics):
+            raise EntrepotError(Code.UNAVAILABLE, "a slave does not search cold messages")
+        return ColdFound([], None)
 
 
 def _away(queue: ConsumeQueue) -> EntrepotError:

@@ -13,7 +13,6 @@ from domain.message import Message, StoredMessage
 from domain.ports import REJECTED, Consumption, Messages, Pulled, Store, Tail, Topology
 from domain.position import Position
 from domain.query import MessagePage, MessageQuery
-from domain.tiering import TierTables
 from domain.topic import QueueBounds
 
 
@@ -131,6 +130,3 @@ class ServedStore(Store, Protocol):
 
     @property
     def topology(self) -> ServedTopology: ...
-
-    @property
-    def tables(self) -> TierTables: ...

@@ -21,6 +21,7 @@ from domain.message import Message
 from domain.ports import PopRequest
 from domain.query import MessageConsumer
 from domain.route import BrokerInfo
+from domain.tiering import Tiered
 from domain.timing import TimerCursor
 from domain.topic import Topic
 from protocols.remoting import operations as wire
@@ -81,8 +82,9 @@ class StoreService:
         service.calls.update(self._aside_calls())
         service.calls[wire.MEASURE] = self._measure
         service.calls[wire.TIERING] = self.store.condition.tiering
-        service.calls[wire.RESTORE_TOPIC] = self.store.tables.restore
-        service.calls[wire.ATTACH_TOPIC] = self.store.tables.attach
+        if isinstance(self.store, Tiered):
+            service.calls[wire.RESTORE_TOPIC] = self.store.tables.restore
+            service.calls[wire.ATTACH_TOPIC] = self.store.tables.attach
         service.streams[wire.WATCH_AVAILABLE] = self._open_availability
         service.streams[wire.WATCH_KEY_VALUES] = self._open_key_values
         service.streams[wire.WATCH_DEFINITIONS] = self._open_definitions

@@ -32,6 +32,7 @@ from tests.support.session_client import EXPIRY_SECONDS, SessionClient
 from tests.support.waiting import wait_until
 from tests.support.webhook_receiver import WebhookReceiver, body_of
 
+pytestmark = pytest.mark.xdist_group("cold_doors")
 TRACE = "%TRACE%"
 LETTER_TOPIC = "%DLQ%careless"
 
@@ -85,7 +86,6 @@ def client(cold: Cold) -> Iterator[httpx2.Client]:
         yield opened
 
 
-@pytest.mark.everywhere
 def test_all_of_it_is_in_the_tables(cold: Cold, client: httpx2.Client) -> None:
     rows = cold.rows()
     counts = {"line": COUNT, "%AMQP%shelf": COUNT, "%AMQP%pairs": len(DOORS), LETTER_TOPIC: LETTERS, "held": 3}
@@ -135,7 +135,6 @@ def test_a_replay_from_an_offset_with_a_filter(cold: Cold, client: httpx2.Client
     assert sorted(found) == expected
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize("session", ["away", "sharer"])
 def test_a_session_that_was_away(cold: Cold, session: str) -> None:
     """`sharer` has a shared subscription."""
@@ -160,7 +159,6 @@ def test_what_was_in_flight_is_sent_again(cold: Cold) -> None:
         client.say(*(Puback(each.packet_id) for each in again))
 
 
-@pytest.mark.everywhere
 def test_a_session_waits_for_what_the_object_store_has_lost(cold: Cold, client: httpx2.Client) -> None:
     with SessionClient(cold.server.port("mqtt"), "waiter") as session:
         with cold.without("torn"):
@@ -186,7 +184,6 @@ def test_a_stream(cold: Cold, start: object, first: int) -> None:
     assert [number_of(body) for _, _, body in read] == list(range(first, COUNT))
 
 
-@pytest.mark.everywhere
 def test_a_queue_whose_topic_keeps_history(cold: Cold) -> None:
     """A quorum queue: what it was sent is given out once, then it is empty."""
     found: list[int] = []
@@ -249,7 +246,6 @@ def test_a_group_that_is_set_back(cold: Cold, client: httpx2.Client) -> None:
     assert _events(client, "line", "back", len(LATER)) == sorted(f"e{n}" for n in LATER)
 
 
-@pytest.mark.everywhere
 def test_pulls(client: httpx2.Client) -> None:
     found: list[dict[str, Any]] = []
     filtered: list[dict[str, Any]] = []
@@ -265,7 +261,6 @@ def test_pulls(client: httpx2.Client) -> None:
     assert sorted(map(_number, filtered)) == ALL[2::3]
 
 
-@pytest.mark.everywhere
 def test_a_stream_of_events_goes_on_where_it_was(client: httpx2.Client) -> None:
     with source(client, "line", start="earliest") as live:
         first, place = live.take(8), live.last_id
@@ -274,7 +269,6 @@ def test_a_stream_of_events_goes_on_where_it_was(client: httpx2.Client) -> None:
     assert sorted(first + rest) == sorted(f"e{number}" for number in ALL)
 
 
-@pytest.mark.everywhere
 def test_queries(cold: Cold, client: httpx2.Client) -> None:
     query, pages = "/api/v1/messages", []
     found: dict[str, Any] = {"next": ""}
@@ -355,7 +349,6 @@ def test_the_way_of_a_message(cold: Cold, client: httpx2.Client) -> None:
 # -- RocketMQ ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.everywhere
 @pytest.mark.parametrize("kind", ["simple", "push"])
 def test_consumers(cold: Cold, kind: str) -> None:
     cold.put_group(f"rocket-{kind}", start="earliest")
@@ -371,7 +364,6 @@ def test_consumers(cold: Cold, kind: str) -> None:
     assert sorted(number_of(message.body) for message in found) == ALL
 
 
-@pytest.mark.everywhere
 def test_offsets(cold: Cold, client: httpx2.Client) -> None:
     group = resource(f"offsets-{time.monotonic_ns()}")
     later = 0

@@ -73,6 +73,7 @@ def due(faults: ControlledFaults, rng: Random) -> list[tuple[Fault, str]]:
     return found
 
 
+@pytest.mark.soak
 def test_nothing_confirmed_is_lost_through_faults_of_all_parts(controlled: ControlledDeployment) -> None:
     rng = seeded()
     for broker in GROUPS:

@@ -136,6 +136,7 @@ async def test_a_slave_of_the_own_zone_is_nearer(tmp_path: Path) -> None:
         assert await store.messages.read("new", 0, 0, 1) == [], "a slave that lacks it is passed over"
 
 
+@pytest.mark.soak
 async def test_a_job_that_starts_while_the_master_is_away_reads(tmp_path: Path) -> None:
     async with ReplicatedGroup(tmp_path, QUORUM) as group:
         await group.store.topology.put_topic(Topic("t", queues=1))

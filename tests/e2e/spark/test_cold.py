@@ -24,7 +24,7 @@ from store_client.blocking import StoreLocation, open_reader
 from tests.support.odd_messages import odd_messages
 from tests.support.tiered_broker import TieredBroker
 from tests.support.topic_log import digest, log_of, rows_of
-from tests.tiers.marks import scaled, soak_only
+from tests.tiers.marks import scaled
 
 COLD, HOT, QUEUES = 1800, 300, 3
 
@@ -46,7 +46,8 @@ def spared(broker: TieredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refused(*_: Any) -> Any:
         raise EntrepotError(Code.MESSAGE_CORRUPTED, "this broker is not to read what is cold")
 
-    monkeypatch.setattr(broker.store.tier, "read", refused)
+    for name in ("read", "run"):
+        monkeypatch.setattr(broker.store.tier, name, refused)
 
 
 def source(spark: SparkSession, broker: TieredBroker, **options: str) -> DataFrame:
@@ -92,6 +93,7 @@ def test_a_batch_is_the_same_with_and_without_the_brokers(
         assert found.to_pylist() == expected.to_pylist()
 
 
+@pytest.mark.soak
 def test_a_tier_is_read_without_a_broker(spark: SparkSession, broker: TieredBroker, tmp_path: Path) -> None:
     broker.upload()
     expected = digest(log_of(open_reader(broker.location), ["factory"]))
@@ -163,8 +165,8 @@ def test_a_segment_that_is_gone_is_data_loss(spark: SparkSession, tmp_path: Path
         assert 0 < left <= 1200 - (end - first)
 
 
-@pytest.mark.scaled
-@pytest.mark.parametrize("has_brokers", [False, soak_only(True)])
+@pytest.mark.soak
+@pytest.mark.parametrize("has_brokers", [False, True])
 def test_the_job_takes_its_messages_from_the_tier(spark: SparkSession, tmp_path: Path, has_brokers: bool) -> None:
     with TieredBroker(tmp_path, segment_bytes=64 << 10) as broker:
         bodies = [orjson.dumps({"device": f"d{n % 5}", "seq": n // 5, "value": n / 2}) for n in range(900)]
