@@ -28,6 +28,7 @@ from domain.message import StoredMessage
 from gateway.clock import SystemClock
 from spark_ingest.session import open_session
 from spark_ingest.source.stores import close_readers
+from tests.support.tier_rows import rows_of
 
 QUEUES: Final = 8
 TURNS: Final = 3
@@ -65,7 +66,7 @@ def _fill(cold: Path, lines: Path, count: int) -> list[str]:
         end = min(first + each, count // QUEUES)
         messages = [_message(queue, offset) for queue in range(QUEUES) for offset in range(first, end)]
         starts = dict.fromkeys(range(QUEUES), first or None)
-        table.upload(messages, starts, dict.fromkeys(range(QUEUES), end))
+        table.upload(rows_of(messages), starts, dict.fromkeys(range(QUEUES), end))
     for queue in range(QUEUES):
         bodies = (body(queue + QUEUES * offset) for offset in range(count // QUEUES))
         (lines / f"{queue}.json").write_bytes(b"".join(each + b"\n" for each in bodies))

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from contextlib import suppress
 from time import perf_counter
+from typing import Final
 
 from broker.consume.consumption import PopTerms
 from broker.consume.handing_out import ClaimedRun
@@ -21,6 +22,9 @@ from domain.expression.filter import compile_filter
 from domain.names import dead_letter_group
 from domain.ports import PopRequest
 from domain.topic import Topic
+
+THAW_SECONDS: Final = 5.0
+"""Least time that a pop waits for cold messages: who asks without waiting is not told that there are none."""
 
 
 class Popping:
@@ -65,6 +69,8 @@ class Pop:
         self._is_cancelled = self._has_waited = False
         self._timer: asyncio.TimerHandle | None = None
         self._thawing: asyncio.Task[None] | None = None
+        self._thaw_until = 0.0
+        self._thaw_failure: EntrepotError | None = None
 
     @property
     def has_claimed(self) -> bool:
@@ -82,12 +88,10 @@ class Pop:
             return False
         if self._has_waited and polling.is_released:
             return True  # the store or its gateway is ending: who waited is answered empty
-        if self._error is not None:
-            return True  # what it needs cannot be read
         self._core.consumption.thawed.take_missed()
         try:
-            return self._decide()
-        except NotThawedError:
+            with suppress(NotThawedError):
+                return self._decide()
             return self._thaw()
         except Exception as error:  # noqa: BLE001 told to who asked: the other decisions of the step go on
             self._error = error
@@ -114,19 +118,31 @@ class Pop:
         return self._park(topic, group, now_ms)
 
     def _thaw(self) -> bool:
-        """Decide again once what was missed is here."""
+        """Wait for what was missed, or for what comes to other queues.  Raises what the tier raised."""
+        core, request = self._core, self._request
+        missed, now = core.consumption.thawed.take_missed(), core.loop.time()
+        if self._thaw_failure is not None:
+            raise self._thaw_failure
+        if self._thawing is None or self._thawing.done():
+            self._thawing = core.loop.create_task(self._fetched(missed))
+        self._thaw_until = self._thaw_until or max(self._deadline, now + THAW_SECONDS)
+        if now >= self._thaw_until or core.polling.is_released:
+            return True  # it comes all the same: the next pop finds it
         self._has_waited = True
-        self._thawing = self._core.loop.create_task(self._fetched(self._core.consumption.thawed.take_missed()))
+        core.follow(core.registry.topics[request.topic])
+        core.polling.park(request.topic, request.group, self)
+        self._timer = core.loop.call_later(self._thaw_until - now, self._look_again)
         return False
 
     async def _fetched(self, missed: list[Missed]) -> None:
         try:
             await self._core.thawing.fetch(missed)
         except EntrepotError as error:
-            self._error = error
+            self._thaw_failure = error
         except asyncio.CancelledError:
-            self._error = EntrepotError(Code.UNAVAILABLE, "the broker is stopping")
-        self.wake()
+            self._thaw_failure = EntrepotError(Code.UNAVAILABLE, "the broker is stopping")
+        if self._core.polling.unpark(self._request.topic, self._request.group, self):
+            self.wake()
 
     def _read_ahead(self) -> None:
         thawed = self._core.consumption.thawed

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -269,3 +270,31 @@ async def test_odd_is_a_filter_of_a_group(tmp_path: Path) -> None:
         wanted = [(q, m.queue_offset) for q in before for m in before[q] if m.tag == "odd"]
         hot = [(q, COUNT + at) for q in range(QUEUES) for at in range(1, 100, 2)]
         assert places(await consumed(store)) == sorted(wanted + hot)
+
+
+async def test_a_slow_store_keeps_nobody_from_hot_messages(tmp_path: Path) -> None:
+    """One queue of a group is cold, and the store does not answer; what comes to the other queue is handed out."""
+    clock = ManualClock()
+    async with opened(tmp_path, clock, cache_bytes=1) as store:
+        await filled(store, clock)
+        await store.topology.put_group(GROUP)
+        await store.consumption.reset_group("late", "factory", Position(PositionKind.OFFSET, 0), 0)
+        await store.consumption.reset_group("late", "factory", Position(PositionKind.OFFSET, COUNT), 1)
+        assert store.tier is not None
+        asked, release = asyncio.Event(), asyncio.Event()
+        cold, loop = store.tier._cold[root(store)], asyncio.get_running_loop()
+        read = cold.read
+
+        def slow(*arguments: Any) -> Any:
+            loop.call_soon_threadsafe(asked.set)
+            asyncio.run_coroutine_threadsafe(release.wait(), loop).result()
+            return read(*arguments)
+
+        cold.read = slow  # type: ignore[method-assign, assignment]
+        poll = asyncio.ensure_future(store.consumption.pop(PopRequest("factory", "late", 10, 600_000)))
+        await asked.wait()
+        await published(store, clock, COUNT, 100)
+        assert {delivery.message.queue_id for delivery in await poll} == {1}
+        release.set()
+        found = await consumed(store)
+        assert {m.queue_offset for m in found if m.queue_id == 0} == set(range(COUNT + 100))
