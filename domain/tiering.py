@@ -117,7 +117,7 @@ class TierTables(Protocol):
     """Tables that become topics.
 
     Both raise BAD_REQUEST for what makes no sense, PRECONDITION_FAILED for what cannot be as things are,
-    MESSAGE_NOT_FOUND where there is no such table, and UNAVAILABLE where the object store is away.
+    TOPIC_NOT_FOUND where there is no such table, and UNAVAILABLE where the object store is away.
     """
 
     async def restore(self, request: RestoreRequest) -> TableTopic:

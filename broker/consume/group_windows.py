@@ -13,7 +13,7 @@ from broker.consume.handle_mint import HandleContext, HandleMint
 from broker.consume.journal import Journal
 from broker.consume.moves import Moves
 from broker.consume.progress import Progress
-from broker.consume.thawed import GoneError, Thawed
+from broker.consume.thawed import GoneError, Missed, NotThawedError, Thawed
 from broker.consume.tick_record import ranges_of
 from broker.consume.window import MAX_SPREAD, ConsumeWindow
 from broker.metadata.registry import Registry, put_group
@@ -94,7 +94,7 @@ class GroupWindows:
         known = windows or {}
         queues = [self.engine.dispatcher.queue(topic.name, number) for number in range(topic.queues)]
         new = [queue for queue in queues if queue.queue_id not in known]
-        starts = [self.thawed.earliest(queue) if known else self._start(queue, group) for queue in new]
+        starts = [self.thawed.earliest(queue) for queue in new] if known else self._starts(new, group)
         for queue, start in zip(new, starts, strict=True):
             self._append(ConsumptionOp.START, group.name, queue, [start], 0, now_ms)
         return self.progress.windows[group.name, topic.name]
@@ -107,6 +107,19 @@ class GroupWindows:
             if window.base < queue.min_offset and window.base < (least := self.thawed.least(queue)):
                 self._append(ConsumptionOp.TRIM, group.name, queue, [least], 0, now_ms)
 
+    def _starts(self, queues: Sequence[ConsumeQueue], group: ConsumerGroup) -> list[int]:
+        """Where a new group begins in each queue.  Raises NotThawedError with all that is missing for it."""
+        starts: list[int] = []
+        missed: list[Missed] = []
+        for queue in queues:
+            try:
+                starts.append(self._start(queue, group))
+            except NotThawedError as error:
+                missed += error.missed
+        if missed:
+            raise NotThawedError(missed)
+        return starts
+
     def _start(self, queue: ConsumeQueue, group: ConsumerGroup) -> int:
         """Where a new group begins.  Dead letters are always read from the first: nobody means to skip them."""
         if group.start == EARLIEST or dead_letter_group(queue.topic) is not None:
@@ -114,7 +127,8 @@ class GroupWindows:
         if group.start == LATEST:
             place = self.registry.group_latest_since(group.name)
             found = queue.first_at_or_after(place)
-            cold = self.thawed.offset_of(queue, place) if found == queue.min_offset else None
+            is_of_this_log = self.registry.origin_of(queue.topic) is None
+            cold = self.thawed.offset_of(queue, place) if is_of_this_log and found == queue.min_offset else None
             return found if cold is None else cold
         since = parse_start(group.start)
         assert since is not None

@@ -75,10 +75,8 @@ class Settling(GroupWindows):
     ) -> list[EntrepotError | None]:
         """Move what the receipts name to the dead letters, which say why.  Raises NotThawedError."""
         current, outcomes = self._current(topic, group, receipts)
-        for queue, offsets in current.items():
-            for offset in offsets:
-                if offset < queue.min_offset and self.thawed.page(queue, offset) is None:
-                    raise NotThawedError
+        if missed := [each for queue, offsets in current.items() for each in self.thawed.lacks(queue, offsets)]:
+            raise NotThawedError(missed)
         for queue, offsets in current.items():
             window = self.progress.windows[group, queue.topic][queue.queue_id]
             self._bury(queue, window, self.registry.groups[group], offsets, reason, now_ms)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -26,14 +27,8 @@ MAX_BYTES: Final = 64 << 20
 MESSAGE_BYTES: Final = 512
 """Bytes of a message besides its body, about."""
 MAX_STARTS: Final = 4096
-"""Named limit: of starts that were found and not taken."""
+"""Named limit: of starts that are known."""
 Item: TypeAlias = StoredMessage | CorruptedError
-
-
-class NotThawedError(Exception):
-    """A decision cannot be made before what it missed is here.  It has changed nothing."""
-
-
 Start: TypeAlias = Position | int
 """Where a group begins: at a position, or with the first message behind a place of the log."""
 
@@ -43,12 +38,22 @@ class GoneError(CorruptedError):
 
 
 class Missed(NamedTuple):
-    """What a decision lacked: messages of a queue from an offset on, or the offset of a start."""
+    """What a decision lacked: messages of a queue from an offset on (`most` of them, 0: a page), or the offset of a
+    start."""
 
     queue: ConsumeQueue
     offset: int
     wanted: FilterExpression | None = None
     start: Start | None = None
+    most: int = 0
+
+
+class NotThawedError(Exception):
+    """A decision cannot be made before what it missed is here.  It has changed nothing."""
+
+    def __init__(self, missed: list[Missed]) -> None:
+        super().__init__("cold messages are missing")
+        self.missed = missed
 
 
 @dataclass(eq=False, slots=True)
@@ -104,10 +109,9 @@ class Thawed:
         while it is not known."""
         if self.earliest(queue) >= queue.min_offset:
             return None
-        found = self._starts.pop((queue, start), None)
+        found = self._starts.get((queue, start))
         if found is None:
-            self.missed.append(Missed(queue, 0, start=start))
-            raise NotThawedError
+            raise NotThawedError([Missed(queue, 0, start=start)])
         return found if found < queue.min_offset else None
 
     # -- pages ---------------------------------------------------------------------------------------------------
@@ -128,14 +132,18 @@ class Thawed:
 
     def item(self, queue: ConsumeQueue, offset: int) -> Item:
         """What a page has at an offset, through whatever filter it was read.  Raises NotThawedError."""
-        for (of_queue, _), pages in self._pages.items():
-            if of_queue is queue:
-                at = bisect_right(pages, offset, key=_first) - 1
-                item = pages[at].items.get(offset) if at >= 0 else None
-                if item is not None:
-                    return item
-        self.missed.append(Missed(queue, offset))
-        raise NotThawedError
+        found = self._find((queue, None), offset)
+        if found is None:
+            pages = (self._find(key, offset) for key in self._pages if key[0] is queue)
+            found = next((page for page in pages if page is not None and offset in page.items), None)
+        if found is None:
+            raise NotThawedError([Missed(queue, offset)])
+        return found.items.get(offset) or GoneError(f"message {offset} of topic {queue.topic!r} is gone")
+
+    def lacks(self, queue: ConsumeQueue, offsets: Sequence[int]) -> list[Missed]:
+        """What is missing of messages that are needed for themselves."""
+        cold = [offset for offset in offsets if offset < queue.min_offset]
+        return [Missed(queue, each, most=1) for each in cold if self._find((queue, None), each) is None]
 
     def has(self, missed: Missed) -> bool:
         """True for what has come meanwhile."""

@@ -62,11 +62,12 @@ def merged(parts: Iterable[ColdFound], limit: int) -> ColdFound:
 
 def _once(found: Iterable[StoredMessage]) -> list[StoredMessage]:
     """Each message once, where several topics have it: at its own place, unless only further ones are left."""
-    by_place: dict[int, StoredMessage] = {}
+    by_place: dict[tuple[int, bytes], StoredMessage] = {}  # places of a restored table are of several logs
     for message in found:
         place = message.topic, message.queue_id, message.queue_offset
-        if message.commit_log_offset not in by_place or place not in message.further_places:
-            by_place[message.commit_log_offset] = message
+        key = message.commit_log_offset, message.message_id
+        if key not in by_place or place not in message.further_places:
+            by_place[key] = message
     return list(by_place.values())
 
 

@@ -130,14 +130,16 @@ class Consumption:
 
     async def _letter(self, group: str, queue_id: int, queue_offset: int) -> StoredMessage:
         """A dead letter of a group.  Raises ILLEGAL_OFFSET, MESSAGE_CORRUPTED."""
+        found: list[StoredMessage] = []
         try:
-            [letter] = await self._reading.read(dead_letter_topic(group), queue_id, queue_offset, 1)
-        except (EntrepotError, ValueError) as error:
-            if isinstance(error, EntrepotError) and error.code not in (Code.ILLEGAL_OFFSET, Code.TOPIC_NOT_FOUND):
+            found = await self._reading.read(dead_letter_topic(group), queue_id, queue_offset, 1)
+        except EntrepotError as error:
+            if error.code not in (Code.ILLEGAL_OFFSET, Code.TOPIC_NOT_FOUND):
                 raise
+        if not found or found[0].queue_offset != queue_offset:
             text = f"group {group!r} has no dead letter at offset {queue_offset}"
-            raise EntrepotError(Code.ILLEGAL_OFFSET, text) from None
-        return letter
+            raise EntrepotError(Code.ILLEGAL_OFFSET, text)
+        return found[0]
 
     async def group_status(self, name: str) -> GroupStatus:
         group, now_ms = self._core.existing_group(name), self._core.now_ms()

@@ -110,7 +110,12 @@ class Search:
         hot = self.having_id(message_id)
         if (tier := self._catalog.tier) is None:
             return hot
-        cold = await tier.search(ColdQuery(message_id=message_id, limit=MAX_QUERY_MESSAGES))
+        try:
+            cold = await tier.search(ColdQuery(message_id=message_id, limit=MAX_QUERY_MESSAGES))
+        except EntrepotError:
+            if hot:
+                return hot  # one table that cannot be read does not hide what is found
+            raise
         if cold.before is not None and not hot and not cold.messages:
             raise EntrepotError(
                 Code.TOO_MANY_REQUESTS, "too many cold messages may have this id: ask for its topic and time instead"
@@ -213,9 +218,9 @@ def _is_wanted(message: StoredMessage, query: MessageQuery) -> bool:
 
 def _merged(hot: MessagePage, cold: ColdFound, limit: int) -> MessagePage:
     """The newest of both; each goes on where it ends, and a message that is just leaving the disk may be in both."""
-    by_place = {message.commit_log_offset: message for message in (*cold.messages, *hot.messages)}
+    by_place = {(each.commit_log_offset, each.message_id): each for each in (*cold.messages, *hot.messages)}
     ends_at = max(-1 if hot.next is None else int(hot.next), -1 if cold.before is None else cold.before)
-    newest = [by_place[place] for place in sorted(by_place, reverse=True) if place >= ends_at]
+    newest = [by_place[place] for place in sorted(by_place, reverse=True) if place[0] >= ends_at]
     if len(newest) > limit:
         return MessagePage(newest[:limit], str(newest[limit - 1].commit_log_offset))
     return MessagePage(newest, None if ends_at < 0 else str(ends_at))

@@ -90,9 +90,10 @@ class Pop:
             return True  # the store or its gateway is ending: who waited is answered empty
         self._core.consumption.thawed.take_missed()
         try:
-            with suppress(NotThawedError):
+            try:
                 return self._decide()
-            return self._thaw()
+            except NotThawedError as error:
+                return self._thaw(error.missed)
         except Exception as error:  # noqa: BLE001 told to who asked: the other decisions of the step go on
             self._error = error
             return True
@@ -111,16 +112,16 @@ class Pop:
             self._read_ahead()
             return True
         if core.consumption.thawed.missed:
-            return self._thaw()
+            return self._thaw(core.consumption.thawed.take_missed())
         if request.is_again or request.only_over:
             return True
         self.sees_taken = not group.fifo and terms.filter is None
         return self._park(topic, group, now_ms)
 
-    def _thaw(self) -> bool:
+    def _thaw(self, missed: list[Missed]) -> bool:
         """Wait for what was missed, or for what comes to other queues.  Raises what the tier raised."""
         core, request = self._core, self._request
-        missed, now = core.consumption.thawed.take_missed(), core.loop.time()
+        now = core.loop.time()
         if self._thaw_failure is not None:
             raise self._thaw_failure
         if self._thawing is None or self._thawing.done():

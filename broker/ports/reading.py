@@ -64,8 +64,11 @@ class Reading:
 
     async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
         queue = self._catalog.existing_queue(topic, queue_id)
-        if tier := self._tier_of(queue, from_offset):
-            return (await tier.read(queue, from_offset, max_messages)).messages
+        while tier := self._tier_of(queue, from_offset):
+            page = await tier.read(queue, from_offset, max_messages)
+            if page.messages or page.next_offset <= from_offset:
+                return page.messages
+            from_offset = page.next_offset
         if not self._is_there(queue, from_offset):
             return []
         return await self._healed(lambda: self._read(queue, from_offset, max_messages))

@@ -98,6 +98,9 @@ class Tables:
 
         tier, core = self._needed_tier(), self._core
         origin = TopicOrigin("", request.url, 0, request.endpoint, request.region, request.allow_http)
+        if not tier.may_ask(request.endpoint):
+            text = f"{request.endpoint} would get this broker's credentials: name it in tier.attach_endpoints first"
+            raise EntrepotError(Code.FORBIDDEN, text)
         found: FoundTable = await tier.attached.look_at(origin, request.table)
         name = request.name or topic_of(found.root)
         origin = replace(origin, table=found.root, number=found.number)

@@ -16,6 +16,8 @@ from domain.position import Position
 
 PAGE: Final = 1024
 """Messages of a page."""
+MAX_ROUNDS: Final = 8
+"""Times that a decision is made again: what is not here by then is too much to be here at once."""
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
@@ -28,12 +30,14 @@ class Thawing:
         self._under_way: dict[Missed, asyncio.Task[None]] = {}
 
     async def decided(self, decide: Callable[[], Awaitable[T]]) -> T:
-        """The result of a decision, made again until nothing is missed.  Raises what the tier raises."""
-        while True:
+        """The result of a decision, made again until nothing is missed.  Raises what the tier raises, and
+        TOO_MANY_REQUESTS for what needs too many cold messages at once."""
+        for _ in range(MAX_ROUNDS):
             try:
                 return await decide()
-            except NotThawedError:
-                await self.fetch(self._thawed.take_missed())
+            except NotThawedError as error:
+                await self.fetch(error.missed)
+        raise EntrepotError(Code.TOO_MANY_REQUESTS, "this needs too many cold messages at once: ask for fewer")
 
     async def fetch(self, missed: Iterable[Missed]) -> None:
         """Fetch it.  Raises EntrepotError where the tier gives nothing of it: it may be asked again."""
@@ -72,7 +76,7 @@ class Thawing:
         wanted = None if missed.wanted is None else compile_filter(missed.wanted)
         items: dict[int, Item] = {}
         try:
-            page = await tier.read(missed.queue, missed.offset, PAGE, wanted)
+            page = await tier.read(missed.queue, missed.offset, missed.most or PAGE, wanted)
         except CorruptedError as harmed:
             self._thawed.put(missed, {missed.offset: harmed}, missed.offset + 1)
             return

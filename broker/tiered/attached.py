@@ -79,11 +79,12 @@ class AttachedTables:
     async def _try(self, topic: str, origin: TopicOrigin) -> None:
         try:
             await self.know(topic, origin)
-        except EntrepotError as error:
+        except Exception as error:  # noqa: BLE001 whatever one table has, the others are read
             key = key_of(topic, origin)
-            if self.problems.get(key) != error.message:
-                log.warning("an attached table cannot be read", topic=topic, problem=error.message)
-            self.problems[key] = error.message
+            problem = error.message if isinstance(error, EntrepotError) else f"{type(error).__name__}: {error}"
+            if self.problems.get(key) != problem:
+                log.warning("an attached table cannot be read", topic=topic, problem=problem)
+            self.problems[key] = problem
 
     async def know(self, topic: str, origin: TopicOrigin) -> None:
         """Read what a topic's table has now.  Raises TierError."""

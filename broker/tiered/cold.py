@@ -55,7 +55,7 @@ class ColdTopic:
         with self._refreshing:
             newest = self._table.newest()
             if newest is None:
-                raise TierError(f"the table {self._table.root} is not there any more", Code.COLD_HARMED)
+                raise TierError(f"the table {self._table.root} is not open: it is not there")
             self._take(newest)
 
     def _take(self, newest: Snapshot) -> None:

@@ -56,7 +56,7 @@ def search(
             return _cut([each for each in found if each.commit_log_offset > newest], query.limit, newest + 1)
         rows, messages = _of_segment(reader, segment, query, below)
         looked_at += rows
-        found = sorted([*found, *messages], key=lambda message: -message.commit_log_offset)
+        found = sorted([*found, *messages], key=lambda message: -message.commit_log_offset)[: query.limit + 1]
     return _cut(found, query.limit, None)
 
 

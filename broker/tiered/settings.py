@@ -29,7 +29,7 @@ class TierSettings:
     `number`: of the broker, which tells its queues from those of others.  A segment has `segment_bytes` of the log, or
     what has waited for `max_age_seconds`.  `vacuum_grace_seconds`: how long objects stay that no version needs.
     `max_kept_bytes`: of the log, for a topic that is stuck; beyond it retention goes on, and messages are lost.  0: no
-    limit.
+    limit.  `attach_endpoints`: those of attached tables, besides the tier's own, that get this broker's credentials.
     """
 
     url: str
@@ -39,6 +39,7 @@ class TierSettings:
     vacuum_grace_seconds: float = 24 * 3600.0
     cache_bytes: int = 128 << 20
     max_kept_bytes: int = 0
+    attach_endpoints: tuple[str, ...] = ()
     read: ReadPolicy = ReadPolicy.NOT_IN_DISK
     options: dict[str, Any] = field(default_factory=dict)
     payload: Payload = Payload.NONE

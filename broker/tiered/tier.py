@@ -16,6 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
+import numpy as np
 import structlog
 
 from broker.metadata.registry import Registry
@@ -32,6 +33,7 @@ from domain.errors import Code, EntrepotError, StoreFailedError
 from domain.expression.filter import MessageFilter
 from domain.tiering import TierAddress
 from domain.topic import Topic
+from protocols.remoting.records import ENTRY, encode_run
 
 if TYPE_CHECKING:
     from broker.tiered.cold import ColdTopic
@@ -99,6 +101,11 @@ class Tier:
         endpoint, region = options.get("endpoint") or "", options.get("region") or ""
         return TierAddress(self._settings.url, endpoint, region, bool(options.get("allow_http")))
 
+    def may_ask(self, endpoint: str | None) -> bool:
+        """Whether an endpoint may be asked with this broker's credentials."""
+        known = (self._settings.options.get("endpoint"), *self._settings.attach_endpoints)
+        return not endpoint or endpoint in known
+
     # -- retention -----------------------------------------------------------------------------------------------
 
     def kept_from(self, queue: ConsumeQueue) -> int | None:
@@ -133,6 +140,9 @@ class Tier:
             return key_of(topic.name, origin) if origin.is_attached else origin.table
         return root_of(topic.name, self._store_id, self._registry.topic_since(topic.name))
 
+    def _roots(self) -> set[str]:
+        return {self.root(topic) for topic in self._registry.topics.values() if is_tiered(topic)}
+
     def is_pending(self, queue: ConsumeQueue) -> bool:
         """True while a queue may have cold messages that are not known yet."""
         if self._settings.read is ReadPolicy.DISABLED:
@@ -145,7 +155,7 @@ class Tier:
     def min_offset(self, queue: ConsumeQueue) -> int:
         cold = self._cold_of(queue)
         bounds = None if cold is None else cold.bounds(queue.queue_id)
-        if bounds is None or bounds.next_offset < queue.min_offset:  # what lies between is nowhere
+        if bounds is None or bounds.first == bounds.next_offset:
             return queue.min_offset
         return min(bounds.first, queue.min_offset)
 
@@ -158,6 +168,8 @@ class Tier:
         cold = self._cold_of(queue)
         if cold is None:
             raise _not_known(queue.topic)
+        if self._is_nowhere(queue, cold, first):
+            return ColdPage([], queue.min_offset)
         page: ColdPage = await self._in_thread(cold.read, queue.queue_id, first, most, wanted)
         end = queue.visible_offset
         if page.next_offset <= end:
@@ -169,6 +181,8 @@ class Tier:
         if cold is None:
             raise _not_known(queue.topic)
         bounds = self.min_offset(queue), queue.visible_offset
+        if self._is_nowhere(queue, cold, first):
+            return encode_run(np.empty(0, ENTRY), b"", (min(queue.min_offset, to_offset), *bounds))
         end = min(to_offset, queue.visible_offset)
         found: bytes = await self._in_thread(cold.run, queue.queue_id, first, end, bounds, limits)
         return found
@@ -178,14 +192,19 @@ class Tier:
         if cold is None:
             return queue.min_offset
         offset: int = await self._in_thread(cold.since, queue.queue_id, time_ms)
-        return min(offset, queue.visible_offset)
+        return queue.min_offset if self._is_nowhere(queue, cold, offset) else min(offset, queue.visible_offset)
 
     async def behind(self, queue: ConsumeQueue, commit_log_offset: int) -> int:
         cold = self._cold_of(queue)
         if cold is None:
             return queue.min_offset
         offset: int = await self._in_thread(cold.behind, queue.queue_id, commit_log_offset)
-        return offset
+        return queue.min_offset if self._is_nowhere(queue, cold, offset) else offset
+
+    def _is_nowhere(self, queue: ConsumeQueue, cold: ColdTopic, offset: int) -> bool:
+        """True between the table's end and the disk's beginning: what was there is lost, and is counted as missing."""
+        bounds = cold.bounds(queue.queue_id)
+        return bounds is not None and bounds.next_offset <= offset < queue.min_offset
 
     async def search(self, query: ColdQuery) -> ColdFound:
         if self._settings.read is ReadPolicy.DISABLED:
@@ -195,8 +214,8 @@ class Tier:
         for topic in [self._registry.topics[name] for name in names if name in self._registry.topics]:
             queues = [self._engine.dispatcher.queue(topic.name, number) for number in range(topic.queues)]
             below = {queue.queue_id: queue.min_offset for queue in queues if queue.min_offset}
-            if not below or not may_be_cold(self._registry, topic) or (not query.topic and self._is_attached(topic)):
-                continue  # places of an attached table are of another log
+            if not below or not may_be_cold(self._registry, topic) or self._is_of_another_log(topic, query):
+                continue
             if (cold := self._cold.get(self.root(topic))) is None:
                 raise _not_known(topic.name)
             part: ColdFound = await self._in_thread(cold.search, query, below)
@@ -205,9 +224,10 @@ class Tier:
             parts.append(part)
         return merged(parts, query.limit)
 
-    def _is_attached(self, topic: Topic) -> bool:
+    def _is_of_another_log(self, topic: Topic, query: ColdQuery) -> bool:
+        """Whether rows of a table are not to be told by their places: those are of the log that it was made from."""
         origin = self._registry.origin_of(topic.name)
-        return origin is not None and origin.is_attached
+        return origin is not None and (query.place is not None or (origin.is_attached and not query.topic))
 
     def _cold_of(self, queue: ConsumeQueue) -> ColdTopic | None:
         """The cold part of a queue's topic; None where it is not known, or not to be read."""
@@ -269,8 +289,8 @@ class Tier:
                 pause = FIRST_PAUSE
                 await self.service.run(self._settings, self.writer)
                 self.problem = "the uploader has ended, and is started again"
-            except EntrepotError as error:
-                self.problem = error.message
+            except (EntrepotError, OSError) as error:  # the latter: no process can be started
+                self.problem = error.message if isinstance(error, EntrepotError) else str(error)
                 self._unreached += self._objects is None
             log.error("the tier", problem=self.problem, again_in=pause)
             await asyncio.sleep(pause)
@@ -288,6 +308,10 @@ class Tier:
         self._objects = objects
 
     def _told(self, progress: Progress) -> None:
+        if len(self.progress) > len(self._registry.topics):
+            for gone in self.progress.keys() - self._roots():
+                del self.progress[gone]
+                self._cold.pop(gone, None)
         before = self.progress.get(progress.root)
         if progress.problem and before is not None and not progress.ends:
             progress = msgspec.structs.replace(progress, ends=before.ends)
@@ -315,6 +339,8 @@ class Tier:
                 try:
                     await self._refresh(root)
                 except EntrepotError as error:
+                    if root not in self._roots():
+                        return  # its topic is gone
                     log.warning("a table cannot be read", table=root, problem=error.message)
                     self._to_refresh.add(root)
                     await asyncio.sleep(FIRST_PAUSE)
@@ -327,12 +353,13 @@ class Tier:
 
         assert self._objects is not None, "who tells of progress has a store"
         assert self._reader is not None, "which is read through this"
-        cold = self._cold.get(root)
+        known = cold = self._cold.get(root)
         if cold is None:
             table = TopicTable(self._objects, root, self._clock, Random(secrets.randbits(64)))
             cold = ColdTopic(table, self._reader, self._settings.number, self._begin)
         await self._in_thread(cold.refresh)
-        self._cold[root] = cold
+        if self._cold.get(root) is known:  # else it was put back meanwhile, and is loaded anew
+            self._cold[root] = cold
 
 
 def _not_known(topic: str) -> EntrepotError:

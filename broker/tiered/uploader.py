@@ -27,7 +27,6 @@ from broker.tiered.table import TopicTable
 from domain.clock import Clock
 from domain.errors import EntrepotError
 from domain.shard import broker_of_queue, first_queue, local_queue
-from protocols.remoting.frames import RemotingError
 from protocols.remoting.records import RecordColumns, RecordRun, decode_run
 
 RUN_BYTES: Final = 4 << 20
@@ -37,8 +36,8 @@ LONGEST_PAUSE: Final = 60.0
 """Seconds before a topic is tried again that failed; doubled each time."""
 REQUESTS_AN_HOUR: Final = 20_000
 """To the object store, about, by all topics together: where many are small, they go less often."""
-REQUESTS_AN_UPLOAD: Final = 8
-"""Four of them are of the upload; the others are of the broker that takes it up, and of housekeeping."""
+REQUESTS_AN_UPLOAD: Final = 11
+"""Five of them are of the upload; the others are of the broker that takes it up, and of housekeeping."""
 LONGEST_AGE: Final = 3600.0
 """Seconds that messages wait at most, whatever that costs."""
 HEAL_SECONDS: Final = 600.0
@@ -165,11 +164,13 @@ class Uploader:
         try:
             has_more = self._bring_up(state, topic)
             self._keep_house(state, topic)
-        except (EntrepotError, RemotingError, ValueError) as error:  # the last: a run has no rows
+        except EOFError:  # the broker has ended
+            raise
+        except Exception as error:  # noqa: BLE001 whatever one topic has, the others go on
             topic.pause = min(2 * topic.pause or FIRST_PAUSE, LONGEST_PAUSE)
             topic.not_before = self._steady() + topic.pause
             topic.is_open = topic.is_open and isinstance(error, ConflictError)
-            problem = error.message if isinstance(error, EntrepotError) else f"a record is harmed: {error}"
+            problem = error.message if isinstance(error, EntrepotError) else f"{type(error).__name__}: {error}"
             log.warning("a topic is not tiered", seldom=f"tier {state.root}", topic=state.name, problem=problem)
             self._tell(state, topic, problem)
             return False
@@ -289,8 +290,9 @@ class Uploader:
         if topic.table.expire(self._clock.now_ms() - state.retention_ms):
             self._tell(state, topic)
         if not topic.vacuumed_at or now >= topic.vacuumed_at + VACUUM_SECONDS:
+            if topic.vacuumed_at:
+                topic.table.check_current()
             topic.vacuumed_at = now
-            topic.table.check_current()
             topic.table.vacuum(int(1000 * self._grace))
 
     def _tell(self, state: TopicState, topic: _Topic, problem: str = "") -> None:

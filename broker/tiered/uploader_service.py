@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SAMPLE: Final = 64
 """Messages by which the bytes of one are told."""
-OURS: Final = ("cache_bytes", "read", "max_kept_bytes")
+OURS: Final = ("cache_bytes", "read", "max_kept_bytes", "attach_endpoints")
 """Settings that no uploader needs."""
 
 

@@ -36,6 +36,9 @@ class TierSettings(Table):
     max_kept_bytes: int = Field(
         0, ge=0, description="Log kept for a topic that is stuck; beyond it messages go, and are lost. 0: no limit"
     )
+    attach_endpoints: list[str] = Field(
+        [], description="Endpoints that tier attach may name, besides this one: they get this broker's credentials"
+    )
     read: Literal["disabled", "not_in_disk", "force"] = Field(
         "not_in_disk", description="When the store is read: never, for what is not on the disk, or for all that it has"
     )

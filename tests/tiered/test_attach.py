@@ -143,7 +143,7 @@ async def test_what_is_refused(tmp_path: Path) -> None:
         other = their.tier.root(their.registry.topics["other"])  # type: ignore[union-attr]
         await until(lambda: their.tier.progress[other].ends == {0: 1}, "the other one, too")  # type: ignore[union-attr]
         table = root(their)
-    async with opened(tmp_path, clock) as store:
+    async with opened(tmp_path, clock, attach_endpoints=("http://known",)) as store:
         await store.topology.put_topic(replace(TOPIC, name="mine"))
         url = theirs(tmp_path)
         for request, code, words in (
@@ -154,7 +154,9 @@ async def test_what_is_refused(tmp_path: Path) -> None:
             (AttachRequest(url, table, "lab/x"), Code.BAD_REQUEST, "no namespace 'lab'"),
             (AttachRequest((tmp_path / "nowhere").as_uri()), Code.BAD_REQUEST, "is no folder"),
             (AttachRequest("nonsense"), Code.BAD_REQUEST, "no object store's URL"),
-            (AttachRequest("s3://b", endpoint="http://h"), Code.BAD_REQUEST, "without TLS"),
+            (AttachRequest("s3://b", endpoint="http://h"), Code.FORBIDDEN, "tier.attach_endpoints"),
+            (AttachRequest("s3://b", endpoint="https://h"), Code.FORBIDDEN, "tier.attach_endpoints"),
+            (AttachRequest("s3://b", endpoint="http://known"), Code.BAD_REQUEST, "without TLS"),
         ):
             with pytest.raises(EntrepotError) as raised:
                 await attached(store, request)

@@ -165,7 +165,7 @@ class World:
             await reader.settle(self.store, list(reader.held))
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 60))])
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 60)])
 async def test_nothing_is_lost_and_nothing_settled_comes_again(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from broker.broker import Broker
+from broker.store.consume_queue import ConsumeQueue
 from domain.consumer_group import ConsumerGroup
 from domain.delivery import Delivery
 from domain.errors import Code, EntrepotError
@@ -29,9 +30,11 @@ from tests.support.cold_topics import (
     filled,
     gone,
     known,
+    message,
     opened,
     published,
     root,
+    uploaded,
 )
 from tests.support.store_steps import append_all
 from tests.support.waiting import until
@@ -209,6 +212,35 @@ async def test_starts_and_resets_in_the_cold(tmp_path: Path) -> None:
         assert places(await consumed(store, "new")) == [(1, offset) for offset in range(1190, COUNT)]
 
 
+async def test_a_group_over_many_queues_begins_with_one_question_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, queues = ManualClock(), 16
+    async with opened(tmp_path, clock) as store:
+        await store.topology.put_topic(replace(TOPIC, queues=queues))
+        for start in range(0, 40, 10):
+            numbers = range(start, start + 10)
+            some = [replace(message(n), queue_id=queue_id) for queue_id in range(queues) for n in numbers]
+            assert not any(await append_all(store, *some))
+            clock.advance(1000)
+        await until(lambda: uploaded(store) == dict.fromkeys(range(queues), 40), "all is uploaded")
+        clock.advance(120_000)
+        found = [store.engine.dispatcher.queue("factory", number) for number in range(queues)]
+        await until(lambda: all(queue.min_offset == 40 for queue in found), "all is cold")
+        assert store.tier is not None
+        asked: list[int] = []
+        since = store.tier.since
+
+        async def counted(queue: ConsumeQueue, time_ms: int) -> int:
+            asked.append(queue.queue_id)
+            return await since(queue, time_ms)
+
+        monkeypatch.setattr(store.tier, "since", counted)
+        await store.topology.put_group(ConsumerGroup("timed", start=_rfc3339(clock.now_ms() - 122_000)))
+        assert places(await consumed(store, "timed")) == [(q, at) for q in range(queues) for at in range(20, 40)]
+        assert sorted(asked) == list(range(queues))
+
+
 def _rfc3339(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
@@ -233,6 +265,7 @@ async def test_a_store_that_is_away_is_an_error_and_nothing_is_passed_over(tmp_p
         assert [m for m in found if m.queue_id == 1][:COUNT] == before[1]
 
 
+@pytest.mark.soak
 async def test_what_expires_in_the_tier_is_passed_over(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path, clock) as store:

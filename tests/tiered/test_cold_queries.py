@@ -103,6 +103,7 @@ async def test_one_message_is_found_by_id_and_by_place(tmp_path: Path) -> None:
         assert refused.value.code is Code.OFFSET_NOT_FOUND
 
 
+@pytest.mark.soak
 async def test_a_message_of_several_queues_is_one_message(tmp_path: Path) -> None:
     """At its own place, as while it was hot; once that is gone, where it lies still."""
     clock = ManualClock()

@@ -7,6 +7,7 @@ and the greatest one; or an error.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -104,3 +105,6 @@ def main(name: str, place: str) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1], sys.argv[2])
+    sys.stdout.flush()
+    if sys.argv[1] != "Spark":
+        os._exit(0)  # threads of delta-rs abort now and then when Python takes its leave
