@@ -124,6 +124,7 @@ async def test_filters(tmp_path: Path, kind: FilterKind, text: str) -> None:
         assert not await popped(store)
 
 
+@pytest.mark.soak
 async def test_fifo_groups_keep_the_order(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path, clock) as store:

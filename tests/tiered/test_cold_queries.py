@@ -136,6 +136,7 @@ async def test_a_message_of_several_queues_is_one_message(tmp_path: Path) -> Non
         assert (found.topic, found.queue_id, found.queue_offset) in places and found.body == hot.body
 
 
+@pytest.mark.soak
 async def test_a_search_of_many_messages_goes_on_by_its_cursor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.tiered.searching.MAX_SEARCHED_ROWS", 100)
     clock = ManualClock()

@@ -29,6 +29,7 @@ from tests.support.cold_topics import (
 from tests.support.waiting import until
 
 
+@pytest.mark.soak
 async def test_disabled_what_has_left_the_disk_is_gone_and_still_uploaded(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path, clock, read=ReadPolicy.DISABLED) as store:

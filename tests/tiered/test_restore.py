@@ -84,6 +84,7 @@ def check_table(tmp_path: Path, table: str, clock: ManualClock, count: int) -> N
     assert found == Counter((queue_id, offset) for queue_id in range(QUEUES) for offset in range(count))
 
 
+@pytest.mark.soak
 async def test_a_topic_goes_on_where_its_table_ends(tmp_path: Path) -> None:
     clock = ManualClock()
     table, before = await lost(tmp_path, clock)

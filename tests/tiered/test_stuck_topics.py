@@ -70,6 +70,7 @@ def mended(store: Broker, cold: Path) -> None:
     store.tier.service.process.kill()
 
 
+@pytest.mark.soak
 async def test_a_stuck_topic_stays_on_the_disk_and_stops_nobody(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path, clock) as store:

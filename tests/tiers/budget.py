@@ -36,9 +36,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/e2e/test_every_door_through_kills.py::test_every_pair_of_doors_through_kills_of_gateways_and_brokers": (
         "the same in a cluster"
     ),
-    "tests/partition/test_controlled_faults.py::test_nothing_confirmed_is_lost_through_faults_of_all_parts": (
-        "eleven processes on machines of their own, and every fault once: two minutes"
-    ),
+    "tests/e2e/spark/test_cold.py::test_a_batch_is_the_log_and_spares_the_brokers": "the first query over segments",
 }
 """The few that may take longer, by file and function, each with its reason."""
 MAX_LONG_TESTS: Final = 13

@@ -136,6 +136,7 @@ FILTERS = (
 )  # fmt: skip
 
 
+@pytest.mark.soak
 def test_filters_columns_and_bodies_are_the_same(broker: TieredBroker) -> None:
     ranges = ranges_of(broker.location)
     planned = cold(broker.location, ranges)
