@@ -171,6 +171,9 @@ class World:
         site = self.random.choice(self.sites)
         if f"uploader {site.name}" not in self._running:
             site.broker.crash()
+            if site is self.leader:  # each start has a recovery epoch of its own
+                self.epoch += 1
+                site.broker.epoch = self.epoch
             site.start()
 
     def _fail_over(self) -> None:
