@@ -1,4 +1,4 @@
-"""What the benchmark of the tier works on: messages of devices, and a broker with many small topics."""
+"""Load of the benchmark of the tier: messages of devices, and a broker with many small topics."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ class Consumption(HandingOut):
     def _there(
         self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: Sequence[int]
     ) -> Sequence[int]:
-        """What of the claimed can be read now, up to the first cold one that is not thawed: from there on all is still
+        """Claimed ones that can be read now, up to the first cold one that is not thawed: from there on all is still
         to be delivered.  What is gone is settled."""
         group, frontier, now_ms = terms.group.name, window.frontier, terms.now_ms
         there: list[int] = []

@@ -100,7 +100,7 @@ class GroupWindows:
         return self.progress.windows[group.name, topic.name]
 
     def _trim(self, topic: str, group: ConsumerGroup, windows: dict[int, ConsumeWindow], now_ms: int) -> None:
-        """What retention took away, from the disk and from the tier, is settled."""
+        """Settle messages that retention took away, from the disk and from the tier."""
         queues = self.engine.dispatcher.queues
         for queue_id, window in windows.items():
             queue = queues[topic, queue_id]
@@ -241,7 +241,7 @@ class GroupWindows:
     def _read_items(
         self, queue: ConsumeQueue, offsets: Sequence[int]
     ) -> list[tuple[int, StoredMessage | CorruptedError]]:
-        """What is at some offsets, as far as it is durable.  Of cold ones those before the first that is not thawed."""
+        """Messages at some offsets, as far as they are durable; of cold ones those before the first not thawed."""
         found: list[tuple[int, StoredMessage | CorruptedError]] = []
         if offsets and min(offsets) < queue.min_offset:
             for offset in offsets:

@@ -38,7 +38,7 @@ class GoneError(CorruptedError):
 
 
 class Missed(NamedTuple):
-    """What a decision lacked: messages of a queue from an offset on (`most` of them, 0: a page), or the offset of a
+    """A lack of a decision: messages of a queue from an offset on (`most` of them, 0: a page), or the offset of a
     start."""
 
     queue: ConsumeQueue
@@ -84,7 +84,7 @@ class Thawed:
         self.tier: ColdReads | None = None
         self.missed: list[Missed] = []
         self.wished: list[Missed] = []
-        """What the next decisions will miss, as far as one can tell: it is worth while to fetch it before."""
+        """Messages that the next decisions will probably miss: they are worth fetching before."""
         self._pages: dict[Key, list[Page]] = {}
         self._used: OrderedDict[Page, Key] = OrderedDict()
         self._starts: dict[tuple[ConsumeQueue, Start], int] = {}
@@ -131,7 +131,7 @@ class Thawed:
         return found
 
     def item(self, queue: ConsumeQueue, offset: int) -> Item:
-        """What a page has at an offset, through whatever filter it was read.  Raises NotThawedError."""
+        """The message that a page has at an offset, through whatever filter it was read.  Raises NotThawedError."""
         found = self._find((queue, None), offset)
         if found is None:
             pages = (self._find(key, offset) for key in self._pages if key[0] is queue)
@@ -141,7 +141,7 @@ class Thawed:
         return found.items.get(offset) or GoneError(f"message {offset} of topic {queue.topic!r} is gone")
 
     def lacks(self, queue: ConsumeQueue, offsets: Sequence[int]) -> list[Missed]:
-        """What is missing of messages that are needed for themselves."""
+        """Misses among messages that are needed for themselves."""
         cold = [offset for offset in offsets if offset < queue.min_offset]
         return [Missed(queue, each, most=1) for each in cold if self._find((queue, None), each) is None]
 
@@ -179,7 +179,7 @@ class Thawed:
             del self._pages[key]
 
     def take_missed(self) -> list[Missed]:
-        """What was noted since, once."""
+        """All that was noted since, once."""
         found, self.missed = self.missed, []
         return found
 

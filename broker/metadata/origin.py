@@ -31,5 +31,5 @@ class TopicOrigin:
 
     @property
     def place(self) -> str:
-        """What tells the table from all others."""
+        """A name that tells the table from all others."""
         return f"{self.url.rstrip('/')}/{self.table}" if self.url else self.table

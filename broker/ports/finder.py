@@ -12,7 +12,7 @@ from typing import Final
 
 from broker.consume.window import ConsumeWindow
 from broker.ports.catalog import Catalog
-from broker.ports.cold_reads import ColdFound, ColdQuery
+from broker.ports.cold_reads import ColdFound, ColdQuery, merged
 from broker.ports.core import BrokerCore
 from broker.store.consume_queue import ConsumeQueue
 from broker.trace import hops_in, trace_key
@@ -54,7 +54,7 @@ class Search:
         return _merged(hot, await tier.search(wanted), limit)
 
     def _hot(self, query: MessageQuery, before: int | None, limit: int) -> MessagePage:
-        """What the disk has."""
+        """Messages that the disk has."""
         if query.key is None:
             offsets = self._newest_first(query, before)
         else:
@@ -218,12 +218,8 @@ def _is_wanted(message: StoredMessage, query: MessageQuery) -> bool:
 
 def _merged(hot: MessagePage, cold: ColdFound, limit: int) -> MessagePage:
     """The newest of both; each goes on where it ends, and a message that is just leaving the disk may be in both."""
-    by_place = {(each.commit_log_offset, each.message_id): each for each in (*cold.messages, *hot.messages)}
-    ends_at = max(-1 if hot.next is None else int(hot.next), -1 if cold.before is None else cold.before)
-    newest = [by_place[place] for place in sorted(by_place, reverse=True) if place[0] >= ends_at]
-    if len(newest) > limit:
-        return MessagePage(newest[:limit], str(newest[limit - 1].commit_log_offset))
-    return MessagePage(newest, None if ends_at < 0 else str(ends_at))
+    found = merged([ColdFound(hot.messages, None if hot.next is None else int(hot.next)), cold], limit)
+    return MessagePage(found.messages, None if found.before is None else str(found.before))
 
 
 def _backwards(queue: ConsumeQueue, start: int, end: int) -> Iterator[int]:

@@ -74,7 +74,6 @@ class Thawing:
             self._thawed.put_start(missed.queue, missed.start, await self._start(tier, missed))
             return
         wanted = None if missed.wanted is None else compile_filter(missed.wanted)
-        items: dict[int, Item] = {}
         try:
             page = await tier.read(missed.queue, missed.offset, missed.most or PAGE, wanted)
         except CorruptedError as harmed:
@@ -84,7 +83,7 @@ class Thawing:
             raise EntrepotError(
                 Code.UNAVAILABLE, f"message {missed.offset} of topic {missed.queue.topic!r} is not in the tier yet"
             )
-        items |= {message.queue_offset: message for message in page.messages}
+        items: dict[int, Item] = {message.queue_offset: message for message in page.messages}
         self._thawed.put(missed, items, page.next_offset)
 
     async def _start(self, tier: ColdReads, missed: Missed) -> int:

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from broker.tiered.table import TopicTable
 
 REFRESH_SECONDS: Final = 60.0
-"""How old the knowledge of a table gets: its owner merges and expires segments."""
+"""Age that the knowledge of a table gets: its owner merges and expires segments."""
 RETRY_SECONDS: Final = 5.0
 CACHE_SHARE: Final = 4
-"""What is read of another store has this part of the tier's memory for that."""
+"""Part of the tier's memory for reads that each other store has, as a divisor."""
 log = structlog.get_logger(__name__)
 
 
 def key_of(topic: str, origin: TopicOrigin) -> str:
-    """What tells the table of a topic from all others, and from itself under another name."""
+    """A name that tells the table of a topic from all others, and from itself under another name."""
     return f"{origin.place}#{topic}"
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, HarmedRowError
-from broker.tiered.columns import SCHEMA
+from broker.tiered.columns import SCHEMA, to_messages
 from broker.tiered.objects import MissingObjectError, TierError
 from broker.tiered.read_ahead import LoadedGroup, ReadAhead
 from broker.tiered.row_records import run_of_rows
@@ -194,9 +194,10 @@ class ColdTopic:
         path = f"{self._table.root}/{place.path}"
         wants = None if wanted is None else mask_of(wanted)
         try:
-            messages, following = self._reader.read(path, size, queue_id + self._base, offset, most, wants)
+            rows, following = self._reader.rows(path, size, queue_id + self._base, offset, most, wants)
         except MissingObjectError:
             raise _gone(place, queue_id, path) from None
+        messages = [] if rows is None else to_messages(rows)
         _make_local(messages)
         if wanted is not None:
             messages = [message for message in messages if wanted.matches(message)]

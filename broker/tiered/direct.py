@@ -66,7 +66,7 @@ class DirectReader:
         return table
 
     def found(self, root: str, parts: Sequence[Part]) -> list[Found]:
-        """What the newest version of a table has of these parts, in the order of its segments."""
+        """Parts of these that the newest version of a table has, in the order of its segments."""
         table = self.table(root)
         if table is None:
             return []

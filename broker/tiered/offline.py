@@ -60,7 +60,7 @@ class OfflineTables:
         return sorted({topic_of(root) for root in self._roots()})
 
     def bounds(self, topic: str) -> list[QueueBounds]:
-        """What the tables have of each queue now."""
+        """Bounds of each queue in the tables of now."""
         found = []
         for each in self._opened(topic):
             for queue_id in sorted(each.table.progressing()):

@@ -35,7 +35,7 @@ class FoundTable:
 
     @property
     def queues(self) -> int:
-        """How many queues a topic has that has all of these."""
+        """Number of queues of a topic that has all of these."""
         return max(queue_id for queue_id, _ in self.ends) + 1
 
 
@@ -70,7 +70,7 @@ def _named(found: list[str]) -> str:
 
 
 def look_at(table: TopicTable) -> FoundTable:
-    """What a table has."""
+    """Contents of a table."""
     if not table.open():
         raise TierError(f"there is no table {table.root}", Code.TOPIC_NOT_FOUND)
     queues = table.progressing()
@@ -85,7 +85,7 @@ def look_at(table: TopicTable) -> FoundTable:
 
 
 def is_of(table: TopicTable, number: int) -> bool:
-    """Whether queues of a broker are in a table."""
+    """True where queues of a broker are in a table."""
     return table.open() and any(broker_of_queue(queue_id) == number for queue_id in table.progressing())
 
 

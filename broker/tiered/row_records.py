@@ -74,7 +74,7 @@ def _parts(rows: Any) -> dict[str, Any]:
 
 
 def _further(rows: Any) -> Any:
-    """What follows the bodies; None where no row lies in further queues."""
+    """Parts that follow the bodies; None where no row lies in further queues."""
     lists = one_array(rows.column("further"))
     if lists.offsets[0] == lists.offsets[-1]:
         return None

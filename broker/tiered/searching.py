@@ -43,8 +43,9 @@ class _Candidate(NamedTuple):
 def search(
     reader: SegmentReader, segments: Iterable[StoredSegment], query: ColdQuery, below: Mapping[int, int]
 ) -> ColdFound:
-    """What the segments have of a query.  `below`: by queue as the table numbers it, the offset from which on the disk
-    has its messages.  Raises TierError."""
+    """Messages of the segments that a query wants.  Raises TierError.
+
+    `below`: by queue as the table numbers it, the offset from which on the disk has its messages."""
     candidates = [each for segment in segments if (each := _candidate(segment, query)) is not None]
     candidates.sort(key=lambda candidate: -candidate.newest)
     found: list[StoredMessage] = []

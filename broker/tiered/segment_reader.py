@@ -19,11 +19,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from broker.ports.cold_reads import HarmedRowError
-from broker.tiered.columns import SCHEMA, is_harmed, to_messages
+from broker.tiered.columns import SCHEMA, is_harmed
 from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.segment import read_footer
 from domain.errors import Code
-from domain.message import StoredMessage
 from domain.shard import local_queue
 
 MAX_CACHE_BYTES: Final = 128 << 20
@@ -105,19 +104,6 @@ class SegmentReader:
         self.wasted = 0
         """Row groups that had to go before anybody used them, so far."""
 
-    def read(
-        self,
-        path: str,
-        size: int,
-        queue_id: int,
-        first: int,
-        most: int,
-        wants: Callable[[Any], Any] | None = None,
-    ) -> tuple[list[StoredMessage], int | None]:
-        """The messages of `rows`, with the offset behind what was looked at."""
-        rows, following = self.rows(path, size, queue_id, first, most, wants)
-        return ([] if rows is None else to_messages(rows)), following
-
     def rows(
         self,
         path: str,
@@ -142,7 +128,7 @@ class SegmentReader:
         return self._of_group(rows, places, most, wants, is_last=is_last)
 
     def load(self, path: str, size: int, queue_id: int, first: int) -> tuple[int, int, int] | None:
-        """Have the row group in memory that `read` would read: its number, the queue's first offset in it and the last.
+        """Have the row group in memory that `rows` would read: its number, the queue's first offset in it and the last.
         Raises TierError, MissingObjectError."""
         found = self._group_with(path, size, queue_id, first)
         if found is None:
@@ -257,7 +243,7 @@ def _taken(table: Any, places: NDArray[np.int64]) -> Any:
 
 
 def _harmed(rows: Any, at: int) -> HarmedRowError:
-    """What to raise of a harmed row."""
+    """The refusal of a harmed row."""
     queue_id, offset, place = (rows.column(name)[at].as_py() for name in _PLACE)
     return HarmedRowError(local_queue(queue_id), offset, place)
 

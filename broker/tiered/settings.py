@@ -16,7 +16,7 @@ class ReadPolicy(StrEnum):
 
 
 class Payload(StrEnum):
-    """What a table has of bodies, beside them."""
+    """Columns that a table has of bodies, beside them."""
 
     NONE = "none"
     JSON = "json"  # typed columns of the fields of JSON objects

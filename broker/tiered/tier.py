@@ -102,7 +102,7 @@ class Tier:
         return TierAddress(self._settings.url, endpoint, region, bool(options.get("allow_http")))
 
     def may_ask(self, endpoint: str | None) -> bool:
-        """Whether an endpoint may be asked with this broker's credentials."""
+        """True for an endpoint that may be asked with this broker's credentials."""
         known = (self._settings.options.get("endpoint"), *self._settings.attach_endpoints)
         return not endpoint or endpoint in known
 
@@ -123,8 +123,11 @@ class Tier:
     def _given_up_to(self, topic: Topic, queue: ConsumeQueue) -> int:
         """The offset before which retention goes on without the tier: the topic is stuck, and more of the log would be
         kept for it than the settings allow."""
-        told, most = self.progress.get(self.root(topic)), self._settings.max_kept_bytes
-        if not most or told is None or not told.problem:
+        most = self._settings.max_kept_bytes
+        if not most:
+            return 0
+        told = self.progress.get(self.root(topic))
+        if told is None or not told.problem:
             return 0
         first = queue.first_at_or_after(self._engine.commit_log.durable_offset - most)
         if first > queue.min_offset:
@@ -225,7 +228,7 @@ class Tier:
         return merged(parts, query.limit)
 
     def _is_of_another_log(self, topic: Topic, query: ColdQuery) -> bool:
-        """Whether rows of a table are not to be told by their places: those are of the log that it was made from."""
+        """True where places of a table's rows are those of the log that it was made from, and a query goes by them."""
         origin = self._registry.origin_of(topic.name)
         return origin is not None and (query.place is not None or (origin.is_attached and not query.topic))
 
@@ -270,10 +273,6 @@ class Tier:
             raise EntrepotError(Code.UNAVAILABLE, self.problem)
         found: T = await self._in_thread(ask, self._objects)
         return found
-
-    async def know(self, root: str) -> None:
-        """Read what a table has, so that it is read from at once.  Raises TierError."""
-        await self._refresh(root)
 
     # -- the uploader --------------------------------------------------------------------------------------------
 
@@ -337,7 +336,7 @@ class Tier:
             while root in self._to_refresh:
                 self._to_refresh.discard(root)
                 try:
-                    await self._refresh(root)
+                    await self.know(root)
                 except EntrepotError as error:
                     if root not in self._roots():
                         return  # its topic is gone
@@ -347,7 +346,8 @@ class Tier:
         finally:
             del self._refreshing[root]
 
-    async def _refresh(self, root: str) -> None:
+    async def know(self, root: str) -> None:
+        """Read the newest version of a table, so that it is read from at once.  Raises TierError."""
         from broker.tiered.cold import ColdTopic
         from broker.tiered.table import TopicTable
 

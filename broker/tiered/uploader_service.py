@@ -91,7 +91,7 @@ class UploaderService:
             await writer.drain()
 
     async def _heal(self, commit_log_offset: int) -> bool | None:
-        """Whether a harmed record is whole now, by another replica; None where there is none."""
+        """True where a harmed record is whole now, by another replica; None where there is none."""
         healer = self._engine.commit_log.healer
         return None if healer is NO_HEALER else await healer.heal(commit_log_offset)
 

@@ -124,7 +124,7 @@ def verify(
 
 @app.command()
 def status(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """How far a running server has come with each topic that goes to the object store."""
+    """Progress of a running server with each topic that goes to the object store."""
     found = Client(server).get("/api/v1/tiering")["value"]
     if as_json:
         print_json(found)

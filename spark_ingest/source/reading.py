@@ -112,7 +112,7 @@ def _cold(
 
 
 def _moved(segment: ColdSegment, ranges: list[Range]) -> tuple[list[Range], list[Range]]:
-    """What of ranges lies in other segments now than in one that cannot be read; and the rest."""
+    """Parts of ranges that lie in other segments now than in one that cannot be read; and the rest."""
     try:
         found, rest = found_in(cold_reader_of(segment.address), segment.table, ranges)
     except EntrepotError:
@@ -141,7 +141,7 @@ def _unread(
 
 
 def _behind(ranges: Sequence[Range], place: tuple[int, int]) -> list[Range]:
-    """What of ranges, in order of queue and offset, lies behind a place."""
+    """Parts of ranges, in order of queue and offset, that lie behind a place."""
     queue_id, offset = place
     found = []
     for each in ranges:

@@ -1,4 +1,4 @@
-"""What a Python worker has to say to people: Spark shows what it writes to its standard error."""
+"""Words of a Python worker to people: Spark shows what it writes to its standard error."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from spark_ingest.source.telling import tell_once
 from store_client.blocking import BlockingReader, ColdReader, StoreLocation
 
 UNREADABLE: Final = frozenset((Code.COLD_HARMED, Code.MESSAGE_CORRUPTED))
-"""What a store says of segments that are gone or harmed: it is there itself."""
+"""Refusals by a store that is there, of segments that are gone or harmed."""
 AWAY_SECONDS: Final = 60.0
 """So long a store is not tried again that could not be opened: a try may take as long."""
 _away: dict[TierAddress, float] = {}
@@ -96,7 +96,7 @@ def _carved(reader: BlockingReader, cold: ColdReader, status: TierStatus, ranges
 
 
 def found_in(cold: ColdReader, table: str, ranges: Sequence[Range]) -> tuple[list[Range], list[Range]]:
-    """What the newest version of a table has of ranges of its topic, segment by segment; and what it has not."""
+    """Parts of ranges of a topic that the newest version of its table has, segment by segment; and what it has not."""
     if not ranges:
         return [], []
     topic = ranges[0].topic

@@ -1,4 +1,4 @@
-"""What a job needs to read cold messages where they lie, as rows of tables."""
+"""The door of jobs to cold messages where they lie, as rows of tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ColdReader(Protocol):
     store is away, COLD_HARMED for what is gone or harmed."""
 
     def found(self, root: str, parts: Sequence[Part]) -> Sequence[tuple[Part, ColdSegment]]:
-        """What the newest version of a table has of these parts, each with its segment, segment by segment."""
+        """Parts of these that the newest version of a table has, each with its segment, segment by segment."""
         ...
 
     def end(self, root: str, queue_id: int) -> int:

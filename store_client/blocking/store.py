@@ -129,7 +129,7 @@ class BlockingStore:
         )
 
     def tiering(self, topics: Sequence[str]) -> list[TierStatus]:
-        """How far tables of topics have them, of those brokers that tell."""
+        """Progress of topics in their tables, of those brokers that tell."""
         return [each for each in self._ask(self._store.condition.tiering) if each.topic in topics]
 
     # -- writing -------------------------------------------------------------------------------------------------

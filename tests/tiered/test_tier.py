@@ -196,7 +196,7 @@ async def test_old_segments_go_from_the_table(tmp_path: Path, monkeypatch: pytes
         assert table.expire(old.run.times[1] + 1) >= 1
         assert table.bounds(0).first == old.next_offset
         assert store.tier is not None
-        await store.tier._refresh(root(store))
+        await store.tier.know(root(store))
         assert store.core.min_offset(queue) == old.next_offset
         with pytest.raises(EntrepotError) as refused:
             await store.messages.read("factory", 0, 0, 1)
