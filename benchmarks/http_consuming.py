@@ -210,7 +210,8 @@ async def publish_cost(server: Server, seconds: float) -> tuple[float, float]:
 async def dispatch_group(connection: Connection) -> str:
     """Its name."""
     groups = json.loads(await connection.ask("/api/v1/groups", b"", method="GET"))["value"]
-    return next(each["name"] for each in groups if each["name"].startswith("dispatch~"))
+    names: list[str] = [each["name"] for each in groups]
+    return next(name for name in names if name.startswith("dispatch~"))
 
 
 async def until_dispatched(connection: Connection, group: str) -> None:
@@ -218,7 +219,8 @@ async def until_dispatched(connection: Connection, group: str) -> None:
 
     async def is_done() -> bool:
         found = json.loads(await connection.ask(f"/api/v1/groups/{group}", b"", method="GET"))
-        return sum(each["lag"] for each in found["progress"]) == 0
+        lags: list[int] = [each["lag"] for each in found["progress"]]
+        return sum(lags) == 0
 
     await _wait(is_done)
 

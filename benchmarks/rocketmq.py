@@ -93,14 +93,14 @@ class Client:
                 entries.append(v2.AckMessageEntry(receipt_handle=handle))
         if not entries:
             return 0
-        question = v2.AckMessageRequest(group=GROUP, topic=TOPIC, entries=entries)
-        acknowledged = await self._unary[number % CHANNELS, "AckMessage"](question, metadata=METADATA)
+        done = v2.AckMessageRequest(group=GROUP, topic=TOPIC, entries=entries)
+        acknowledged = await self._unary[number % CHANNELS, "AckMessage"](done, metadata=METADATA)
         assert acknowledged.status.code == v2.OK, acknowledged.status
         return len(entries)
 
     async def close(self) -> None:
         for channel in self.channels:
-            await channel.close()
+            await channel.close(None)
 
 
 def run(console: Console, *, quick: bool) -> Report:

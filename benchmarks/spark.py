@@ -106,7 +106,7 @@ class RowReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, int]:
         return {str(queue): 0 for queue in range(QUEUES)}
 
-    def latestOffset(self) -> dict[str, int]:
+    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]
         return {str(b.queue_id): b.max_offset for b in reader_of(self.location).bounds(TOPIC)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
@@ -283,7 +283,8 @@ def _batch_seconds(frame: DataFrame, where: Path, count: int) -> float:
     query.awaitTermination()
     done = [progress for progress in query.recentProgress if progress["numInputRows"]]
     assert sum(progress["numInputRows"] for progress in done) == count
-    return sum(progress["durationMs"]["addBatch"] for progress in done) / 1000
+    took: list[int] = [progress["durationMs"]["addBatch"] for progress in done]
+    return sum(took) / 1000
 
 
 def _task_seconds(session: SparkSession, data_dir: str, where: Path, count: int) -> float:
@@ -296,7 +297,8 @@ def _task_seconds(session: SparkSession, data_dir: str, where: Path, count: int)
     query = writer.option("checkpointLocation", str(where / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
     assert sink.rows == count
-    return sum(progress["durationMs"]["addBatch"] for progress in query.recentProgress) / 1000
+    took: list[int] = [progress["durationMs"]["addBatch"] for progress in query.recentProgress]
+    return sum(took) / 1000
 
 
 def _latency(report: Report, session: SparkSession, root: Path) -> None:

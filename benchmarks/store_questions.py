@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import numpy as np
 import uvloop
@@ -24,7 +25,7 @@ from broker.store.disk import OsDisk
 from broker.store.filter_index import FilterIndex
 from broker.store.hash_scan import HashSet, scan
 from broker.store.open_files import OpenFiles
-from broker.store.record_reading import Entry
+from broker.store.record_reading import Entry, read_messages, read_records
 from broker.store.sub_topics import SubTopicDictionary
 from domain.expression.filter import FilterExpression, FilterKind
 from domain.filter_hash import filter_hash
@@ -84,8 +85,6 @@ async def _by_tag(report: Report, directory: Path, count: int) -> None:
 
         return reads
 
-    plain_messages, plain_records = engine.read_messages, engine.read_records
-    engine.read_messages, engine.read_records = counted(plain_messages), counted(plain_records)
     wanted = FilterExpression(FilterKind.TAG, "wanted")
     delivered = 0
 
@@ -95,8 +94,9 @@ async def _by_tag(report: Report, directory: Path, count: int) -> None:
             delivered += len(deliveries)
             await broker.consumption.acknowledge(TOPIC, GROUP, [delivery.receipt_handle for delivery in deliveries])
 
-    _, wall = await timed(consume)
-    engine.read_messages, engine.read_records = plain_messages, plain_records
+    counting = mock.patch.multiple(engine, read_messages=counted(read_messages), read_records=counted(read_records))
+    with counting:
+        _, wall = await timed(consume)
     assert delivered == count // EVERY, "the filter lets the wanted ones pass"
     await broker.close()
     what = f"pop with a tag that one of {EVERY} has"

@@ -59,16 +59,15 @@ def read_records(engine: StorageEngine, entries: NDArray[Any]) -> bytes:
         return b""
     begins = entries["commit_log_offset"].astype(np.int64)
     ends = begins + entries["size"]
-    if bool((begins[1:] == ends[:-1]).all()) and int(ends[-1] - begins[0]) <= SPAN_BYTES:
-        data = engine.commit_log.read_span(int(begins[0]), int(ends[-1]))
-        if len(data) == ends[-1] - begins[0]:
-            return data
     parts: list[bytes] = []
     for first, last in _spans(begins, ends, engine.commit_log.layout.segment_size_bytes):
         start = int(begins[first])
         data = engine.commit_log.read_span(start, int(ends[last]))
         if len(data) != ends[last] - start:
             parts += _alone(engine, begins[first : last + 1].tolist(), ends[first : last + 1].tolist())
+            continue
+        if bool((begins[first + 1 : last + 1] == ends[first:last]).all()):
+            parts.append(data)
             continue
         within = zip(
             (begins[first : last + 1] - start).tolist(), (ends[first : last + 1] - start).tolist(), strict=True

@@ -43,9 +43,10 @@ class Setup(msgspec.Struct, frozen=True):
     seed: int
 
 
-def frame(value: Any) -> bytes:
+def frame(value: Any) -> tuple[bytes, bytes]:
+    """Its length, and the frame: megabytes of records are not copied once more."""
     data = encode(value)
-    return LENGTH.pack(len(data)) + data
+    return LENGTH.pack(len(data)), data
 
 
 class BrokerChannel:
@@ -76,7 +77,7 @@ class BrokerChannel:
 
     def _answer(self, decode: Any, name: str, *arguments: Any) -> Any:
         try:
-            self._channel.sendall(frame((name, arguments)))
+            self._channel.sendall(b"".join(frame((name, arguments))))
             value, refusal = decode(self._receive())
         except ConnectionError:
             raise EOFError from None

@@ -36,7 +36,7 @@ LONGEST_PAUSE: Final = 60.0
 """Seconds before a topic is tried again that failed; doubled each time."""
 REQUESTS_AN_HOUR: Final = 20_000
 """To the object store, about, by all topics together: where many are small, they go less often."""
-REQUESTS_AN_UPLOAD: Final = 11
+REQUESTS_AN_UPLOAD: Final = 12
 """Five of them are of the upload; the others are of the broker that takes it up, and of housekeeping."""
 LONGEST_AGE: Final = 3600.0
 """Seconds that messages wait at most, whatever that costs."""

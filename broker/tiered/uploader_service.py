@@ -65,7 +65,7 @@ class UploaderService:
         reader, writer = await asyncio.open_connection(sock=ours)
         values = {key: value for key, value in asdict(settings).items() if key not in OURS}
         try:
-            writer.write(frame(Setup(**values, writer=own, seed=secrets.randbits(63))))
+            writer.writelines(frame(Setup(**values, writer=own, seed=secrets.randbits(63))))
             await self._serve(reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
@@ -87,7 +87,7 @@ class UploaderService:
                 answer = (await self._heal(*arguments) if name == "heal" else self._answer(name, arguments), "")
             except EntrepotError as refusal:
                 answer = (None if name != "records" else b"", refusal.message)
-            writer.write(frame(answer))
+            writer.writelines(frame(answer))
             await writer.drain()
 
     async def _heal(self, commit_log_offset: int) -> bool | None:
