@@ -206,7 +206,7 @@ def _hot(report: Report, count: int, pairs: int) -> None:
 async def _appended(directory: Path, count: int, *, has_tier: bool) -> float:
     """CPU-seconds of the broker's process; the uploader's are its own."""
     async with _opened(directory, HOT, has_tier=has_tier) as broker:
-        await append_all(broker, telemetry(1))  # what a start costs is not meant
+        await append_all(broker, [*telemetry(1)])  # what a start costs is not meant
         if (tier := broker.tier) is not None:
             queue = broker.engine.dispatcher.queue(HOT.name, 0)
             await _until(lambda: tier.kept_from(queue) == 1, "a table")

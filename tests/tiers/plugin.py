@@ -101,7 +101,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         is_property = _is_property(item)
         is_in = marks.is_chosen(marks.tiers_of(names, is_property=is_property))
         (kept if is_in else others).append(item)
-        if is_property and "timeout" not in names and marks.scaled(False, True):
+        searches = is_property or "scaled" in names
+        if searches and "timeout" not in names and marks.scaled(False, True):
             item.add_marker(pytest.mark.timeout(_SEARCH_SECONDS))
     if others:
         config.hook.pytest_deselected(items=others)
