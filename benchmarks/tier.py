@@ -30,7 +30,7 @@ from broker.tiered.folder import FolderStore
 from broker.tiered.record_rows import rows_of_run
 from broker.tiered.segment import encode_segment
 from broker.tiered.table import TopicTable
-from broker.tiered.uploader import REQUESTS_AN_HOUR, Uploader
+from broker.tiered.uploader import Uploader
 from gateway.clock import SystemClock
 from protocols.remoting.records import RecordColumns, decode_run
 from tests.support.clock import ManualClock
@@ -38,6 +38,7 @@ from tests.support.failing_objects import Fault, MemoryObjects
 from tests.support.tier_rows import record_of, run_of
 
 COMMITS: Final = 5_000
+REQUESTS_PER_HOUR: Final = 20_000
 QUEUE: Final = 0
 
 
@@ -145,6 +146,7 @@ def _small_topics(report: Report, count: int) -> None:
         writer=Writer("bench", 1),
         segment_bytes=32 << 20,
         max_age=30.0,
+        requests_per_hour=REQUESTS_PER_HOUR,
         grace=24 * 3600.0,
     )
     for minute in range(300):
@@ -154,7 +156,7 @@ def _small_topics(report: Report, count: int) -> None:
         steady += 60.0
         clock.advance(60_000)
         uploader.round()
-    goal = Goal(REQUESTS_AN_HOUR, at_most=True)
+    goal = Goal(REQUESTS_PER_HOUR, at_most=True)
     report.add(f"requests of {count:,} topics with a message a minute", "per hour", len(calls) / 4, goal=goal)
     report.notes.append(f"requests of the small topics in four hours: {counted(calls)}")
     report.notes.append(f"messages of the small topics wait {topics.behind} min at most")

@@ -101,6 +101,7 @@ def _tier_settings(tier: TierSettings, number: int) -> dict[str, Any] | None:
         "number": number,
         "segment_bytes": tier.segment_bytes,
         "max_age_seconds": tier.max_age_seconds,
+        "requests_per_hour": tier.requests_per_hour,
         "vacuum_grace_seconds": tier.vacuum_grace_seconds,
         "cache_bytes": tier.cache_bytes,
         "max_kept_bytes": tier.max_kept_bytes,

@@ -38,6 +38,7 @@ class Setup(msgspec.Struct, frozen=True):
     writer: Writer
     segment_bytes: int
     max_age_seconds: float
+    requests_per_hour: int
     vacuum_grace_seconds: float
     payload: Payload
     seed: int

@@ -43,6 +43,7 @@ def main(descriptor: int) -> None:
         writer=setup.writer,
         segment_bytes=setup.segment_bytes,
         max_age=setup.max_age_seconds,
+        requests_per_hour=setup.requests_per_hour,
         grace=setup.vacuum_grace_seconds,
         payload=setup.payload,
     )

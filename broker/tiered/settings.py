@@ -27,7 +27,8 @@ class TierSettings:
     """`url`: of the object store.  `options`: how it is asked, by the names of `StoreOptions`.
 
     `number`: of the broker, which tells its queues from those of others.  A segment has `segment_bytes` of the log, or
-    what has waited for `max_age_seconds`.  `vacuum_grace_seconds`: how long objects stay that no version needs.
+    what has waited for `max_age_seconds`, longer where many topics share `requests_per_hour`.
+    `vacuum_grace_seconds`: how long objects stay that no version needs.
     `max_kept_bytes`: of the log, for a topic that is stuck; beyond it retention goes on, and messages are lost.  0: no
     limit.  `attach_endpoints`: those of attached tables, besides the tier's own, that get this broker's credentials.
     """
@@ -36,6 +37,7 @@ class TierSettings:
     number: int = 0
     segment_bytes: int = 32 << 20
     max_age_seconds: float = 30.0
+    requests_per_hour: int = 20_000
     vacuum_grace_seconds: float = 24 * 3600.0
     cache_bytes: int = 128 << 20
     max_kept_bytes: int = 0

@@ -34,8 +34,6 @@ RUN_BYTES: Final = 4 << 20
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 """Seconds before a topic is tried again that failed; doubled each time."""
-REQUESTS_AN_HOUR: Final = 20_000
-"""To the object store, about, by all topics together: where many are small, they go less often."""
 REQUESTS_AN_UPLOAD: Final = 12
 """Five of them are of the upload; the others are of the broker that takes it up, and of housekeeping."""
 LONGEST_AGE: Final = 3600.0
@@ -117,7 +115,7 @@ class _Topic:
 
 class Uploader:
     """`steady`: seconds of a clock that never jumps.  `number`: of the broker, `writer`: who it is.  `max_age`: seconds
-    that messages wait where the requests allow it."""
+    that messages wait.  `requests_per_hour`: to the object store, about, by all topics; many small ones wait longer."""
 
     def __init__(
         self,
@@ -131,6 +129,7 @@ class Uploader:
         writer: Writer,
         segment_bytes: int,
         max_age: float,
+        requests_per_hour: int,
         grace: float,
         payload: Payload = Payload.NONE,
     ) -> None:
@@ -138,6 +137,7 @@ class Uploader:
         self._clock, self._random, self._steady = clock, random, steady
         self._base, self._writer = first_queue(number), writer
         self._segment_bytes, self._max_age, self._grace = segment_bytes, max_age, grace
+        self._requests_per_hour = requests_per_hour
         self._payload = payload
         self._topics: dict[str, _Topic] = {}
         self._waiting = 0
@@ -203,7 +203,7 @@ class Uploader:
 
     def _age(self, waiting: int) -> float:
         """Seconds that messages of a topic wait: the longer, the fewer bytes they have and the more topics wait."""
-        stretched = min(self._waiting * REQUESTS_AN_UPLOAD * 3600 / REQUESTS_AN_HOUR, LONGEST_AGE)
+        stretched = min(self._waiting * REQUESTS_AN_UPLOAD * 3600 / self._requests_per_hour, LONGEST_AGE)
         return max(self._max_age, stretched * (1 - waiting / self._segment_bytes))
 
     def _check_history(self, state: TopicState, topic: _Topic) -> None:

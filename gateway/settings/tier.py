@@ -30,6 +30,11 @@ class TierSettings(Table):
         32 * MIB, ge=64 * KIB, le=256 * MIB, description="Log of a topic that becomes one object of its table"
     )
     max_age_seconds: Wait = Field(30, description="Least age at which messages go that are few; more with many topics")
+    requests_per_hour: int = Field(
+        20_000,
+        ge=100,
+        description="Requests of uploads, about: where many topics are small, these wait longer",
+    )
     vacuum_grace_seconds: float = Field(
         24 * 3600, ge=600, allow_inf_nan=False, description="How long objects stay after the table needs them no more"
     )

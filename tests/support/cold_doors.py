@@ -40,6 +40,7 @@ def settings_of(folder: Path) -> dict[str, str]:
     return {
         "tier.url": folder.as_uri(),
         "tier.max_age_seconds": "0.2",
+        "tier.requests_per_hour": "1000000",
         "store.retention_interval_seconds": "0.2",
         "store.segment_size_bytes": str(_MIB),
         "store.preallocate_bytes": str(_MIB),

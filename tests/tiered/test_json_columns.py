@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import duckdb
@@ -16,13 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.tiered.columns import delta_schema, to_messages
-from broker.tiered.fence import Writer
 from broker.tiered.folder import FolderStore
 from broker.tiered.json_columns import MISFIT, PART_ROWS, JsonColumns, _Part
 from broker.tiered.json_fields import MAX_FIELDS, fields_of
 from broker.tiered.merging import LEAST_SEGMENTS
 from broker.tiered.settings import Payload
-from broker.tiered.uploader import FIRST_PAUSE, Uploader
+from broker.tiered.uploader import FIRST_PAUSE
 from domain.message import Message, StoredMessage
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all
@@ -30,7 +28,6 @@ from tests.support.tier_rows import rows_of
 from tests.tiered.test_tier import QUEUES, TOPIC, all_uploaded, opened, root
 from tests.tiered.uploads.model_broker import ModelTopic
 from tests.tiered.uploads.test_uploader import MIDNIGHT, Bench, offsets
-from tests.tiered.uploads.witness import NUMBER
 
 
 def rows(*bodies: Any) -> Any:
@@ -153,20 +150,7 @@ class JsonBench(Bench):
     """An uploader that makes typed columns, into a folder."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(FolderStore(folder))
-        self.uploader = Uploader(
-            self.broker,
-            self.objects,
-            self.clock,
-            Random(2),
-            lambda: self.steady,
-            writer=Writer("a1b2", 1),
-            number=NUMBER,
-            segment_bytes=1 << 20,
-            max_age=30.0,
-            grace=3600.0,
-            payload=Payload.JSON,
-        )
+        super().__init__(FolderStore(folder), payload=Payload.JSON)
 
     def send(self, topic: ModelTopic, *bodies: Any) -> None:
         for body in bodies:

@@ -97,6 +97,7 @@ def test_a_broker_is_told_of_them(tmp_path: Path) -> None:
             "tier.retries": "5",
             "tier.segment_bytes": "1000000",
             "tier.max_age_seconds": "2",
+            "tier.requests_per_hour": "5000",
             "tier.cache_bytes": "2000000",
             "tier.vacuum_grace_seconds": "900",
             "tier.payload": "json",
@@ -105,7 +106,7 @@ def test_a_broker_is_told_of_them(tmp_path: Path) -> None:
     told: BrokerSettings = _settings_here(settings, 3)
     assert told.tier is not None
     assert told.tier == TierSettings(
-        "s3://bucket/a", 3, 1_000_000, 2.0, 900.0, 2_000_000, options=told.tier.options, payload=Payload.JSON
+        "s3://bucket/a", 3, 1_000_000, 2.0, 5000, 900.0, 2_000_000, options=told.tier.options, payload=Payload.JSON
     )
     asked = StoreOptions(**told.tier.options)
     assert (asked.endpoint, asked.allow_http, asked.retries, asked.region) == (

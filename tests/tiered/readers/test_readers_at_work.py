@@ -107,7 +107,8 @@ def test_each_read_sees_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     broker = ModelBroker(master)
     uploader = Uploader(
         broker, objects, clock, random, time.monotonic,
-        writer=Writer("store", 1), number=2, segment_bytes=64 << 10, max_age=0.0, grace=GRACE_MS / 1000,
+        writer=Writer("store", 1), number=2, segment_bytes=64 << 10, max_age=0.0,
+        requests_per_hour=20_000, grace=GRACE_MS / 1000,
     )  # fmt: skip
 
     def append() -> None:

@@ -67,6 +67,7 @@ class Site:
             writer=Writer(STORE, RUNS[self.name] + self.broker.run),
             segment_bytes=world.segment_bytes,
             max_age=30.0,
+            requests_per_hour=20_000,
             grace=GRACE_MS / 1000,
         )
         self.reader = SegmentReader(world.objects, max_bytes=4096)

@@ -16,6 +16,7 @@ from broker.tiered.fence import Writer
 from broker.tiered.folder import FolderStore
 from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.segment_reader import SegmentReader
+from broker.tiered.settings import Payload
 from broker.tiered.table import DAY_MS, ColdBounds, TopicTable
 from broker.tiered.uploader import (
     FIRST_PAUSE,
@@ -44,6 +45,8 @@ class Bench:
         *,
         segment_bytes: int = 1 << 20,
         writer: Writer = WRITER,
+        requests_per_hour: int = 20_000,
+        payload: Payload = Payload.NONE,
     ) -> None:
         self.clock = ManualClock(MIDNIGHT + DAY_MS // 2)
         self.memory = MemoryObjects(self.clock)
@@ -61,7 +64,9 @@ class Bench:
             writer=writer,
             segment_bytes=segment_bytes,
             max_age=30.0,
+            requests_per_hour=requests_per_hour,
             grace=3600.0,
+            payload=payload,
         )
 
     def topic(self, name: str = "t", queues: int = 1, retention_ms: int = 10**12) -> ModelTopic:
@@ -301,10 +306,9 @@ def test_a_thousand_small_topics_in_one_round() -> None:
     assert first["put_new"] == 3 * count and first.total() <= 19 * count
 
 
-def test_many_small_topics_keep_to_a_number_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_small_topics_keep_to_a_number_of_requests() -> None:
     """Topics with a message a minute: where not all can go each 30 s, they go less often, and within the hour."""
-    monkeypatch.setattr("broker.tiered.uploader.REQUESTS_AN_HOUR", 200)
-    bench = Bench()
+    bench = Bench(requests_per_hour=200)
     requests = 0
 
     def counted(call: str, path: str) -> Fault:
@@ -328,7 +332,7 @@ def test_many_small_topics_keep_to_a_number_of_requests(monkeypatch: pytest.Monk
     print(f"{requests / (hours - 1):.0f} requests an hour, {lag} minutes behind at most")
     assert requests / (hours - 1) <= 200
     assert lag <= 4 * REQUESTS_AN_UPLOAD * 60 / 200 + 3
-    monkeypatch.setattr("broker.tiered.uploader.REQUESTS_AN_HOUR", 1)
+    bench.uploader._requests_per_hour = 1
     for _ in range(2 * int(LONGEST_AGE // 60)):
         bench.steady += 60.0
         bench.uploader.round()
