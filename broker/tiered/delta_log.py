@@ -186,7 +186,7 @@ class DeltaLog:
             if latest.version != snapshot.version:
                 return self._met_late(latest, name, attempt_id)
             snapshot = latest
-        self._check_is_there(snapshot)
+        self.check_is_there(snapshot)
         info = self._info(operation, attempt_id)
         lost: TierError | None = None
         try:
@@ -196,13 +196,17 @@ class DeltaLog:
             lost = error
         return self._met(snapshot, name, attempt_id, lost)
 
-    def _check_is_there(self, snapshot: Snapshot) -> None:
-        """A commit over a hole would make the table unreadable.  Raises COLD_HARMED where the store was put back."""
+    def check_is_there(self, snapshot: Snapshot) -> None:
+        """Raises COLD_HARMED where the store was put back to an earlier state.  A commit over a hole would make the
+        table unreadable."""
         try:
             self._objects.size(self._log + commit_name(snapshot.version))
         except MissingObjectError:
-            text = f"{self._where} has gone back behind version {snapshot.version}: was the bucket restored?"
-            raise TierError(text, Code.COLD_HARMED) from None
+            raise TierError(
+                f"the table {self._where} has gone back behind version {snapshot.version}: was the bucket restored, or "
+                "cleaned by a rule? What is on the disk goes there again",
+                Code.COLD_HARMED,
+            ) from None
 
     def _met(self, snapshot: Snapshot, name: str, attempt_id: str, lost: TierError | None) -> Snapshot:
         """See whose commit is there; `lost`: the error in place of an answer."""

@@ -111,15 +111,7 @@ class TopicTable:
 
     def check_current(self) -> None:
         """Raises TierError where the store has less than this knows of: it was put back to an earlier state."""
-        found = self._log.load()
-        version = -1 if found is None else found.version
-        if version < self.snapshot.version:
-            raise TierError(
-                f"the table {self.root} has gone back from version {self.snapshot.version} to "
-                f"{version if version >= 0 else 'nothing'}: was the bucket restored, or cleaned by a rule? What is on "
-                "the disk goes there again",
-                Code.COLD_HARMED,
-            )
+        self._log.check_is_there(self.snapshot)
 
     def missing(self) -> int:
         """Messages between the table's first ones and its end that are nowhere: they left the disk without it."""
