@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import encode_puback, encode_pubacks, encode_publish, publish_template
+from protocols.mqtt.encoder import PUBACK_WORD, encode_publish, encode_words, publish_template
 from protocols.mqtt.properties import EMPTY, Properties, PropertyId
 
 PACKETS: Final = 20_000
@@ -63,13 +63,12 @@ def main() -> None:
         for size in (100, 200):
             print(f"decode PUBLISH v{version}, {size} B       {decode_us(publishes(size, version), version):6.3f} us")
     print(f"decode PUBLISH v5, 3 properties {decode_us(publishes(100, 5, USER_PROPERTIES), 5):6.3f} us")
-    print(f"decode PUBACK                   {decode_us(encode_pubacks([7] * PACKETS), 5):6.3f} us")
+    print(f"decode PUBACK                   {decode_us(encode_words([PUBACK_WORD | 7] * PACKETS), 5):6.3f} us")
     name, payload, template = topic(0), bytes(100), publish_template(topic(0), bytes(100), 1)
     print(f"encode PUBLISH v5, 100 B        {call_us(lambda: encode_publish(name, payload, 1, 7)):6.3f} us")
     print(f"encode from a template          {call_us(lambda: template.packet(7)):6.3f} us")
-    print(f"encode PUBACK                   {call_us(lambda: encode_puback(7)):6.3f} us")
-    ids = list(range(1, 101))
-    print(f"encode PUBACK, 100 at once      {call_us(lambda: encode_pubacks(ids)) / len(ids):6.3f} us each")
+    words = [PUBACK_WORD | number for number in range(1, 101)]
+    print(f"encode PUBACK, 100 at once      {call_us(lambda: encode_words(words)) / len(words):6.3f} us each")
 
 
 if __name__ == "__main__":

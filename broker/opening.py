@@ -19,8 +19,7 @@ from broker.metadata.registry import Registry
 from broker.retention.beginning import BEGINNING_KEY, LogBeginning
 from broker.retention.restatement import Restatements
 from broker.settings import BrokerSettings
-from broker.store.commit_log import DEFAULT_SEGMENT_SIZE, is_segment_name
-from broker.store.disk import Disk, OsDisk, is_want_of_space
+from broker.store.disk import Disk, OsDisk
 from broker.store.engine import StorageEngine
 from broker.store.epoch_table import EPOCHS_KEY
 from broker.store.private_files import tighten
@@ -126,9 +125,9 @@ def assemble(
     if identity is None:
         size = settings.layout.segment_size_bytes
         identity = StoreIdentity(FORMAT, secrets.token_hex(8), secrets.token_hex(32), size, began_at=0)
-        _put_identity(files, identity, log_channel)
-    if not identity.segment_size_bytes:
-        identity.segment_size_bytes = segment_size_of(disk, root, settings.layout.segment_size_bytes)
+        files.write_identity_draft(identity)
+        log_channel.publish([root], files.identity_draft, files.identity_path)
+        log_channel.finish()
     engine = StorageEngine(
         disk,
         root,
@@ -143,7 +142,7 @@ def assemble(
     )
     registry, progress, key_values = Registry(engine.rows), Progress(engine.rows), KeyValueTable(engine.rows)
     watchers = _register(engine, registry, progress)
-    beginning = LogBeginning(engine.rows, identity.began_at or 0)
+    beginning = LogBeginning(engine.rows, identity.began_at)
     restatements = Restatements(
         {
             b"n": registry,
@@ -160,10 +159,7 @@ def assemble(
     engine.dispatcher.appliers[RecordKind.RESTATEMENT] = restatements
     readers = {**_row_readers(engine, registry, progress, key_values), BEGINNING_KEY: beginning.restore}
     recover(engine, readers, is_replica=is_replica)
-    if identity.began_at is not None:
-        engine.report.missing_first_bytes = max(engine.commit_log.min_offset - beginning.offset, 0)
-    if identity.format != FORMAT or identity.began_at is None:
-        _renew_identity(files, identity, engine.commit_log.min_offset, log_channel)
+    engine.report.missing_first_bytes = max(engine.commit_log.min_offset - beginning.offset, 0)
     mint = HandleMint(bytes.fromhex(identity.handle_key), bytes.fromhex(identity.store_id), settings.name)
     consumption = Consumption(engine, registry, progress, mint, settings)
     return OpenedStore(
@@ -187,27 +183,6 @@ def _row_readers(
         b"x": engine.aside.halves.restore,
         EPOCHS_KEY: engine.epochs.restore,
     }
-
-
-def _renew_identity(files: StoreFiles, identity: StoreIdentity, begins_at: int, channel: SyncChannel) -> None:
-    """Let the identity of a store of an earlier version say what this one's does; later, where there is no room."""
-    identity.format = FORMAT
-    if identity.began_at is None:
-        identity.began_at = begins_at
-    try:
-        _put_identity(files, identity, channel)
-    except OSError as error:
-        if not is_want_of_space(error):
-            raise
-        files.remove_identity_draft()
-    else:
-        files.remove_checkpoint_of_format_1()
-
-
-def _put_identity(files: StoreFiles, identity: StoreIdentity, channel: SyncChannel) -> None:
-    files.write_identity_draft(identity)
-    channel.publish([files.root], files.identity_draft, files.identity_path)
-    channel.finish()
 
 
 def _register(engine: StorageEngine, registry: Registry, progress: Progress) -> list[Callable[[str], None]]:
@@ -242,18 +217,3 @@ def _register(engine: StorageEngine, registry: Registry, progress: Progress) -> 
     registry.on_begun = dispatcher.begin_queues
     registry.on_group_dropped = progress.drop_group
     return watchers
-
-
-def segment_size_of(disk: Disk, root: str, wanted: int) -> int:
-    """The segment size of a store that does not say it, as its files tell; where they do not, the one that is wanted
-    or, if the one file there is is larger, the default."""
-    starts = sorted(int(name) for name in disk.names(f"{root}/commitlog") if is_segment_name(name))
-    if len(starts) > 1:
-        return starts[1] - starts[0]
-    if not starts:
-        return wanted
-    descriptor = disk.open(f"{root}/commitlog/{starts[0]:020d}")
-    try:
-        return wanted if disk.size(descriptor) <= wanted else max(DEFAULT_SEGMENT_SIZE, disk.size(descriptor))
-    finally:
-        disk.close(descriptor)

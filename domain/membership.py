@@ -112,7 +112,3 @@ class Membership:
     def assignment(self) -> dict[str, list[int]]:
         """The queues of each member."""
         return allocate(self.strategy, self.queues, [member.id for member in self.members])
-
-    def next_expiry_ms(self) -> int | None:
-        """When the next lease ends; None without members."""
-        return min((member.expires_at_ms for member in self.members), default=None)

@@ -180,17 +180,6 @@ class QueueArguments:
             return Overflow.DROP_HEAD
         return self.overflow
 
-    @property
-    def keeps_dead_letters(self) -> bool:
-        """Whether a dead letter stays until whoever gets it has confirmed it.  Only quorum queues that refuse what
-        they have no room for can."""
-        return (
-            self.queue_type is QueueType.QUORUM
-            and self.dead_letter_exchange is not None
-            and self.dead_letter_strategy is DeadLetterStrategy.AT_LEAST_ONCE
-            and self.overflow is Overflow.REJECT_PUBLISH
-        )
-
 
 def parse_queue_arguments(given: Mapping[str, object], of: str) -> QueueArguments:
     """The arguments of a queue.  `of`: the queue in texts, `queue 'q' in vhost '/'`.  Raises PRECONDITION_FAILED."""

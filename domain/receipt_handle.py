@@ -36,7 +36,6 @@ TAIL_TEXT_LENGTH: Final = RUN_TEXT_LENGTH + INDEX_TEXT_LENGTH
 MAX_RUN: Final = 65_535
 MAX_HANDLE_LENGTH: Final = 1024
 _HEAD = struct.Struct(">BH")
-_OLD_BEGINNING: Final = "AQ"
 _STORE = struct.Struct(">8sI")
 
 assert (RUN.size + MAC_SIZE) % 3 == 0
@@ -95,19 +94,6 @@ _INDEXES: Final = [encode_text(index.to_bytes(INDEX_SIZE)) for index in range(12
 """Most pops give fewer."""
 
 
-def is_of_old_form(handle: str) -> bool:
-    """True for one of version 1, of an earlier version of the store."""
-    return handle.startswith(_OLD_BEGINNING)
-
-
-def old_form() -> EntrepotError:
-    """The refusal of such a one."""
-    return EntrepotError(
-        Code.INVALID_RECEIPT_HANDLE,
-        "the receipt handle has the form of an earlier version: its message comes again after its invisible time",
-    )
-
-
 def read_route(handle: str) -> HandleRoute:
     """The route of a handle, unchecked.  Raises INVALID_RECEIPT_HANDLE for what is none."""
     try:
@@ -115,8 +101,6 @@ def read_route(handle: str) -> HandleRoute:
             raise ValueError("too long")
         data = urlsafe_b64decode(handle.encode("ascii"))
         version, length = _HEAD.unpack_from(data)
-        if is_of_old_form(handle):
-            raise old_form()
         if version != VERSION or len(data) != _HEAD.size + length + RUN.size + MAC_SIZE + INDEX_SIZE:
             raise ValueError("not of this version")
         names: list[str] = []

@@ -92,10 +92,6 @@ class StopSignal:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._signalled, number)
 
-    @property
-    def is_given(self) -> bool:
-        return self._code.done()
-
     def give(self, code: int) -> None:
         """Stop with an exit code; the first one counts."""
         if not self._code.done():

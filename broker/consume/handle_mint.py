@@ -25,8 +25,6 @@ from domain.receipt_handle import (
     decode_text,
     encode_text,
     index_text,
-    is_of_old_form,
-    old_form,
     read_index,
 )
 
@@ -81,7 +79,7 @@ class HandleContext:
     def _checked(self, head: str) -> Run | EntrepotError:
         """The run that handles begin with, if this store made it for this topic and group."""
         if head[:-RUN_TEXT_LENGTH] != self.prefix:
-            return old_form() if is_of_old_form(head) else _refusal("was not given out for this topic and group")
+            return _refusal("was not given out for this topic and group")
         try:
             data = decode_text(head[-RUN_TEXT_LENGTH:])
         except ValueError:

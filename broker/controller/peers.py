@@ -35,10 +35,8 @@ class ControllerPeers:
         self._waiting: dict[int, list[Message]] = {}
         self._unanswered: dict[int, int] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._is_started = False
 
     def start(self) -> None:
-        self._is_started = True
         for link in self.links.values():
             link.start()
 

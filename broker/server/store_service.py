@@ -30,7 +30,6 @@ from protocols.remoting.frames import RemotingError
 from protocols.remoting.message_batch import (
     decode_messages,
     decode_stored,
-    encode_deliveries,
     encode_runs,
     encode_stored,
 )
@@ -162,7 +161,6 @@ class StoreService:
     def _consumption_calls(self) -> dict[wire.Operation, Call]:
         store = self.store
         return {
-            wire.POP: self._pop,
             wire.POP_RUNS: self._pop_runs,
             wire.ACKNOWLEDGE: self._acknowledge,
             wire.CHANGE_INVISIBLE_DURATION: self._change_invisible_duration,
@@ -170,10 +168,6 @@ class StoreService:
             wire.RESET_GROUP: store.consumption.reset_group,
             wire.RESEND_DEAD_LETTERS: store.consumption.resend_dead_letters,
         }
-
-    async def _pop(self, request: PopRequest) -> bytes:
-        """For gateways of an earlier version."""
-        return encode_deliveries(await self.store.consumption.pop(request))
 
     async def _pop_runs(self, request: PopRequest) -> bytes:
         return encode_runs(await self.store.consumption.pop(request))

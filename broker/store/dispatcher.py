@@ -21,8 +21,7 @@ from broker.store.record_placement import Placement, read_placement
 from broker.store.record_trailer import Move, decode_move, read_further, read_origin
 from broker.store.watermark import Watermark
 from domain.errors import CorruptedError
-from domain.message import StoredMessage, SystemProperty
-from domain.names import dead_letter_group, is_retry_topic
+from domain.names import is_retry_topic
 from protocols.remoting.stored_record import decode_message
 
 QueueKey = tuple[str, int]
@@ -254,8 +253,7 @@ class Dispatcher:
                 self._enter(topic, queue_id, queue_offset, header.length, hashed, sub_topic, offset)
             if kind in self.move_appliers:
                 move = decode_move(data, position)
-                if move is None:
-                    move = _move_of_format_1(decode_message(data, position, offset))
+                assert move is not None, "who writes such a record says what it settles"
                 self.move_appliers[kind].apply_move(move, placement.topic, placement.queue_offset, offset)
         elif kind in KEPT_KINDS:
             message = decode_message(data, position, offset)
@@ -283,13 +281,3 @@ class Dispatcher:
             for queue in dict.fromkeys(large):
                 queue.flush_visible()
         return grown
-
-
-def _move_of_format_1(dead_letter: StoredMessage) -> Move:
-    system = dead_letter.system
-    return Move(
-        dead_letter_group(dead_letter.topic) or "",
-        str(system[SystemProperty.DEAD_LETTER_TOPIC]),
-        int(system[SystemProperty.DEAD_LETTER_QUEUE]),
-        int(system[SystemProperty.DEAD_LETTER_QUEUE_OFFSET]),
-    )

@@ -36,8 +36,7 @@ Properties: msgpack of [system properties as a map, user properties as an array 
 strings, others binary.  No properties at all is no bytes at all.
 
 A dead letter, and a retry, is a message whose record, at the same time, settles the message it was made from, which
-its move names: one record, so that it is never both consumed and lost.  (Dead letters of format 1 have no move: their
-system properties say it.)
+its move names: one record, so that it is never both consumed and lost.
 """
 
 from __future__ import annotations

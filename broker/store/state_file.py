@@ -108,23 +108,6 @@ def encode_changes(changes: Sequence[Change]) -> bytes:
     return b"".join(parts)
 
 
-def decode_changes(data: bytes) -> list[Change]:
-    """The reverse of `encode_changes` (tests; the sync process has its own, free of imports)."""
-    changes: list[Change] = []
-    at = 0
-    while at < len(data):
-        _, key_length, length = _CHANGE.unpack_from(data, at)
-        at += _CHANGE.size
-        key = data[at : at + key_length]
-        at += key_length
-        if length == _GONE:
-            changes.append((key, None))
-        else:
-            changes.append((key, data[at : at + length]))
-            at += length
-    return changes
-
-
 def meta_change(position: int, end: int, recovery_epoch: int) -> Change:
     """The row that says up to where in the log the rows know everything, up to where any of them knows anything, and
     the recovery epoch."""

@@ -26,12 +26,9 @@ from broker.store.small_files import put_durably
 from domain.errors import CorruptedError, StoreFailedError
 
 FORMAT: Final = 2
-READABLE_FORMATS: Final = (1, 2)
-FORMAT_1_CHECKPOINT: Final = "checkpoint"
-"""What format 1 had in place of the state file: all of it is derived from the log again."""
 NAMES: Final = (
     *("commitlog", "consumequeue", "filterindex", "index"),
-    *("store.json", "lock", "abort", "state.db", FORMAT_1_CHECKPOINT),
+    *("store.json", "lock", "abort", "state.db"),
     *("cut", "replica.json", "diverged"),  # of a replica
     # of the broker process, and of the gateway, that has the store
     *("broker.json", "setup-token", "initial-admin-password"),
@@ -42,15 +39,15 @@ NAMES: Final = (
 class StoreIdentity(msgspec.Struct):
     """Who this store is; `handle_key` (hex) seals receipt handles and never leaves the store.
 
-    `segment_size_bytes`: of its commit log, for ever; 0 in stores of format 1, which do not say.  `began_at`: where its
-    log began when that was first written down (0 in new stores); None in stores of versions that did not.
+    `segment_size_bytes`: of its commit log, for ever.  `began_at`: where its log begins, which is 0 but for replicas
+    that were filled from a master.
     """
 
     format: int
     store_id: str
     handle_key: str
-    segment_size_bytes: int = 0
-    began_at: int | None = None
+    segment_size_bytes: int
+    began_at: int
 
 
 def _encoded(identity: StoreIdentity) -> bytes:
@@ -79,10 +76,8 @@ class StoreFiles:
             found = msgspec.json.decode(data, type=StoreIdentity)
         except msgspec.DecodeError as error:
             raise CorruptedError(f"{self.identity_path} cannot be read: {error}") from error
-        if found.format not in READABLE_FORMATS:
-            raise StoreFailedError(
-                f"{self.root} has store format {found.format}; this version reads {READABLE_FORMATS[0]} to {FORMAT}"
-            )
+        if found.format != FORMAT:
+            raise StoreFailedError(f"{self.root} has store format {found.format}; this version reads {FORMAT}")
         return found
 
     def write_identity_draft(self, identity: StoreIdentity) -> None:
@@ -96,12 +91,6 @@ class StoreFiles:
         """Remove the log and all that is derived from it."""
         for name in ("state.db", "state.db-wal", "state.db-shm", "commitlog", "consumequeue", "filterindex", "index"):
             self._disk.remove(f"{self.root}/{name}")
-
-    def remove_identity_draft(self) -> None:
-        self._disk.remove(self.identity_draft)
-
-    def remove_checkpoint_of_format_1(self) -> None:
-        self._disk.remove(f"{self.root}/{FORMAT_1_CHECKPOINT}")
 
     def abort_mark(self) -> tuple[str, int] | None:
         """Flush mode and recovery epoch of a store that did not end cleanly, else None."""

@@ -122,10 +122,6 @@ class FilterIndex(Generic[K]):
                 keys.extend(entry.keys)
         return keys
 
-    def count_asked(self, attributes: Attributes) -> int:
-        """How many filters an event with these attributes has to be compared with: what a match costs."""
-        return sum(not entry.certain for entry in dict.fromkeys(self._candidates(attributes)))
-
     def _candidates(self, attributes: Attributes) -> list[_Entry[K]]:
         entries = list(self._always)
         texts: Mapping[str, str] | None = None

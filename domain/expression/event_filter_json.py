@@ -66,11 +66,6 @@ def parse_event_filters(document: object, path: str = "filters") -> EventFilters
     return EventFilters(_Reader().list_of(document, path, 1))
 
 
-def parse_event_filter(document: object, path: str = "filter") -> EventFilter:
-    """One filter.  Raises `EventFilterError`."""
-    return _Reader().filter_of(document, path, 1)
-
-
 def parse_sql_filter(text: str, path: str = "sql") -> SqlFilter:
     """The filter that a CESQL expression is.  Raises `EventFilterError`, also for a part that is always an error."""
     return SqlFilter(_expression(text, path))

@@ -153,9 +153,6 @@ class Routing:
     def exchanges(self) -> Iterator[Exchange]:
         return (entry.exchange for entry in self._entries.values())
 
-    def has_queue(self, name: str) -> bool:
-        return name in self._queues
-
     def has_binding(self, binding: Binding) -> bool:
         entry = self._entries.get(binding.source)
         return entry is not None and binding in entry.bindings

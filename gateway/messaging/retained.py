@@ -170,14 +170,11 @@ class RetainedMessages:
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
-    def names_matching(self, topic_filter: str) -> list[str]:
-        """Names that match a filter and have not expired, in no order.  For filters that may match many: `pages`."""
-        return [name for page in self.pages(topic_filter) for name in page]
-
     def pages(self, topic_filter: str, after: str | None = None) -> Iterator[list[str]]:
-        """The same in pages, each of bounded work; a page may be empty.  The event loop may go on between two: a name
-        that is there all the time comes once.  With `after`, in the order of their levels, those behind it ("": all).
-        """
+        """Names that match a filter and have not expired, in pages of bounded work; a page may be empty.
+
+        The event loop may go on between two: a name that is there all the time comes once.  With `after`, in the order
+        of their levels, those behind it ("": all)."""
         return self._index.pages(topic_filter, self._clock.now_ms(), after)
 
     async def read(self, names: Sequence[str]) -> list[RetainedMessage]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -32,21 +31,3 @@ class Credentials:
     is_tls: bool = False
     certificate: CertificateIdentity | None = None
     listener: str = ""
-
-
-def identity_of_certificate(certificate: Mapping[str, object]) -> CertificateIdentity:
-    """The names in what `ssl.SSLObject.getpeercert()` gives."""
-    common_name: str | None = None
-    subject = certificate.get("subject", ())
-    assert isinstance(subject, tuple)
-    for relative_name in subject:
-        for key, value in relative_name:
-            if key == "commonName":
-                common_name = str(value)
-    alternatives = certificate.get("subjectAltName", ())
-    assert isinstance(alternatives, tuple)
-    return CertificateIdentity(
-        common_name,
-        tuple(str(value) for kind, value in alternatives if kind == "URI"),
-        tuple(str(value) for kind, value in alternatives if kind == "DNS"),
-    )

@@ -74,7 +74,6 @@ class Session:
         self._writing: list[Callable[[], None]] = []
         self._taken: list[KeyValueChange] = []
         self._is_record_dirty = self._is_window_dirty = self._is_fenced = self._is_ended = False
-        self._old_due = ""
 
     @property
     def persists(self) -> bool:

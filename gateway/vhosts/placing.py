@@ -96,7 +96,3 @@ class Placing:
 def places(message: Message) -> Destinations:
     """Every message queue that a message goes to."""
     return ((message.topic, message.queue_id), *message.further_queues)
-
-
-def is_of_amqp(message: Message) -> bool:
-    return SystemProperty.AMQP in message.system

@@ -140,11 +140,6 @@ def routing_key_of(sub_topic: str) -> str:
     return sub_topic.replace("/", ".")[:255]
 
 
-def header_of(message: Message) -> ContentHeader:
-    """The properties that an AMQP consumer sees."""
-    return ContentHeader(origin_of(message)[2])
-
-
 def template_of(message: StoredMessage, more: FieldTable | None = None) -> ContentTemplate:
     """The message, encoded for consumers.  `more`: headers that the queue adds."""
     exchange, routing_key, properties = origin_of(message)

@@ -50,8 +50,7 @@ class AmqpMethod:
     index: ClassVar[int]
     name: ClassVar[str]
     is_clients: ClassVar[bool]
-    is_servers: ClassVar[bool]
-    """Who may send it: the client, the server, or both."""
+    """True where the client may send it."""
 
 
 M = TypeVar("M", bound=type[AmqpMethod])
@@ -79,7 +78,7 @@ def method(
     def declare(cls: M) -> M:
         cls.class_id, cls.method_id, cls.name = class_id, method_id, name
         cls.index = class_id << 16 | method_id
-        cls.is_clients, cls.is_servers = sender != SERVER, sender != CLIENT
+        cls.is_clients = sender != SERVER
         hints = get_type_hints(cls, include_extras=True)
         names = tuple(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
         types = [hints[name].__metadata__[0] for name in names]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from protocols.mqtt.packets import (
@@ -152,16 +152,6 @@ def _encode_name(topic: str) -> bytes:
     if len(name) > MAX_FIELD_BYTES or "\0" in topic:
         raise ValueError("topic is too long or contains NUL")
     return name
-
-
-def encode_puback(packet_id: int) -> bytes:
-    """PUBACK of success: the same four bytes in every version (3.4.2.1)."""
-    return _pack_ack(_PUBACK_HEAD, packet_id)
-
-
-def encode_pubacks(packet_ids: Iterable[int]) -> bytes:
-    """PUBACKs of success in one piece."""
-    return encode_words([PUBACK_WORD | packet_id for packet_id in packet_ids])
 
 
 def encode_words(words: Sequence[int]) -> bytes:

@@ -29,7 +29,7 @@ from domain.message import (
     is_over,
 )
 from protocols.mqtt import properties as mqtt
-from protocols.mqtt.packets import Publish, Will
+from protocols.mqtt.packets import Publish
 from protocols.mqtt.properties import PropertyId
 
 _EVENT_ATTRIBUTES: Final = frozenset(("specversion", "id", "source", "type"))
@@ -58,14 +58,6 @@ def to_message(publish: Publish, topic: str, queue_id: int, filter_hash: int, no
         user,
         system,
     )
-
-
-def will_publish(will: Will) -> Publish:
-    """The will as the publish it becomes (3.1.2.5)."""
-    kept: dict[PropertyId, Any] = {
-        key: value for key, value in will.properties.items() if key != PropertyId.WILL_DELAY_INTERVAL
-    }
-    return Publish(will.topic, will.payload, will.qos, 0, will.retain, False, kept)
 
 
 def _from_properties(given: mqtt.Properties, now_ms: int) -> tuple[dict[str, SystemValue], Properties]:

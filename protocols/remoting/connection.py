@@ -115,10 +115,6 @@ class ClientConnection:
         """Whether requests are held because there is no credit left."""
         return bool(self._held)
 
-    @property
-    def open_requests(self) -> int:
-        return len(self._open)
-
     def request(self, operation: int, payload: bytes, amount: int = 0) -> int:
         """Ask; returns the request's id.  Raises TOO_MANY_REQUESTS beyond the limit, MESSAGE_BODY_TOO_LARGE for what
         fits no frame."""

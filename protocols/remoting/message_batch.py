@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from domain.delivery import Deliveries, Delivery, DeliveryRun, Part, single_delivery
+from domain.delivery import Deliveries, DeliveryRun, Part
 from domain.errors import Code, EntrepotError
 from domain.message import (
     NO_SYSTEM_PROPERTIES,
@@ -78,7 +78,6 @@ _decode_messages: Final = msgspec.msgpack.Decoder(list[_Fields]).decode
 _decode_stored: Final = msgspec.msgpack.Decoder(list[_StoredFields]).decode
 _RunFields = tuple[int, bytes, int, int, int, int, str, list[bytes]]
 _decode_runs: Final = msgspec.msgpack.Decoder(list[_RunFields]).decode
-_decode_deliveries: Final = msgspec.msgpack.Decoder(list[tuple[_StoredFields, str, int]]).decode
 
 
 def encode_messages(messages: Sequence[Message]) -> bytes:
@@ -160,21 +159,6 @@ def decode_stored(data: bytes, broker: int) -> list[StoredMessage]:
         raise RemotingError(f"messages cannot be read: {error}") from error
     queues, places = first_queue(broker), first_place(broker)
     return [_stored(fields, queues, places) for fields in found]
-
-
-def encode_deliveries(deliveries: Sequence[Delivery]) -> bytes:
-    """Deliveries of a pop, for gateways of before there were runs (`operations.POP`)."""
-    return _encode([(_stored_fields(d.message), d.receipt_handle, d.attempt) for d in deliveries])
-
-
-def decode_deliveries(data: bytes, broker: int) -> list[Delivery]:
-    """The same, at the client.  Raises RemotingError."""
-    try:
-        found = _decode_deliveries(data)
-    except _UNREADABLE as error:
-        raise RemotingError(f"deliveries cannot be read: {error}") from error
-    queues, places = first_queue(broker), first_place(broker)
-    return [single_delivery(_stored(fields, queues, places), handle, attempt) for fields, handle, attempt in found]
 
 
 def encode_runs(deliveries: Deliveries) -> bytes:

@@ -105,7 +105,6 @@ RECORDS: Final = _operation(16, "records", tuple[str, int, int, int, int, Filter
 BYTES_BETWEEN: Final = _operation(17, "bytes_between", tuple[str, int, int, int], int, again=True)
 
 # -- consumption -----------------------------------------------------------------------------------------------------
-POP: Final = _operation(20, "pop", tuple[PopRequest], RAW)
 POP_RUNS: Final = _operation(28, "pop_runs", tuple[PopRequest], RAW)
 Receipts = list[str | DeliveryPlaces]
 """Receipt handles, and places of deliveries, which have an outcome for each of them."""

@@ -43,8 +43,7 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 
 SUB_TOPIC, QOS, TAG, KEYS = "sub_topic", "qos", "tag", "keys"
 MESSAGE_GROUP, MESSAGE_ID, BODY_IS_EMPTY = "message_group", "message_id", "empty_body"
-FACTS: Final = frozenset({SUB_TOPIC, QOS, TAG, KEYS, MESSAGE_GROUP, MESSAGE_ID, BODY_IS_EMPTY})
-"""The facts that are fields of a message; the others are its well-known properties by name."""
+"""Facts that are fields of a message; the others are its well-known properties by name."""
 
 
 # -- what kind of message it is --------------------------------------------------------------------------------------

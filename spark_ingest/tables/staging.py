@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 KIND: Final = "_kind"
@@ -101,13 +100,6 @@ def staged_file(path: Path) -> StagedFile:
             continue
         least[name], greatest[name] = low, high
     return StagedFile(path, footer.num_rows, path.stat().st_size, least, greatest, nulls)
-
-
-def write_staged(path: Path, table: pa.Table) -> StagedFile:
-    """Write a small table of the driver's own as a staged file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path, compression="zstd", coerce_timestamps="us")
-    return staged_file(path)
 
 
 def move_durably(files: Iterable[StagedFile], folder: Path) -> list[StagedFile]:

@@ -10,7 +10,7 @@ from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.message import Message, StoredMessage
-from domain.names import DEFAULT_NAMESPACE, is_retry_topic, is_system_topic
+from domain.names import DEFAULT_NAMESPACE, is_system_topic
 from domain.query import HopKind, MessageHop, is_traced
 from domain.topic import Topic
 from store_client.memory.progress import GroupQueue
@@ -153,9 +153,6 @@ class State:
         self.ended = {place: end for place, end in self.ended.items() if place[0] != name}
         self.group_queues = {key: states for key, states in self.group_queues.items() if key[1] != name}
         self.tell(name)
-
-    def retry_topics(self) -> list[str]:
-        return [name for name in self.topics if is_retry_topic(name)]
 
     # -- telling -------------------------------------------------------------------------------------------------
 

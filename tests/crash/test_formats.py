@@ -11,7 +11,7 @@ import pytest
 
 from broker.broker import Broker
 from broker.store.store_files import FORMAT
-from domain.errors import Code
+from domain.errors import Code, StoreFailedError
 from tests.fixtures.make_store import main, read_back, settings_of
 from tests.support.clock import ManualClock
 
@@ -20,23 +20,22 @@ FORMATS = sorted(FIXTURES.glob("store-format-*"))
 
 
 def test_there_are_fixtures():
-    assert FIXTURES / "store-format-1" in FORMATS
+    assert FIXTURES / "store-format-2" in FORMATS
 
 
 @pytest.mark.parametrize("ending", ["clean", "killed"])
 @pytest.mark.parametrize("fixture", FORMATS, ids=lambda path: path.name)
 async def test_a_store_of_a_released_format(tmp_path: Path, fixture: Path, ending: str):
-    await check(fixture, ending, tmp_path, has_old_handles=True)
+    await check(fixture, ending, tmp_path)
 
 
 async def test_a_store_of_this_format(tmp_path: Path):
     main(tmp_path / "made")
     for ending in ("clean", "killed"):
-        await check(tmp_path / "made", ending, tmp_path / ending, has_old_handles=False)
+        await check(tmp_path / "made", ending, tmp_path / ending)
 
 
-async def check(fixture: Path, ending: str, scratch: Path, *, has_old_handles: bool) -> None:
-    """`has_old_handles`: they were given out before they had runs."""
+async def check(fixture: Path, ending: str, scratch: Path) -> None:
     expected = json.loads((fixture / "expected.json").read_text())
     clock = ManualClock(expected["now_ms"])
     directory = scratch / "data"
@@ -53,15 +52,11 @@ async def check(fixture: Path, ending: str, scratch: Path, *, has_old_handles: b
         expected[ending_of_next], ending = expected[ending], ending_of_next
     identity = json.loads((directory / "store.json").read_text())
     assert identity["format"] == FORMAT
-    assert not (directory / "checkpoint").exists()
     store = await Broker.open(settings_of(directory), clock)
     for one in given:
         [outcome] = await store.consumption.acknowledge(one["topic"], one["group"], [one["handle"]])
-        if has_old_handles:
-            assert outcome and outcome.code is Code.INVALID_RECEIPT_HANDLE and "earlier version" in outcome.message
-        else:
-            wanted = None if one["is_current"] else Code.INVALID_RECEIPT_HANDLE
-            assert (outcome and outcome.code) == wanted, one
+        wanted = None if one["is_current"] else Code.INVALID_RECEIPT_HANDLE
+        assert (outcome and outcome.code) == wanted, one
     await store.close()
 
 
@@ -74,3 +69,14 @@ def check_equal(found: dict[str, Any], expected: dict[str, Any]) -> None:
                 assert {field: found[name][key][field] for field in definition} == definition
         else:
             assert found[name] == what, name
+
+
+@pytest.mark.parametrize("number", [1, FORMAT + 1])
+async def test_a_store_of_another_format_is_refused_and_left_alone(tmp_path: Path, number: int):
+    shutil.copytree(FORMATS[0] / "clean", tmp_path / "data")
+    identity = tmp_path / "data" / "store.json"
+    identity.write_text(json.dumps({**json.loads(identity.read_text()), "format": number}))
+    before = identity.read_bytes()
+    with pytest.raises(StoreFailedError, match=f"store format {number}; this version reads {FORMAT}"):
+        await Broker.open(settings_of(tmp_path / "data"), ManualClock())
+    assert identity.read_bytes() == before

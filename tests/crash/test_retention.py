@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-import orjson
 import pytest
 
 from broker.metadata import registry as changes
@@ -434,14 +433,11 @@ def test_what_retention_took_away_is_not_buried():
 # -- a log without its beginning ---------------------------------------------------------------------------------------
 
 
-def opened_again(store: SimulatedStore, *gone: str, **identity: object) -> SimulatedStore:
-    """A new start, without some files (by the ends of their paths), and with another identity."""
+def opened_again(store: SimulatedStore, *gone: str) -> SimulatedStore:
+    """A new start, without some files (by the ends of their paths)."""
     disk = store.disk.copy().restart()
     for path in [path for path in disk.files() if path.endswith(gone)] if gone else []:
         disk.delete(path)
-    if identity:
-        path = f"{ROOT}/store.json"
-        disk.put(path, orjson.dumps({**orjson.loads(disk.files()[path]), **identity}))
     return SimulatedStore(disk, store.world)
 
 
@@ -468,16 +464,3 @@ def test_what_retention_did_not_remove_is_missed(cleaned: bool, state: str):
     assert (report.missing_messages > 40) == (not lost)
     assert "missing" in report.damage
     assert opened_again(again).engine.report.missing_first_bytes == SMALL.segment_size_bytes, "it is told at each start"
-
-
-def test_a_store_that_does_not_say_where_its_log_began_says_so_from_now_on():
-    """Of an earlier version, whose retention had removed something."""
-    store = new_store()
-    filled(store, "t", 3)
-    store.checkpoint()
-    again = opened_again(store, first_segment(store), began_at=None)
-    assert not again.engine.report.damage
-    filled(again, "t", 1)
-    again.checkpoint()
-    assert not opened_again(again).engine.report.damage
-    assert opened_again(again, first_segment(again)).engine.report.missing_first_bytes == SMALL.segment_size_bytes

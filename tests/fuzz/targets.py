@@ -30,7 +30,7 @@ from protocols.mqtt.encoder import encode
 from protocols.mqtt.packets import Connect, Publish, Subscribe, Subscription
 from protocols.proxy.header import MalformedProxyHeaderError, parse_header
 from protocols.remoting.frames import FrameReader, RemotingError
-from protocols.remoting.message_batch import decode_deliveries, decode_messages, decode_runs, decode_stored
+from protocols.remoting.message_batch import decode_messages, decode_runs, decode_stored
 from protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.errors import WireError
@@ -88,7 +88,6 @@ def remoting(data: bytes) -> None:
         FrameReader(1 << 16).read,
         decode_messages,
         lambda raw: decode_stored(raw, 3),
-        lambda raw: decode_deliveries(raw, 3),
         lambda raw: decode_runs(raw, 3),
     ):
         with contextlib.suppress(RemotingError):

@@ -74,7 +74,7 @@ async def test_deadlines_on_both_sides():
         assert await code_of(link.ask(DELETE, "t", 1, seconds=0.05)) == Code.OUTCOME_UNKNOWN
         await until(lambda: served.cancelled == ["t", "delete"], "both tasks end")
         assert await link.ask(BOUNDS, "quick", seconds=5) == []
-        assert link._connection is not None and link._connection.open_requests == 0
+        assert link._connection is not None and not link._connection._open
 
 
 @pytest.mark.parametrize(

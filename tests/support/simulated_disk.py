@@ -15,7 +15,7 @@ from random import Random
 
 from google_crc32c import value as crc32c
 
-from broker.store.state_file import Rows, decode_changes, encode_changes
+from broker.store.state_file import _CHANGE, _GONE, Change, Rows, encode_changes
 from broker.store.sync_channel import NO_ROOM
 from domain.errors import StorageFullError, StoreFailedError
 
@@ -407,3 +407,20 @@ def _errno_of(work: Callable[[], None]) -> int:
 
 def _parent(path: str) -> str:
     return str(PurePosixPath(path).parent)
+
+
+def decode_changes(data: bytes) -> list[Change]:
+    """The reverse of `encode_changes`."""
+    changes: list[Change] = []
+    at = 0
+    while at < len(data):
+        _, key_length, length = _CHANGE.unpack_from(data, at)
+        at += _CHANGE.size
+        key = data[at : at + key_length]
+        at += key_length
+        if length == _GONE:
+            changes.append((key, None))
+        else:
+            changes.append((key, data[at : at + length]))
+            at += length
+    return changes

@@ -94,16 +94,6 @@ def test_a_handle_of_another_topic_group_or_store_is_refused():
         assert isinstance(refused, EntrepotError) and refused.code is Code.INVALID_RECEIPT_HANDLE
 
 
-def test_a_handle_of_the_old_form_is_refused_with_a_word_that_says_so():
-    old = "AQA" + handles_of(context_of(), 0, 5, 1, 1)[0][3:-16]
-    [checked] = context_of().check([old])
-    with pytest.raises(EntrepotError) as refused:
-        read_route(old)
-    for refusal in (checked, refused.value):
-        assert isinstance(refusal, EntrepotError) and refusal.code is Code.INVALID_RECEIPT_HANDLE
-        assert "earlier version" in refusal.message
-
-
 def test_each_run_is_checked_once(monkeypatch: pytest.MonkeyPatch):
     context = context_of()
     places = [(0, 0, 50), (1, 4, 1), (1, 9, 1)]

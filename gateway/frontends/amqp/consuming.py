@@ -99,7 +99,6 @@ class ChannelConsuming:
         "channel_prefetch",
         "consumers",
         "held",
-        "is_flowing",
         "prefetch",
         "tx",
     )
@@ -109,7 +108,6 @@ class ChannelConsuming:
         self.consumers: dict[str, Consumer] = {}
         self.held: dict[int, Held] = {}
         self.prefetch = self.channel_prefetch = 0
-        self.is_flowing = True
         self.tx: list[Settlement] = []
         """Settlements of a transaction that wait for its end."""
         self._next_tag = 1

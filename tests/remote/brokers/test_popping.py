@@ -16,8 +16,6 @@ from domain.filter_hash import filter_hash
 from domain.ports import PopRequest
 from domain.shard import broker_of_queue
 from domain.topic import Topic
-from protocols.remoting import operations as wire
-from protocols.remoting.message_batch import decode_deliveries
 from store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 from tests.support.cancelled_pops import cancel_at_every_step
@@ -55,16 +53,6 @@ async def test_pops_of_two_stores_share_everything(
     assert sorted(body for share in shares for body in bodies(share)) == sorted(f"m{i}" for i in range(120))
     found = [delivery for share in shares for delivery in share]
     assert {broker_of_queue(d.message.queue_id) for d in found} == set(range(broker_count))
-
-
-async def test_a_gateway_of_before_there_were_records_is_still_answered(world: BrokerWorld, store: RemoteStore):
-    await world.topic()
-    await append_all(store, message("t", "a", 10_000), message("t", "b", 10_001))
-    client = store.cluster.of_queue("t", 10_000)
-    found = decode_deliveries(await client.ask(wire.POP, PopRequest("t", "g", 10)), client.number)
-    assert sorted(bodies(found)) == ["a", "b"]
-    assert {delivery.message.queue_id for delivery in found} == {10_000, 10_001}
-    assert await store.consumption.acknowledge("t", "g", handles(found)) == [None, None]
 
 
 async def test_no_broker_is_preferred(world: BrokerWorld, store: RemoteStore):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from domain.message import StoredMessage, SystemProperty
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import ContentHeader
-from protocols.amqp.mapping import expiration_ms, header_of, origin_of, template_of, to_message
+from protocols.amqp.mapping import expiration_ms, origin_of, template_of, to_message
 from tests.support.cases import cases
 
 names = st.text(max_size=60).filter(lambda text: len(text.encode()) <= 255)
@@ -57,7 +57,7 @@ def test_a_message_of_another_door() -> None:
     )
     exchange, key, _ = origin_of(message)
     assert (exchange, key) == ("amq.topic", "factory.line1.temp")
-    header = header_of(message)
+    header = ContentHeader(origin_of(message)[2])
     assert header.content_type == "text/plain"
     assert header.headers == {"unit": "C", "cloudEvents_type": "t"}
     assert (header.delivery_mode, header.timestamp) == (2, 5)

@@ -31,7 +31,7 @@ def test_a_heartbeat_leaves_the_generation():
     first = joined("a")
     assert (first.generation, first.assignment()) == (1, {"a": [0, 1, 2, 3]})
     again = first.joined("a", 1000, None, 500)
-    assert (again.generation, again.next_expiry_ms()) == (1, 1500)
+    assert (again.generation, again.members[0].expires_at_ms) == (1, 1500)
 
 
 def test_a_join_and_a_leave_are_generations():
@@ -63,7 +63,7 @@ def test_the_queues_of_the_topic_are_part_of_the_generation():
 def test_renewing_does_not_join():
     member = joined("a")
     assert member.renewed("b", 10) is member
-    assert member.renewed("a", 10).next_expiry_ms() == 1010
+    assert member.renewed("a", 10).members[0].expires_at_ms == 1010
 
 
 def test_the_first_member_says_the_strategy():

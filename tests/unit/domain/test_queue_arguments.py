@@ -79,7 +79,6 @@ def test_a_quorum_queue():
     ).arguments
     assert arguments.queue_type is QueueType.QUORUM
     assert arguments.dead_letter_strategy is DeadLetterStrategy.AT_LEAST_ONCE
-    assert arguments.keeps_dead_letters
     assert (arguments.delayed_retry, arguments.delayed_retry_min_ms, arguments.delayed_retry_max_ms) == (
         DelayedRetry.FAILED,
         1000,
@@ -94,18 +93,6 @@ def test_a_quorum_queue():
 )
 def test_how_often_a_message_may_come_back(arguments, attempts):
     assert declare(arguments).arguments.attempts_allowed == attempts
-
-
-@cases("missing", ["x-overflow", "x-dead-letter-exchange", "x-dead-letter-strategy"])
-def test_dead_letters_are_kept_only_where_all_is_said(missing):
-    given = {
-        **QUORUM,
-        "x-dead-letter-exchange": "dlx",
-        "x-dead-letter-strategy": "at-least-once",
-        "x-overflow": "reject-publish",
-    }
-    del given[missing]
-    assert not declare(given).arguments.keeps_dead_letters
 
 
 def test_quorum_queues_drop_where_they_cannot_dead_letter_what_they_refuse():

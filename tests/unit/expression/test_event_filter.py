@@ -17,7 +17,6 @@ from domain.expression.event_filter_json import (
     MAX_TEXT_LENGTH,
     MAX_TOTAL_LENGTH,
     EventFilterError,
-    parse_event_filter,
     parse_event_filters,
     parse_sql_filter,
 )
@@ -68,10 +67,9 @@ EVENT = {
     ],
 )
 def test_dialects(document, matches):
-    filter = parse_event_filter(document)
-    assert filter.matches(EVENT) is matches
-    assert filter.to_json() == document
-    assert parse_event_filters([document]).matches(EVENT) is matches
+    filters = parse_event_filters([document])
+    assert filters.matches(EVENT) is matches
+    assert filters.to_json() == [document]
 
 
 def test_a_list_is_all_of_it_and_no_list_is_everything():
@@ -152,10 +150,10 @@ def test_a_document_is_as_large_and_deep_as_is_bearable():
             document = {"not": document}
         return document
 
-    parse_event_filter(nested(MAX_FILTER_DEPTH))
+    parse_event_filters([nested(MAX_FILTER_DEPTH)])
     for depth in (MAX_FILTER_DEPTH + 1, 900):
         with pytest.raises(EventFilterError, match="deep"):
-            parse_event_filter(nested(depth))
+            parse_event_filters([nested(depth)])
     one = {"exact": {"type": "a"}}
     parse_event_filters([one] * MAX_FILTERS)
     with pytest.raises(EventFilterError, match=f"more than {MAX_FILTERS} filters"):

@@ -170,14 +170,19 @@ def test_who_does_not_match_is_not_asked(document):
     for number in range(MANY):
         index.add(number, parse_event_filters(json.loads(json.dumps(document).replace("{n}", str(number)))))
     event = {"id": "1", "source": "/x", "type": f"t{OF_ONE}", "subject": f"s{OF_ONE}/{OF_ONE}s"}
-    assert index.count_asked(event) <= 4
-    assert index.count_asked({**event, "subject": f"s{OF_ONE}", "type": "t"}) <= 4
-    assert index.count_asked({**event, f"extension{OF_ONE}": "4"}) <= 4
+    assert count_asked(index, event) <= 4
+    assert count_asked(index, {**event, "subject": f"s{OF_ONE}", "type": "t"}) <= 4
+    assert count_asked(index, {**event, f"extension{OF_ONE}": "4"}) <= 4
+
+
+def count_asked(index: FilterIndex[int], event: dict[str, str]) -> int:
+    """How many filters an event is compared with."""
+    return sum(not entry.certain for entry in dict.fromkeys(index._candidates(event)))
 
 
 def test_equal_filters_are_asked_once():
     index = index_of(*[[{"not": {"exact": {"type": "a"}}}]] * 100)
-    assert index.count_asked({"type": "b"}) == 1
+    assert count_asked(index, {"type": "b"}) == 1
     assert sorted(index.match({"type": "b"})) == list(range(100))
     assert index.match({"type": "a"}) == []
 
@@ -195,12 +200,12 @@ def test_a_subscription_is_replaced_and_let_go():
 def test_who_has_no_filters_wants_everything():
     index = index_of([], [])
     assert index.match({}) == [0, 1]
-    assert index.count_asked({}) == 0
+    assert count_asked(index, {}) == 0
 
 
 def test_what_contradicts_itself_is_never_asked():
     index = index_of([{"exact": {"type": "a"}}, {"exact": {"type": "b"}}], [{"sql": "type = 'a' AND type = 'b'"}])
-    assert index.count_asked({"type": "a"}) == 0
+    assert count_asked(index, {"type": "a"}) == 0
     assert index.match({"type": "a"}) == []
 
 

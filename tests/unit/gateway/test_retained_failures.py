@@ -20,6 +20,7 @@ from gateway.messaging.retained_record import encode_retained
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.replaced import replaced
+from tests.support.retained import names_matching
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 AWAY = EntrepotError(Code.UNAVAILABLE, "it is away")
@@ -108,7 +109,7 @@ async def test_a_failure_is_told_and_what_comes_later_goes_on(store, retained):
     assert await first is AWAY
     assert (retained.count, await retained.read(["a"])) == (0, [])
     assert await keeping(retained, "b") is None
-    assert retained.names_matching("#") == ["b"]
+    assert names_matching(retained, "#") == ["b"]
     assert (retained._writer.waiting_bytes, retained._writer.waiting_names) == (0, 0)
 
 
@@ -131,7 +132,7 @@ async def test_the_first_part_that_fails_ends_a_call(store, retained, monkeypatc
     after = keeping(retained, "g")
     assert (await outcome, await after) == (AWAY, None)
     assert store.written == [["retained/a", "retained/b"], ["retained/g"]]
-    assert sorted(retained.names_matching("#")) == ["a", "b", "g"]
+    assert sorted(names_matching(retained, "#")) == ["a", "b", "g"]
 
 
 async def test_an_answer_that_fails_does_not_keep_others_from_theirs(retained, logged):
@@ -141,7 +142,7 @@ async def test_an_answer_that_fails_does_not_keep_others_from_theirs(retained, l
     retained.keep([Message("t", b"x", "a")], bad)
     assert await keeping(retained, "b") is None
     assert await keeping(retained, "c") is None
-    assert sorted(retained.names_matching("#")) == ["a", "b", "c"]
+    assert sorted(names_matching(retained, "#")) == ["a", "b", "c"]
     assert [event["log_level"] for event in logged] == ["error"]
 
 
@@ -156,26 +157,26 @@ async def test_too_much_that_waits_is_refused(retained, monkeypatch):
 
 async def test_what_was_kept_is_told_before_the_watch_tells_it(store, retained):
     assert await keeping(retained, "a", "1") is None
-    assert retained.names_matching("#") == ["a"]
+    assert names_matching(retained, "#") == ["a"]
     store.tell()
-    assert (retained.names_matching("#"), retained._keys._ahead) == (["a"], {})
+    assert (names_matching(retained, "#"), retained._keys._ahead) == (["a"], {})
 
 
 async def test_what_the_watch_tells_late_does_not_undo_a_later_write(store, retained):
     await store.write([key_value("a", "another gateway's")])
     await store.write([KeyValueChange("retained/a", None)])
     assert await keeping(retained, "a", "ours") is None
-    assert retained.names_matching("#") == ["a"]
+    assert names_matching(retained, "#") == ["a"]
     first, second, _ = store.untold
     for events in (first, second):  # older than ours
         for watcher in store._watchers:
             watcher(events)
-        assert retained.names_matching("#") == ["a"]
+        assert names_matching(retained, "#") == ["a"]
     await store.write([KeyValueChange("retained/a", None)])  # newer
     store.untold.remove(first)
     store.untold.remove(second)
     store.tell()
-    assert retained.names_matching("#") == []
+    assert names_matching(retained, "#") == []
     assert retained._keys._ahead == {}
 
 
@@ -192,7 +193,7 @@ async def test_an_answer_that_comes_late_does_not_undo_what_the_watch_told(store
 
     monkeypatch.setattr(store.key_values, "write", late)
     assert await keeping(retained, "a") is None
-    assert (retained.names_matching("#"), retained._keys._ahead) == ([], {})
+    assert (names_matching(retained, "#"), retained._keys._ahead) == ([], {})
 
 
 async def test_reading_heals_the_index(store, retained):
@@ -200,9 +201,9 @@ async def test_reading_heals_the_index(store, retained):
     store.tell()
     await store.write([KeyValueChange("retained/a", None), key_value("b")])
     store.untold.clear()  # never told
-    assert retained.names_matching("#") == ["a"]
+    assert names_matching(retained, "#") == ["a"]
     assert [found.sub_topic for found in await retained.read(["a", "b"])] == ["b"]
-    assert retained.names_matching("#") == ["b"]
+    assert names_matching(retained, "#") == ["b"]
 
 
 async def test_reading_does_not_undo_what_changes_meanwhile(store, retained, monkeypatch):
@@ -215,7 +216,7 @@ async def test_reading_does_not_undo_what_changes_meanwhile(store, retained, mon
 
     monkeypatch.setattr(store.key_values, "get", slow)
     assert await retained.read(["a"]) == []
-    assert retained.names_matching("#") == ["a"]
+    assert names_matching(retained, "#") == ["a"]
 
 
 async def test_a_store_that_is_away_at_the_start(store, clock, monkeypatch):
@@ -227,7 +228,7 @@ async def test_a_store_that_is_away_at_the_start(store, clock, monkeypatch):
     assert (retained.is_complete, retained.count) == (False, 0)
     store.is_away = False
     await until(lambda: retained.is_complete, "it does not look again")
-    assert retained.names_matching("#") == ["a"]
+    assert names_matching(retained, "#") == ["a"]
     await retained.close()
 
 
@@ -239,7 +240,7 @@ async def test_a_store_without_key_values(store, clock):
     assert refusal is not None and refusal.code is Code.UNSUPPORTED
     failure = await keeping(retained, "a")
     assert failure is not None and failure.code is Code.UNSUPPORTED
-    assert (retained.names_matching("#"), retained.is_complete) == ([], False)
+    assert (names_matching(retained, "#"), retained.is_complete) == ([], False)
     await retained.close()
 
 
@@ -278,5 +279,5 @@ async def test_a_page_of_the_start_does_not_undo_what_the_watch_told(store, cloc
     await retained.start()
     [b] = await store.own.get(["retained/b"])
     assert b is not None
-    assert (retained.names_matching("#"), retained.size_bytes) == (["b"], len(b.value))
+    assert (names_matching(retained, "#"), retained.size_bytes) == (["b"], len(b.value))
     await retained.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import encode, encode_puback, encode_pubacks, encode_publish, publish_template
+from protocols.mqtt.encoder import PUBACK_WORD, encode, encode_publish, encode_words, publish_template
 from protocols.mqtt.packets import Auth, Connack, Connect, Disconnect, Packet, Puback, Suback, Unsuback
 from protocols.mqtt.properties import EMPTY, PropertyId, encode_properties
 from protocols.mqtt.reason_codes import ReasonCode
@@ -64,7 +64,7 @@ def test_what_does_not_fit(packet: Packet, version: int) -> None:
 
 def test_version_4_leaves_out_what_it_lacks() -> None:
     properties = {PropertyId.REASON_STRING: "no"}
-    assert encode(Puback(7, ReasonCode.NOT_AUTHORIZED, properties), 4) == encode_puback(7)
+    assert encode(Puback(7, ReasonCode.NOT_AUTHORIZED, properties), 4) == b"\x40\x02\x00\x07"
     assert encode(Disconnect(ReasonCode.SERVER_BUSY, properties), 4) == b"\xe0\x00"
     assert encode(Suback(7, [ReasonCode.NOT_AUTHORIZED], properties), 4) == b"\x90\x03\x00\x07\x80"
     assert encode(Unsuback(7, [ReasonCode.SUCCESS], properties), 4) == b"\xb0\x02\x00\x07"
@@ -72,9 +72,10 @@ def test_version_4_leaves_out_what_it_lacks() -> None:
 
 def test_pubacks_in_one_piece() -> None:
     ids = [1, 7, 65_535]
-    assert encode_pubacks(ids) == b"".join(map(encode_puback, ids))
-    assert Decoder(100, 5).feed(encode_pubacks(ids)) == [Puback(n) for n in ids]
-    assert encode_pubacks([]) == b""
+    found = encode_words([PUBACK_WORD | n for n in ids])
+    assert found == b"".join(encode(Puback(n), 5) for n in ids)
+    assert Decoder(100, 5).feed(found) == [Puback(n) for n in ids]
+    assert encode_words([]) == b""
 
 
 def test_template_of_qos_0_is_the_same_object_for_all() -> None:

@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from domain.delivery import Deliveries
 from domain.errors import Code, EntrepotError
 from domain.ports import PopRequest
-from protocols.remoting.message_batch import encode_deliveries
+from protocols.remoting.message_batch import encode_runs
 from store_client.remote.cluster import Cluster
 from store_client.remote.popping import Popping
 from tests.support.waiting import until
@@ -29,7 +30,7 @@ class Broker:
         self.asked += 1
         if not self.knows:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, "there is no topic 't'")
-        return encode_deliveries([])
+        return encode_runs(Deliveries())
 
 
 class Brokers:

@@ -16,7 +16,13 @@ from domain.filter_hash import filter_hash
 from domain.message import Message, SystemProperty
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.mapping import (
-    FACTS,
+    BODY_IS_EMPTY,
+    KEYS,
+    MESSAGE_GROUP,
+    MESSAGE_ID,
+    QOS,
+    SUB_TOPIC,
+    TAG,
     deliver_at_ms,
     domain_id,
     from_wire,
@@ -28,6 +34,7 @@ from protocols.rocketmq.names import Namespaces
 from protocols.rocketmq.properties import NOT_FACTS, PREFIX, RESERVED
 from tests.support.cases import cases
 
+FACTS = frozenset({SUB_TOPIC, QOS, TAG, KEYS, MESSAGE_GROUP, MESSAGE_ID, BODY_IS_EMPTY})
 HOME = Namespaces()
 NOW = 1_700_000_000_000
 WELL_KNOWN = [value for name, value in vars(SystemProperty).items() if name.isupper()]

@@ -11,7 +11,7 @@ from domain.access.model import Action, Origin, ResourceType
 from domain.errors import Code, EntrepotError
 from domain.key_value import KeyValueChange
 from gateway.security.administration import UserChange
-from gateway.security.credentials import CertificateIdentity, identity_of_certificate
+from gateway.security.credentials import CertificateIdentity
 from gateway.security.security import PrincipalChange, Security
 from store_client.memory import MemoryStore
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
@@ -164,15 +164,6 @@ async def test_certificates_that_need_no_entry(opened: Opened) -> None:
     await refused(dns, Code.UNAUTHORIZED, certificate=CERTIFICATE)
     without = await opened()
     await refused(without, Code.UNAUTHORIZED, certificate=CERTIFICATE)
-
-
-def test_names_in_what_ssl_gives() -> None:
-    given = {
-        "subject": ((("countryName", "FR"),), (("commonName", "bob"),)),
-        "subjectAltName": (("DNS", "dev1.example"), ("URI", "spiffe://plant/dev1"), ("IP Address", "10.0.0.1")),
-    }
-    assert identity_of_certificate(given) == CertificateIdentity("bob", ("spiffe://plant/dev1",), ("dev1.example",))
-    assert identity_of_certificate({}) == CertificateIdentity()
 
 
 # -- what fails is closed --------------------------------------------------------------------------------------------

@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from spark_ingest.tables import StagedFile, Table, TableError, TableFormat, open_table
-from spark_ingest.tables.staging import KIND, Staging, staged_file, write_staged
+from spark_ingest.tables.staging import KIND, Staging, staged_file
 
 APP = "0123456789abcdef"
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -26,6 +27,12 @@ def rows(first: int, count: int, **more: pa.Array) -> pa.Table:
     numbers = list(range(first, first + count))
     times = pa.array([START + timedelta(minutes=n) for n in numbers], pa.timestamp("us", "UTC"))
     return pa.table({"n": pa.array(numbers, pa.int64()), "event_time": times, **more})
+
+
+def write_staged(path: Path, table: pa.Table) -> StagedFile:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, compression="zstd", coerce_timestamps="us")
+    return staged_file(path)
 
 
 def staged(tmp_path: Path, data: pa.Table, name: str = "a.parquet") -> list[StagedFile]:

@@ -29,7 +29,7 @@ from gateway.vhosts.vhost import Queue, Vhost
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import ContentHeader
 from protocols.amqp.deaths import deaths_of
-from protocols.amqp.mapping import header_of
+from protocols.amqp.mapping import origin_of
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.tiers.marks import scaled
@@ -106,7 +106,7 @@ class World:
         found = []
         for bounds in await self.store.messages.bounds(self.dead.topic):
             for message in await self.store.messages.read(self.dead.topic, bounds.queue_id, 0, 10_000):
-                (death,) = deaths_of(header_of(message).headers or {})
+                (death,) = deaths_of(ContentHeader(origin_of(message)[2]).headers or {})
                 assert (death["queue"], death["count"]) == ("q", 1)
                 found.append((int(message.body), str(death["reason"])))
         return found

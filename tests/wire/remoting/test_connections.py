@@ -169,7 +169,7 @@ class Connections(RuleBasedStateMachine):
     @invariant()
     def nobody_owes(self) -> None:
         assert self.client._unanswered >= 0
-        assert self.client.open_requests == len(self.asked)
+        assert len(self.client._open) == len(self.asked)
         assert self.client.held_bytes == sum(size for _, size in self.client._held.values())
         for id_, total in self.credited.items():
             assert total <= self.granted[id_]
@@ -264,7 +264,7 @@ def test_what_fits_no_frame_is_refused_and_the_connection_stays(monkeypatch: pyt
     with pytest.raises(EntrepotError) as refused:
         client.request(1, bytes(5001))
     assert refused.value.code == Code.MESSAGE_BODY_TOO_LARGE
-    assert client.open_requests == 0
+    assert not client._open
     id_ = client.request(1, b"")
     server.receive_data(client.data_to_send())
     server.answer(id_, bytes(5001))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -12,18 +11,16 @@ from hypothesis import strategies as st
 
 from broker.store.record import RecordKind, encode_message
 from broker.store.record_trailer import encode_trailer
-from domain.delivery import Deliveries, Delivery, Part, places_of, single_delivery
+from domain.delivery import Deliveries, Part, places_of
 from domain.errors import Code, EntrepotError
 from domain.message import NO_SYSTEM_PROPERTIES, Message, StoredMessage
 from domain.receipt_handle import index_text
 from domain.shard import MAX_BROKER_NUMBER, first_place, first_queue, local_queue
 from protocols.remoting.frames import RemotingError
 from protocols.remoting.message_batch import (
-    decode_deliveries,
     decode_messages,
     decode_runs,
     decode_stored,
-    encode_deliveries,
     encode_messages,
     encode_runs,
     encode_stored,
@@ -103,17 +100,8 @@ def test_stored_messages_come_with_the_worlds_numbers(messages: list[StoredMessa
     assert decode_stored(encode_stored(messages), broker) == [shifted(message, broker) for message in messages]
 
 
-HANDED = st.lists(st.builds(single_delivery, stored_messages(), TEXT, st.integers(1, 10_000)), max_size=4)
-
-
-def facts(deliveries: Sequence[Delivery]) -> list[tuple[StoredMessage, str, int]]:
+def facts(deliveries: Deliveries) -> list[tuple[StoredMessage, str, int]]:
     return [(each.message, each.receipt_handle, each.attempt) for each in deliveries]
-
-
-@given(HANDED, BROKERS)
-def test_deliveries_do_too(deliveries: Sequence[Delivery], broker: int):
-    expected = [(shifted(d.message, broker), d.receipt_handle, d.attempt) for d in deliveries]
-    assert facts(decode_deliveries(encode_deliveries(deliveries), broker)) == expected
 
 
 def record_of(message: Message, place: int, offset: int) -> bytes:
@@ -184,7 +172,6 @@ def test_messages_without_system_properties_share_their_absence():
 DECODERS = [
     decode_messages,
     lambda data: decode_stored(data, 3),
-    lambda data: decode_deliveries(data, 3),
     lambda data: decode_runs(data, 3),
 ]
 
