@@ -1,7 +1,7 @@
 """Failover: how long nothing is confirmed when a master is killed.
 
 Controllers elect the next master; beside it three nodes of Debian's rabbitmq-server elect the next leader of a quorum
-queue.  Both sides have the same producer over AMQP, one message after the other, whose own connection is not harmed:
+queue.  Both sides have the same producer over AMQP, one message after the other, whose own connection is not corrupted:
 ours is at a gateway, theirs at a node that does not lead.
 """
 

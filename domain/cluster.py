@@ -30,15 +30,15 @@ SINGLE: Final = ConfirmLevel("single", 1)
 class LogCondition:
     """The log of a replica, beyond how long it is.
 
-    `healed`: records that were harmed and fetched from another replica since the start.  `harmed`: those that no
-    replica has whole.  `forked`: blocks that differ from the master's though no record is harmed.
+    `healed`: records that were corrupted and fetched from another replica since the start.  `corrupted`: those that no
+    replica has whole.  `forked`: blocks that differ from the master's though no record is corrupted.
 
     `diverged`: begin and end of the parts that were cut and kept.  `copies_from`: id of the replica that the log is
     copied from, or 0.
     """
 
     healed: int = 0
-    harmed: int = 0
+    corrupted: int = 0
     forked: int = 0
     diverged: tuple[tuple[int, int], ...] = ()
     copies_from: int = 0
@@ -49,7 +49,7 @@ class LogCondition:
         size = sum(end - start for start, end in self.diverged)
         words = (
             f"{self.healed} records healed" if self.healed else "",
-            f"{self.harmed} records harmed on every replica" if self.harmed else "",
+            f"{self.corrupted} records corrupted on every replica" if self.corrupted else "",
             f"{self.forked} blocks differ from the master's" if self.forked else "",
             f"{len(self.diverged)} parts of {size} bytes in diverged/" if self.diverged else "",
             f"copies from replica {self.copies_from}" if self.copies_from else "",

@@ -39,7 +39,7 @@ class Code(IntEnum):
     UNSUPPORTED = 50500  # the store behind cannot do this at all: trying again changes nothing
     STORAGE_FULL = 50700  # ours: no room to keep a message; consuming goes on
     MESSAGE_CORRUPTED = 50701  # ours: a stored record fails its checksum
-    COLD_HARMED = 50702  # ours: an object of the tier is gone or harmed; who restores it brings its messages back
+    COLD_CORRUPTED = 50702  # ours: an object of the tier is gone or corrupted; who restores it brings its messages back
 
 
 NOT_THERE: Final = frozenset({Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND})

@@ -38,12 +38,12 @@ class ColdSegment:
 class ColdRows(NamedTuple):
     """Rows of a segment, a table of Arrow.  `behind`: the place behind all that was looked at, queue and offset.
 
-    `harmed`: place of the first row that has nothing but its place, None where there is none: such are not in `rows`.
+    `corrupted`: place of the first row that has nothing but its place, or None: such are not in `rows`.
     """
 
     rows: Any
     behind: tuple[int, int]
-    harmed: tuple[int, int] | None
+    corrupted: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def replica_shape(view: ReplicaView) -> dict[str, Any]:
 def _log(condition: LogCondition) -> dict[str, Any]:
     return {
         "healed": condition.healed,
-        "harmed": condition.harmed,
+        "corrupted": condition.corrupted,
         "forked": condition.forked,
         "diverged": [{"from": start, "to": end} for start, end in condition.diverged],
         "copiesFrom": condition.copies_from or None,

@@ -352,7 +352,7 @@ class Consumption(HandingOut):
                     break
 
     def _move_first(self, queue: ConsumeQueue, window: ConsumeWindow, group: ConsumerGroup, now_ms: int) -> bool:
-        """The first message of a window; says whether it could be read: one may be harmed, or not durable yet."""
+        """The first message of a window; says whether it could be read: one may be corrupted, or not durable yet."""
         messages, corrupted = self._read(queue, [window.base])
         if corrupted:
             self._hold_back(group.name, queue, corrupted, now_ms)

@@ -28,7 +28,7 @@ Read = Callable[[list[int]], "list[tuple[int, StoredMessage | CorruptedError]]"]
 
 @dataclass(slots=True)
 class FifoClaim:
-    """What a pop decided: messages to deliver, in order; offsets that the filter does not want; harmed ones; spent
+    """What a pop decided: messages to deliver, in order; offsets that the filter does not want; corrupted ones; spent
     ones; and how far new messages were looked at."""
 
     messages: list[StoredMessage] = field(default_factory=list)

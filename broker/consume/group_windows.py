@@ -227,7 +227,7 @@ class GroupWindows:
         log.error("message is corrupted and held back", topic=queue.topic, error=error.message)
 
     def _read(self, queue: ConsumeQueue, offsets: Sequence[int]) -> tuple[list[StoredMessage], list[int]]:
-        """The messages at some offsets, and the offsets whose records are harmed."""
+        """The messages at some offsets, and the offsets whose records are corrupted."""
         items = self._read_items(queue, offsets)
         messages = [item for _, item in items if not isinstance(item, CorruptedError)]
         corrupted: list[int] = []

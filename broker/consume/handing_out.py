@@ -56,8 +56,8 @@ class HandingOut(Settling):
         return [item if isinstance(item, CorruptedError) else record_of(item) for item in items]
 
     def hand_out(self, topic: str, group: str, claimed: Sequence[ClaimedRun], now_ms: int) -> Deliveries:
-        """Read what was claimed, which is durable by now.  Harmed records are held back, alone; what was deleted since,
-        or whose group was deleted or reset, is left out: its handles would be taken for those of the next group."""
+        """Read what was claimed, which is durable by now.  Corrupted records are held back, alone; what was deleted
+        since, or whose group was deleted or reset, is left out: its handles would be those of the next group."""
         context, queues = self.context(topic, group), self.engine.dispatcher.queues
         parts: list[Part] = []
         for each in claimed:

@@ -71,7 +71,7 @@ class HandleContext:
                 if index < count:
                     found.append((queue_id, first + index, stamp))
                 else:
-                    found.append(_refusal("is forged or harmed"))
+                    found.append(_refusal("is forged or corrupted"))
             else:
                 found.append(run)
         return found
@@ -87,7 +87,7 @@ class HandleContext:
         mac = self.mac.copy()
         mac.update(data[: RUN.size])
         if not compare_digest(mac.digest(), data[RUN.size :]):
-            return _refusal("is forged or harmed")
+            return _refusal("is forged or corrupted")
         run: Run = RUN.unpack(data[: RUN.size])
         return run
 

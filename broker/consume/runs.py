@@ -37,7 +37,7 @@ def read_run(
     return encode_run(entries, read_records(engine, entries), (next_offset, first, queue.visible_offset))
 
 
-def read_whole_or_harmed(
+def read_whole_or_corrupted(
     engine: StorageEngine, queue: ConsumeQueue, from_offset: int, to_offset: int, max_bytes: int
 ) -> bytes:
     """The same of all records; one that the disk cannot read is there with bytes that fail their check."""
@@ -79,7 +79,7 @@ def find_entries(
         return entries, from_offset + len(entries)
     found = scan_filtered(engine, queue, from_offset, end, compiled, MAX_FOUND)
     if found.corrupted:
-        raise CorruptedError(f"message {found.corrupted[0]} of {queue.topic}/{queue.queue_id} is harmed")
+        raise CorruptedError(f"message {found.corrupted[0]} of {queue.topic}/{queue.queue_id} is corrupted")
     entries = entries_at(queue, found.offsets)
     fitting = max(int((entries["size"].cumsum() <= max_bytes).sum()), 1)
     if fitting < len(entries):

@@ -29,8 +29,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Scanned:
-    """What was found: messages and the offsets to be delivered (harmed ones, which cannot be looked at, included), and
-    the offset up to which was looked."""
+    """What was found: messages and the offsets to be delivered (corrupted ones, which cannot be looked at, included),
+    and the offset up to which was looked."""
 
     next_offset: int
     offsets: list[int] = field(default_factory=list)

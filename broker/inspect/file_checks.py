@@ -24,7 +24,7 @@ _STATE: Final = "state.db"
 
 def check_index(files: OpenFiles, rows: Rows, position: int, findings: Findings) -> dict[str, Any]:
     """Every byte of the message index's files against their rows.  (Recovery builds all of them anew if one of them is
-    missing or cut; what is harmed within is noticed when it is searched.)"""
+    missing or cut; what is corrupted within is noticed when it is searched.)"""
     index_rows = {key[1:].decode(): row for key, row in rows.items() if key[:1] == b"i"}
     names = sorted(name for name in index_rows if name != HEAD_ROW)
     entries, last_offset = 0, -1
@@ -39,7 +39,7 @@ def check_index(files: OpenFiles, rows: Rows, position: int, findings: Findings)
             continue
         entries += file.count
         if not is_intact:
-            findings.derived("index-file", f"the index file {name} is missing, cut or harmed")
+            findings.derived("index-file", f"the index file {name} is missing, cut or corrupted")
         if file.first_offset < last_offset:
             findings.derived("index-file", f"the index file {name} begins before the end of the one before it")
         last_offset = file.last_offset
@@ -74,7 +74,7 @@ def check_postings(store: OpenedStore, root: str, findings: Findings) -> int:
                 data = file.read(longest_postings(ENTRIES_PER_FILE) + 1)
             entries = queue.raw(number * ENTRIES_PER_FILE, ENTRIES_PER_FILE)
             if len(entries) != ENTRIES_PER_FILE * ENTRY_SIZE or not are_postings_of(data, entries):
-                findings.derived("filter-index", f"the postings file {number} of {topic}/{queue_id} is harmed")
+                findings.derived("filter-index", f"the postings file {number} of {topic}/{queue_id} is corrupted")
     return checked
 
 

@@ -14,8 +14,8 @@ MOST_OF_A_KIND: Final = 50
 class Severity(IntEnum):
     """The gravest first.  A NOTE is no problem."""
 
-    DAMAGE = 0  # what had been kept is harmed or missing, or the store does not open
-    DERIVED = 1  # derived data is harmed or does not say what the log says; where the log has it, it can be rebuilt
+    DAMAGE = 0  # what had been kept is corrupted or missing, or the store does not open
+    DERIVED = 1  # derived data is corrupted or does not say what the log says; where the log has it, it can be rebuilt
     STRAY = 2  # it belongs to nothing
     NOTE = 3
 

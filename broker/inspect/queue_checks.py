@@ -30,7 +30,7 @@ MOST_BLOCKS: Final = 512
 def check_files(
     files: OpenFiles, rows: Rows, store: OpenedStore | None, findings: Findings, *, was_unclean: bool
 ) -> None:
-    """Each queue's files against the checksums in its row.  (Recovery builds a queue anew whose files are harmed.)
+    """Each queue's files against the checksums in its row.  (Recovery builds a queue anew whose files are corrupted.)
 
     Files are removed before the row is, and before the record that says so is durable: after an unclean end, those of a
     queue that was dropped or emptied are not missed.
@@ -48,7 +48,7 @@ def check_files(
                 "queue-file", f"the queue {topic}/{queue_id} has no files: it was being dropped, and is rebuilt"
             )
         else:
-            findings.derived("queue-file", f"a file of the queue {topic}/{queue_id} is missing, cut or harmed")
+            findings.derived("queue-file", f"a file of the queue {topic}/{queue_id} is missing, cut or corrupted")
 
 
 def _is_kept(store: OpenedStore, row: ConsumeQueue) -> bool:

@@ -84,7 +84,7 @@ def _kept(store: OpenedStore, offset: int, kind: RecordKind, name: str, findings
     try:
         message = store.engine.commit_log.message_at(offset, frozenset((kind,)))
     except CorruptedError as error:
-        findings.damage(word, f"{name} waits for a record that is harmed: {error.message}")
+        findings.damage(word, f"{name} waits for a record that is corrupted: {error.message}")
         return None
     if message is None:
         findings.derived(word, f"{name} leads to {offset}, where no such record is")

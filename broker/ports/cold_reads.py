@@ -71,11 +71,11 @@ def _once(found: Iterable[StoredMessage]) -> list[StoredMessage]:
     return list(by_place.values())
 
 
-class HarmedRowError(CorruptedError):
-    """A cold message whose record was harmed when it was uploaded: this offset of a queue alone cannot be read."""
+class CorruptedRowError(CorruptedError):
+    """A cold message whose record was corrupted when it was uploaded: this offset of a queue alone cannot be read."""
 
     def __init__(self, queue_id: int, queue_offset: int, commit_log_offset: int) -> None:
-        text = f"message {queue_offset} of queue {queue_id} is harmed, and was so when it went to the object store"
+        text = f"message {queue_offset} of queue {queue_id} is corrupted, and was so when it went to the object store"
         super().__init__(text, commit_log_offset)
         self.queue_offset = queue_offset
 
@@ -93,7 +93,7 @@ def may_be_cold(registry: Registry, topic: Topic) -> bool:
 
 
 class ColdReads(Protocol):
-    """Messages below a queue's own minimum.  Raises UNAVAILABLE, TOO_MANY_REQUESTS, COLD_HARMED."""
+    """Messages below a queue's own minimum.  Raises UNAVAILABLE, TOO_MANY_REQUESTS, COLD_CORRUPTED."""
 
     def min_offset(self, queue: ConsumeQueue) -> int:
         """The first offset that can be read, hot or cold."""

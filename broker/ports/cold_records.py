@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from broker.ports.cold_reads import ColdPage, HarmedRowError
+from broker.ports.cold_reads import ColdPage, CorruptedRowError
 from broker.store.record import RecordKind, encode_message
 from broker.store.record_trailer import encode_further
 from domain.message import StoredMessage
@@ -31,8 +31,8 @@ def encode_cold(page: ColdPage, least: int, end: int, to_offset: int, max_bytes:
     return encode_run(np.array(entries, ENTRY), b"".join(records), (next_offset, least, end))
 
 
-def encode_harmed(error: HarmedRowError, least: int, end: int) -> bytes:
-    """The run of a message that is harmed: its place, with bytes that fail their check."""
+def encode_corrupted(error: CorruptedRowError, least: int, end: int) -> bytes:
+    """The run of a message that is corrupted: its place, with bytes that fail their check."""
     entry = (error.queue_offset, error.commit_log_offset, RECORD.itemsize)
     return encode_run(np.array([entry], ENTRY), bytes(RECORD.itemsize), (error.queue_offset + 1, least, end))
 

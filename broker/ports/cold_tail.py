@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from broker.consume.tail import QueueTail
-from broker.ports.cold_reads import HarmedRowError
+from broker.ports.cold_reads import CorruptedRowError
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from domain.errors import EntrepotError
@@ -67,7 +67,7 @@ class ColdTail:
             try:
                 if await self._read():
                     break
-            except HarmedRowError as error:  # as on the disk: it is not handed on
+            except CorruptedRowError as error:  # as on the disk: it is not handed on
                 log.error("a corrupted message is not handed on", topic=self._queue.topic, problem=error.message)
                 self._next = error.queue_offset + 1
             except EntrepotError as error:

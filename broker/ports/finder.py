@@ -92,7 +92,7 @@ class Search:
                 heappush(heap, (-following, queue_id, backwards))
 
     def _message_at(self, commit_log_offset: int) -> StoredMessage | None:
-        """The message at a place, if it belongs to a topic that is there; harmed ones are passed over."""
+        """The message at a place, if it belongs to a topic that is there; corrupted ones are passed over."""
         try:
             message = self._confirmed_at(commit_log_offset)
         except CorruptedError:

@@ -49,7 +49,7 @@ class Popping:
             found = pop.hand_out()
             if found or not pop.has_claimed or request.attempt_id:
                 return found  # an attempt would claim the same again, without end
-            core.commit.submit(Confirmation())  # all of it was harmed, and is held back: there may be more
+            core.commit.submit(Confirmation())  # all of it was corrupted, and is held back: there may be more
 
 
 class Pop:

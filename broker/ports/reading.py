@@ -10,8 +10,8 @@ from broker.consume.runs import read_nothing, read_run
 from broker.consume.scan import scan_filtered
 from broker.consume.tail import QueueTail
 from broker.ports.catalog import Catalog
-from broker.ports.cold_reads import ColdReads, HarmedRowError
-from broker.ports.cold_records import encode_cold, encode_harmed
+from broker.ports.cold_reads import ColdReads, CorruptedRowError
+from broker.ports.cold_records import encode_cold, encode_corrupted
 from broker.ports.cold_tail import ColdTail
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.record_runs import bytes_between
@@ -74,7 +74,7 @@ class Reading:
         return await self._healed(lambda: self._read(queue, from_offset, max_messages))
 
     async def _healed(self, read: Callable[[], T]) -> T:
-        """What is read, once what is harmed of it was fetched from another replica.  Raises CorruptedError."""
+        """What is read, once what is corrupted of it was fetched from another replica.  Raises CorruptedError."""
         while True:
             try:
                 return read()
@@ -121,7 +121,7 @@ class Reading:
             messages, next_offset = found.messages, found.next_offset
             if found.corrupted:
                 if not messages or messages[0].queue_offset > found.corrupted[0]:
-                    raise CorruptedError(f"message {found.corrupted[0]} of {topic}/{queue_id} is harmed")
+                    raise CorruptedError(f"message {found.corrupted[0]} of {topic}/{queue_id} is corrupted")
                 messages = [message for message in messages if message.queue_offset < found.corrupted[0]]
                 next_offset = found.corrupted[0]
         return Pulled(messages, next_offset, least, queue.visible_offset)
@@ -138,7 +138,7 @@ class Reading:
         """The records from an offset up to another, in the form of `protocols.remoting.records`.
 
         Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET (below the minimum or beyond the end), ILLEGAL_FILTER_EXPRESSION,
-        MESSAGE_CORRUPTED (a filter cannot look at a harmed message).
+        MESSAGE_CORRUPTED (a filter cannot look at a corrupted message).
         """
         queue = self._catalog.existing_queue(topic, queue_id)
         if tier := self._tier_of(queue, from_offset):
@@ -150,10 +150,10 @@ class Reading:
                 return encode_cold(page, *bounds, to_offset, max_bytes)
             try:
                 return await tier.run(queue, from_offset, to_offset, (MAX_COLD_RUN, max_bytes))
-            except HarmedRowError as error:
+            except CorruptedRowError as error:
                 if error.queue_offset >= to_offset:
                     raise
-                return encode_harmed(error, *bounds)
+                return encode_corrupted(error, *bounds)
         if not self._is_there(queue, from_offset):
             return read_nothing(queue, from_offset)
         least = self.min_offset(queue)

@@ -76,8 +76,8 @@ class Thawing:
         wanted = None if missed.wanted is None else compile_filter(missed.wanted)
         try:
             page = await tier.read(missed.queue, missed.offset, missed.most or PAGE, wanted)
-        except CorruptedError as harmed:
-            self._thawed.put(missed, {missed.offset: harmed}, missed.offset + 1)
+        except CorruptedError as corrupted:
+            self._thawed.put(missed, {missed.offset: corrupted}, missed.offset + 1)
             return
         if page.next_offset <= missed.offset:
             raise EntrepotError(

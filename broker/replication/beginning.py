@@ -34,7 +34,7 @@ def make_machine(
 ) -> Replica:
     """The machine, with the store open if there is one.
 
-    A log that is harmed, or was cut from outside, is that of a replica that begins anew, where others have the rest.
+    A log that is corrupted, or was cut from outside, is that of a replica that begins anew, where others have the rest.
     Raises StoreFailedError for the directory of another replica or group, CorruptedError.
     """
     identity = store_files.identity()

@@ -1,7 +1,7 @@
 """Comparing: a slave's sealed segments with its master's, in the background, at a bounded rate.
 
-Where they differ, each of the two looks for harmed records of its own and heals them.  Two logs that differ though all
-of their records are whole have forked: that is told loudly, and nothing is changed.
+Where they differ, each of the two looks for corrupted records of its own and heals them.  Two logs that differ though
+all of their records are whole have forked: that is told loudly, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import structlog
 from broker.remoting.link import Link
 from broker.replication.following_replica import Role
 from broker.replication.healing import Healing
-from broker.replication.log_source import BLOCK_BYTES, LogSource, first_harmed
+from broker.replication.log_source import BLOCK_BYTES, LogSource, first_corrupted
 from broker.replication.replica import Replica
 from broker.store.commit_log import CommitLog
 from domain.errors import EntrepotError
@@ -120,11 +120,11 @@ class Comparing:
         self.forked.discard(block)
         if is_whole and await self._different(link, block, end):
             self.forked.add(block)
-            log.critical("the log differs from the master's, and no record of it is harmed", offset=block, end=end)
+            log.critical("the log differs from the master's, and no record of it is corrupted", offset=block, end=end)
 
     async def check(self, start: int, end: int) -> bool:
-        """Heal what is harmed of a segment that begins at an offset, up to another; True where all is whole then.  What
-        cannot be healed is passed over; nothing is looked at again a moment after that."""
+        """Heal what is corrupted of a segment that begins at an offset, up to another; True where all is whole then.
+        What cannot be healed is passed over; nothing is looked at again a moment after that."""
         running = self._checking.get((start, end))
         if running is not None:
             return await asyncio.shield(running)
@@ -148,9 +148,9 @@ class Comparing:
         end = min(end, machine.confirmed, start + commit_log.layout.segment_size_bytes)
         path, passed = commit_log.path_of(start), set[int]()
         while path is not None:
-            harmed = await asyncio.to_thread(first_harmed, path, start, end, passed)
-            if harmed is None:
+            corrupted = await asyncio.to_thread(first_corrupted, path, start, end, passed)
+            if corrupted is None:
                 return not passed
-            if not await self._healing.heal(harmed):
-                passed.add(harmed)
+            if not await self._healing.heal(corrupted):
+                passed.add(corrupted)
         return False

@@ -25,12 +25,12 @@ from protocols.remoting.values import Codec
 AGAIN_SECONDS: Final = 0.2
 """Pause before a master that refused, or broke off, is greeted again."""
 MOST_AGAIN_SECONDS: Final = 10.0
-"""Longest pause before a master is greeted again that has sent a harmed record."""
+"""Longest pause before a master is greeted again that has sent a corrupted record."""
 ASK_SECONDS: Final = 5.0
 PART_SECONDS: Final = 1.0
 """Longest time for which a slave that stops waits for its master to know."""
 CHECKED_BYTES: Final = 1 << 20
-"""Part of the log behind a record that came harmed that the master looks at, too."""
+"""Part of the log behind a record that came corrupted that the master looks at, too."""
 _WELCOME: Final[Codec[tuple[int, Welcome]]] = Codec(tuple[int, Welcome])
 log = structlog.get_logger(__name__)
 
@@ -64,7 +64,7 @@ class Following:
         self._again: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._is_held = False
-        self._harmed_pause = 0.0
+        self._corrupted_pause = 0.0
         self.problem = ""
 
     @property
@@ -174,13 +174,13 @@ class Following:
             self._have_checked(error)
             self._end_stream()
             self._on_lost()
-            self._harmed_pause = min(max(2 * self._harmed_pause, AGAIN_SECONDS), MOST_AGAIN_SECONDS)
-            self._try_again(error, self._harmed_pause)
+            self._corrupted_pause = min(max(2 * self._corrupted_pause, AGAIN_SECONDS), MOST_AGAIN_SECONDS)
+            self._try_again(error, self._corrupted_pause)
         else:
-            self._harmed_pause = 0.0
+            self._corrupted_pause = 0.0
 
     def _have_checked(self, error: CorruptedError) -> None:
-        """Ask the master whether it is its own disk that has a record harmed: then it heals it."""
+        """Ask the master whether it is its own disk that has a record corrupted: then it heals it."""
         place = error.commit_log_offset
         if place is not None and self._link is not None and self._link.is_up:
             payload = wire.CHECK_LOG.encode_arguments(place - place % self._segment_size(), place + CHECKED_BYTES)

@@ -2,7 +2,7 @@
 
 A record is taken only where both logs are the same before it, and both replicas have it confirmed: then its bytes are
 the same everywhere.  They are written in place: what differs lies within the record, so a crash between leaves it as
-harmed as it was.
+corrupted as it was.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Healing:
             if await self._put(commit_log, offset, runs[0].data[:length], replica):
                 return True
         if answered == len(self._links):
-            log.error("a record is harmed on every replica", offset=offset)
+            log.error("a record is corrupted on every replica", offset=offset)
             self._hopeless[offset] = self._loop.time() + HOPELESS_SECONDS
         return False
 
@@ -118,11 +118,11 @@ class Healing:
             path = commit_log.overwrite(offset, data)
             await asyncio.to_thread(sync_file, path)
         except OSError as error:
-            log.error("a harmed record cannot be healed", offset=offset, problem=os.strerror(error.errno or 0))
+            log.error("a corrupted record cannot be healed", offset=offset, problem=os.strerror(error.errno or 0))
             return False
         self._hopeless.pop(offset, None)
         self.healed += 1
-        log.warning("a harmed record is healed", offset=offset, bytes=len(data), source=replica)
+        log.warning("a corrupted record is healed", offset=offset, bytes=len(data), source=replica)
         return True
 
 

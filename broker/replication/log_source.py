@@ -38,7 +38,7 @@ def blocks(start: int, end: int) -> Iterator[tuple[int, int]]:
         start = last
 
 
-def first_harmed(path: str, begin: int, until: int, passed: Collection[int] = ()) -> int | None:
+def first_corrupted(path: str, begin: int, until: int, passed: Collection[int] = ()) -> int | None:
     """The place of the first record of a segment file, which begins at an offset, that does not pass its check; None if
     all that begin before an offset are whole, but for those that are passed over.  Raises OSError."""
     with open(path, "rb") as file:

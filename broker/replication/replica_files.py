@@ -88,7 +88,7 @@ class ReplicaFiles:
         return state
 
     def cut_damage(self, end: int) -> None:
-        """Let the log end before its first harmed byte; what lies behind goes to `diverged/` as it is, as far as the
+        """Let the log end before its first corrupted byte; what lies behind goes to `diverged/` as it is, as far as the
         disk can read it, and has room."""
         left = MAX_DIVERGED_BYTES
         for path in sorted((self._path.parent / "commitlog").iterdir()):

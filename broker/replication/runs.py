@@ -20,7 +20,7 @@ from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, RECORD_VER
 RUN_BYTES: Final = 1 << 20
 """A run has about so many, or one record."""
 MAX_RECORD_BYTES: Final = 40 << 20
-"""Named limit: of one record on its way; a length beyond it is harmed."""
+"""Named limit: of one record on its way; a length beyond it is corrupted."""
 WELCOME_ITEM: Final = b"\x00"
 RUN_ITEM: Final = b"\x01"
 _HEAD: Final = struct.Struct(">cQQ")
@@ -45,12 +45,12 @@ def read_run(log: CommitLog, offset: int, end: int) -> bytes:
     if at:
         return data[:at]
     if not 0 < length <= MAX_RECORD_BYTES:
-        raise log.harmed(offset, f"its length is {length}")
+        raise log.corrupted(offset, f"its length is {length}")
     data = log.read_span(offset, min(offset + length, end))
     try:
         checked(data, 0, offset)
     except CorruptedError as error:
-        raise log.harmed(offset, error) from error
+        raise log.corrupted(offset, error) from error
     return data
 
 
@@ -96,4 +96,4 @@ def checked(data: bytes, at: int, place: int) -> tuple[int, int, int]:
         is_one = magic == RECORD_MAGIC and own_place == place and version == RECORD_VERSION and length >= HEADER_SIZE
         if is_one and end <= len(data) and crc32c(data[at + CRC_START : end]) == crc:
             return kind, length, floor
-    raise CorruptedError(f"the record at commit-log offset {place} came harmed", place)
+    raise CorruptedError(f"the record at commit-log offset {place} came corrupted", place)

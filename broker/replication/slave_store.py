@@ -163,7 +163,7 @@ class SlaveStore:
             self._applying = self._loop.call_soon(self._apply_next)
 
     async def _heal_and_go_on(self, error: CorruptedError) -> None:
-        """Have a harmed record fetched; without that there is no going on."""
+        """Have a corrupted record fetched; without that there is no going on."""
         place = error.commit_log_offset
         log.error("a record cannot be applied", problem=error.message)
         healer = self.engine.commit_log.healer

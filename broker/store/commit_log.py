@@ -232,7 +232,7 @@ class CommitLog:
             header = record.decode_header(data, 0, commit_log_offset)
         except InvalidRecordError as error:
             if data[:4] == RECORD_MAGIC and int.from_bytes(data[16:24], "big") == commit_log_offset:
-                raise self.harmed(commit_log_offset, error) from error
+                raise self.corrupted(commit_log_offset, error) from error
             return None
         return decode_message(data, 0, commit_log_offset) if header.kind in kinds else None
 
@@ -243,13 +243,13 @@ class CommitLog:
                 self.read_span(commit_log_offset, commit_log_offset + size), 0, commit_log_offset
             )
         except InvalidRecordError as error:
-            raise self.harmed(commit_log_offset, error) from error
+            raise self.corrupted(commit_log_offset, error) from error
 
-    def harmed(self, commit_log_offset: int, error: Exception | str) -> CorruptedError:
+    def corrupted(self, commit_log_offset: int, error: Exception | str) -> CorruptedError:
         """What to raise, or to tell, of a record that does not pass its check; it is being healed from now on."""
         self.healer.note(commit_log_offset)
         return CorruptedError(
-            f"the record at commit-log offset {commit_log_offset} is harmed: {error}", commit_log_offset
+            f"the record at commit-log offset {commit_log_offset} is corrupted: {error}", commit_log_offset
         )
 
     def read_span(self, start: int, end: int) -> bytes:
@@ -262,7 +262,7 @@ class CommitLog:
             return b""
 
     def overwrite(self, commit_log_offset: int, data: bytes) -> str:
-        """Put harmed bytes of one segment right; returns the path of the file that is to be synced."""
+        """Put corrupted bytes of one segment right; returns the path of the file that is to be synced."""
         start = commit_log_offset - commit_log_offset % self.layout.segment_size_bytes
         self._disk.write(self._segments[start], data, commit_log_offset - start)
         return self._path(start)

@@ -8,7 +8,7 @@ a few entries has no file at all, and a store may have hundreds of thousands of 
 The row (big-endian): as-of offset (8), since (8), min offset (8), flushed end (8), number of files (4), their crc32c (4
 each, of their entries so far), then the tail's entries.
 
-Invariant: a file never holds an entry whose record is not durable.  A lost or harmed file is rebuilt from the commit
+Invariant: a file never holds an entry whose record is not durable.  A lost or corrupted file is rebuilt from the commit
 log.
 """
 

@@ -16,7 +16,7 @@ SCAN_CHUNK: Final = 4 * 1024 * 1024
 
 
 class DamagedLogError(CorruptedError):
-    """Kept data is harmed where recovery reads it: the store does not open.  `commit_log_offset`: where."""
+    """Kept data is corrupted where recovery reads it: the store does not open.  `commit_log_offset`: where."""
 
     commit_log_offset: int
 

@@ -410,12 +410,12 @@ class StorageEngine:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def read(self, queue: ConsumeQueue, from_offset: int, count: int) -> list[StoredMessage | CorruptedError]:
-        """Visible messages of a queue from an offset on, harmed ones as errors in their place."""
+        """Visible messages of a queue from an offset on, corrupted ones as errors in their place."""
         entries = queue.entries(from_offset, count)
         return self._read(queue, range(from_offset, from_offset + len(entries)), entries)
 
     def read_records(self, queue: ConsumeQueue, from_offset: int, entries: list[Entry]) -> list[bytes | CorruptedError]:
-        """The records of neighbours from an offset on, as they lie in the log; harmed ones as errors in their place."""
+        """The records of neighbours from an offset on, as they lie in the log; corrupted ones as errors."""
         return read_records(self.commit_log, entries, queue.topic, queue.queue_id, from_offset)
 
     def read_taken(self, queue: ConsumeQueue, from_offset: int) -> list[StoredMessage | CorruptedError]:

@@ -63,7 +63,7 @@ class FilterIndex:
         self._per_file = entries_per_file
         self._opened: OrderedDict[int, Postings] = OrderedDict()
         self._verified: set[int] = set()
-        self._present: set[int] | None = None  # file numbers; harmed ones are taken out when found
+        self._present: set[int] | None = None  # file numbers; corrupted ones are taken out when found
         self._complete_before = 0  # no file below this number is missing
 
     def build_next(self) -> bool:
@@ -81,7 +81,7 @@ class FilterIndex:
         entries = self._entries_of(number)
         path = self._path(number)
         try:
-            self._files.remove(path)  # a harmed one may be longer
+            self._files.remove(path)  # a corrupted one may be longer
             self._files.write(path, encode_postings(entries), 0)
         except OSError as error:
             if not is_want_of_space(error):
@@ -208,7 +208,7 @@ class FilterIndex:
         if number not in self._verified:
             data = self._files.read(path, longest_postings(self._per_file) + 1, 0)
             if not are_postings_of(data, self._entries_of(number)):
-                raise CorruptedError("a postings file is harmed, or of another consume-queue file")
+                raise CorruptedError("a postings file is corrupted, or of another consume-queue file")
             self._verified.add(number)
         postings = Postings(self._files, path, self._per_file)
         if len(self._opened) >= OPEN_POSTINGS:

@@ -1,4 +1,4 @@
-"""Healer: puts harmed records of the log right, where other replicas have them."""
+"""Healer: puts corrupted records of the log right, where other replicas have them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 
 class Healer(Protocol):
-    """Told of harmed records by whoever meets one."""
+    """Told of corrupted records by whoever meets one."""
 
     def note(self, commit_log_offset: int) -> bool:
         """Begin to heal the record at a place; False where nobody can."""
@@ -18,7 +18,7 @@ class Healer(Protocol):
 
 
 class NoHealer:
-    """Of a store without replicas: nobody else has what is harmed."""
+    """Of a store without replicas: nobody else has what is corrupted."""
 
     def note(self, commit_log_offset: int) -> bool:
         return False

@@ -240,7 +240,7 @@ class IndexFile:
         if self._is_sealed and not self._is_checked:
             self._is_checked = self.is_intact(every_byte=True)
             if not self._is_checked:
-                raise CorruptedError(f"the index file {self.path} is harmed")
+                raise CorruptedError(f"the index file {self.path} is corrupted")
         # An entry at either end of its field may be from any time before or after.
         low = min((from_ms - self._base_time_ms) // 1000, _MAX_SECONDS)
         high = max((until_ms - self._base_time_ms) // 1000, 0)
@@ -291,7 +291,7 @@ class IndexFile:
 
     def _table(self) -> NDArray[np.uint32]:
         if self._slots is None:
-            raise CorruptedError(f"the index file {self.path} is harmed")
+            raise CorruptedError(f"the index file {self.path} is corrupted")
         return self._slots
 
     def _place(self, number: int) -> int:

@@ -27,7 +27,7 @@ class LogApplier:
 
     def apply_to(self, offset: int) -> list[ConsumeQueue]:
         """Derive what lies before an offset, the end of a record; returns the queues that have grown.  Raises
-        CorruptedError at a harmed record: what lies before that is derived."""
+        CorruptedError at a corrupted record: what lies before that is derived."""
         engine = self._engine
         if offset <= self.applied:
             return []
@@ -36,7 +36,7 @@ class LogApplier:
             dispatcher.dispatch(data, at, header)
         self.applied = log.scan_end
         if self.applied < offset:
-            raise log.harmed(self.applied, f"it is confirmed to {offset}, and cannot be applied")
+            raise log.corrupted(self.applied, f"it is confirmed to {offset}, and cannot be applied")
         return self._advance(offset)
 
     def apply_run(self, offset: int, data: bytes) -> list[ConsumeQueue]:

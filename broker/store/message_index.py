@@ -7,7 +7,7 @@ Invariants: a file never holds an entry whose record is not durable; entries ris
 and from file to file; only the last file takes entries.  All records before `indexed_until` are in the files.
 
 What the checkpoint keeps are *rows*: one of each file and one of the whole.  A row counts only if the files that were
-in `dirty_files` when it was taken are synced before it is kept.  A lost or harmed file is rebuilt, with all others,
+in `dirty_files` when it was taken are synced before it is kept.  A lost or corrupted file is rebuilt, with all others,
 from the commit log.  Hashes collide: an offset that is found is a candidate, and the record decides.
 """
 
@@ -155,7 +155,7 @@ class MessageIndex:
 
         Candidates: the caller confirms key and store time on the record, stops when it has enough, and may go on later
         with the last offset as `before_offset`.  Times are epoch milliseconds, both included; the index may be written
-        to between two steps.  Raises CorruptedError where a file is harmed: `reset` and rebuild.  A sealed file is
+        to between two steps.  Raises CorruptedError where a file is corrupted: `reset` and rebuild.  A sealed file is
         checked as a whole when it is first needed.
         """
         below = self._durable_offset if before_offset is None else min(before_offset, self._durable_offset)

@@ -3,7 +3,7 @@
 All little-endian: a header of 32 bytes (magic, format version, entries, distinct hashes, CRC-32C of the consume-queue
 file, CRC-32C of what follows the header, CRC-32C of the header before this field); every 512th hash (u64); the
 distinct hashes, sorted (u64); where each one's positions start, and the end (u32); the positions, ascending for each
-hash (u32).  The file is derived: it is written without a sync and whoever finds it harmed builds it again.
+hash (u32).  The file is derived: it is written without a sync and whoever finds it corrupted builds it again.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Postings:
 
 
 def are_postings_of(data: bytes, entries: bytes) -> bool:
-    """Whether these are the unharmed bytes of the postings file of these consume-queue entries."""
+    """Whether these are the whole bytes of the postings file of these consume-queue entries."""
     try:
         _count, _distinct, source, body = _decode_header(data[: _HEADER.size])
     except CorruptedError:

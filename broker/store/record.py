@@ -237,7 +237,7 @@ def encode_padding(length: int, commit_log_offset: int, durable_floor: int, stor
 def decode_header(data: bytes, position: int, commit_log_offset: int) -> RecordHeader:
     """Check and read the record at `position`, which must be the record of that commit-log offset.
 
-    Raises InvalidRecordError where anything is missing, foreign or harmed.
+    Raises InvalidRecordError where anything is missing, foreign or corrupted.
     """
     if position + HEADER_SIZE > len(data):
         raise InvalidRecordError("no room for a header")

@@ -44,7 +44,7 @@ def is_plain(data: bytes, position: int) -> bool:
 def decode_placement(data: bytes, position: int, commit_log_offset: int) -> Placement | None:
     """The placement of a whole plain message.
 
-    None for anything else, also for what is harmed: `decode_header` says what it is.
+    None for anything else, also for what is corrupted: `decode_header` says what it is.
     """
     if position + MESSAGE_HEADER_SIZE > len(data) or not is_plain(data, position):
         return None

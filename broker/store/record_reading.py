@@ -1,6 +1,6 @@
 """Reading what consume-queue entries name: messages, or their records as they lie in the log.
 
-Neighbouring records are read with one call.  One that is harmed comes as an error in its place.
+Neighbouring records are read with one call.  One that is corrupted comes as an error in its place.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_records(
             if not isinstance(item, bytes):  # a neighbour may be what cannot be read
                 data = log.read_span(entry[0], entry[0] + entry[1])
                 [item] = cut_records(data, entry[0], [entry], of_topic, queue_id, at)
-            found.append(item if isinstance(item, bytes) else log.harmed(entry[0], item))
+            found.append(item if isinstance(item, bytes) else log.corrupted(entry[0], item))
     return found
 
 
@@ -50,4 +50,4 @@ def _alone(log: CommitLog, offset: int, size: int, error: Exception) -> StoredMe
     try:
         return decode_message(log.read_span(offset, offset + size), 0, offset)
     except (InvalidRecordError, UnicodeDecodeError):
-        return log.harmed(offset, error)
+        return log.corrupted(offset, error)

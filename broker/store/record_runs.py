@@ -82,7 +82,7 @@ def _alone(engine: StorageEngine, begins: list[int], ends: list[int]) -> list[by
     for begin, end in zip(begins, ends, strict=True):
         parts.append(engine.commit_log.read_span(begin, end))
         if len(parts[-1]) != end - begin:
-            raise engine.commit_log.harmed(begin, "the log is cut short")
+            raise engine.commit_log.corrupted(begin, "the log is cut short")
     return parts
 
 

@@ -59,9 +59,9 @@ def recover(engine: StorageEngine, readers: RowReaders, *, is_replica: bool = Fa
         )
     engine.dispatcher.refuse_doomed()
     _cut(engine, position, end)
-    harmed = {key for key, queue in engine.dispatcher.queues.items() if not queue.is_intact()}
-    if harmed:
-        _rebuild(engine, harmed, until)
+    corrupted = {key for key, queue in engine.dispatcher.queues.items() if not queue.is_intact()}
+    if corrupted:
+        _rebuild(engine, corrupted, until)
     if is_replica:
         engine.confirm_limit = min(end, until)
         engine.applier = LogApplier(engine, engine.confirm_limit)
@@ -199,13 +199,13 @@ def _cut(engine: StorageEngine, position: int, end: int) -> None:
     log.durable_offset = log.floor = end
 
 
-def _rebuild(engine: StorageEngine, harmed: set[QueueKey], until: int) -> None:
+def _rebuild(engine: StorageEngine, corrupted: set[QueueKey], until: int) -> None:
     """Derive queues anew from the log before an offset."""
-    engine.report.rebuilt_queues = len(harmed)
+    engine.report.rebuilt_queues = len(corrupted)
     dispatcher, log = engine.dispatcher, engine.commit_log
-    ends = {key: dispatcher.queues[key].max_offset for key in harmed}
-    starts = {key: dispatcher.queues[key].min_offset for key in harmed}
-    queues = {key: dispatcher.queues[key] for key in harmed}
+    ends = {key: dispatcher.queues[key].max_offset for key in corrupted}
+    starts = {key: dispatcher.queues[key].min_offset for key in corrupted}
+    queues = {key: dispatcher.queues[key] for key in corrupted}
     for queue in queues.values():
         queue.reset(unplaced=True)
         queue.as_of = 0

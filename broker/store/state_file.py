@@ -39,11 +39,11 @@ class StateFile(Protocol):
     path: str
 
     def load(self) -> Rows | None:
-        """Every row, or None where there are none or they are harmed."""
+        """Every row, or None where there are none or they are corrupted."""
         ...
 
     def discard(self) -> None:
-        """Remove what is there: it is harmed, and the next checkpoint begins anew."""
+        """Remove what is there: it is corrupted, and the next checkpoint begins anew."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 Written here with pyarrow rather than by delta-rs: it works over every ObjectStore, stores the object by the same
 `put_new`, and tidies nothing behind our back.  Read here whoever wrote them, in one part or several.
-Nothing depends on them but speed: a harmed or half-written one is passed over.
+Nothing depends on them but speed: a corrupted or half-written one is passed over.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from domain.errors import Code
 
 HINT_NAME: Final = "_last_checkpoint"
 MAX_PARTS: Final = 10_000
-"""Of one checkpoint; more in a hint makes it a harmed one."""
+"""Of one checkpoint; more in a hint makes it a corrupted one."""
 _SINGLE: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _PART: Final = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
@@ -122,7 +122,7 @@ def encode_hint(hint: Hint) -> bytes:
 
 
 def decode_hint(data: bytes) -> Hint | None:
-    """Contents of `_last_checkpoint`; None where it is harmed."""
+    """Contents of `_last_checkpoint`; None where it is corrupted."""
     try:
         hint = msgspec.json.decode(data, type=Hint)
     except ValueError:
@@ -189,7 +189,7 @@ def _row_of(file: AddFile) -> dict[str, Any]:
 def decode_checkpoint(version: int, parts: Mapping[str, bytes], newest_ms: int) -> tuple[Snapshot, list[Action]]:
     """The table as a checkpoint has it, and the actions that say so.  `parts`: objects by their names.
 
-    Raises TierError for a harmed one.
+    Raises TierError for a corrupted one.
     """
     actions: list[Action] = []
     name = " and ".join(parts)
@@ -197,7 +197,7 @@ def decode_checkpoint(version: int, parts: Mapping[str, bytes], newest_ms: int) 
         for data in parts.values():
             actions.extend(_actions_of(data))
     except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
-        raise TierError(f"{name} is harmed: {error}", Code.MESSAGE_CORRUPTED) from error
+        raise TierError(f"{name} is corrupted: {error}", Code.MESSAGE_CORRUPTED) from error
     replay = Replay()
     replay.begin(version, actions)
     return replay.snapshot(newest_ms, name), actions

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, HarmedRowError
+from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, CorruptedRowError
 from broker.tiered.columns import SCHEMA, to_messages
 from broker.tiered.objects import MissingObjectError, TierError
 from broker.tiered.read_ahead import LoadedGroup, ReadAhead
@@ -137,7 +137,7 @@ class ColdTopic:
         while offset < end:
             try:
                 found = self.read(queue_id, offset, 1024)
-            except HarmedRowError as error:
+            except CorruptedRowError as error:
                 found = ColdPage([], error.queue_offset + 1)
             for message in found.messages:
                 if message.store_time_ms >= time_ms:
@@ -176,8 +176,8 @@ class ColdTopic:
         """Where the first record of a queue from an offset on lay, and the offset behind it."""
         try:
             page = self.read(queue_id, offset, 1)
-        except HarmedRowError as harmed:
-            return harmed.commit_log_offset or 0, harmed.queue_offset + 1
+        except CorruptedRowError as corrupted:
+            return corrupted.commit_log_offset or 0, corrupted.queue_offset + 1
         if not page.messages:  # from here on there is none
             return sys.maxsize, page.next_offset
         return page.messages[0].commit_log_offset, page.messages[0].queue_offset + 1
@@ -215,7 +215,7 @@ def _make_local(messages: Iterable[StoredMessage]) -> None:
 
 def _gone(place: Place, queue_id: int, path: str) -> TierError:
     text = f"messages {place.first} to {place.next_offset} of queue {queue_id} were in {path}, which is gone"
-    return TierError(text, Code.COLD_HARMED)
+    return TierError(text, Code.COLD_CORRUPTED)
 
 
 def mask_of(wanted: MessageFilter) -> Callable[[Any], Any]:

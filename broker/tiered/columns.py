@@ -10,7 +10,7 @@ that Spark, DuckDB, polars and pandas read without being told anything.
     properties, system         of the user and well-known: pairs in order, a name may repeat; a value is text or bytes
     further                    the other queues in which the message lies
     log_offset                 place of its record in the commit log of the broker that wrote the row
-    flags                      bits: 1 its record was harmed, and only the place is known: the rest is null or empty
+    flags                      bits: 1 its record was corrupted, and only the place is known: the rest is null or empty
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ SCHEMA: Final = pa.schema(
     ]
 )
 FLAGS: Final = "flags"
-HARMED: Final = 1
+CORRUPTED: Final = 1
 """The flag of a row whose record could not be read."""
 MAX_BORN_MS: Final = 253_402_300_799_999
 """The end of the year 9999: what comes later no reader of tables can show."""
@@ -88,9 +88,9 @@ def _type(kind: Any) -> Any:
     return {pa.int32(): "integer", pa.int64(): "long", pa.string(): "string", pa.binary(): "binary"}[kind]
 
 
-def is_harmed(rows: Any) -> NDArray[np.bool_]:
+def is_corrupted(rows: Any) -> NDArray[np.bool_]:
     """A mask of the rows of which only the place is known."""
-    found: NDArray[np.bool_] = rows.column(FLAGS).to_numpy() & HARMED != 0
+    found: NDArray[np.bool_] = rows.column(FLAGS).to_numpy() & CORRUPTED != 0
     return found
 
 
@@ -103,9 +103,9 @@ def by_queue(rows: Any) -> Iterator[Any]:
 
 
 def to_messages(rows: Any) -> list[StoredMessage]:
-    """The messages of rows, which have all columns; harmed rows have none."""
-    if (harmed := is_harmed(rows)).any():
-        rows = rows.filter(pa.array(~harmed))
+    """The messages of rows, which have all columns; corrupted rows have none."""
+    if (corrupted := is_corrupted(rows)).any():
+        rows = rows.filter(pa.array(~corrupted))
     if not len(rows):
         return []
     places = _places(rows)

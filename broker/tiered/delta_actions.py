@@ -217,7 +217,7 @@ def _out_of_log(action: Any) -> Any:
 
 
 def decode_commit(data: bytes, name: str) -> Commit:
-    """Read a commit's file.  `name` stands in the TierError that a harmed or cut one raises.
+    """Read a commit's file.  `name` stands in the TierError that a corrupted or cut one raises.
 
     Actions that plain tables do not know, as change data files, are passed over.
     """
@@ -234,11 +234,11 @@ def decode_commit(data: bytes, name: str) -> Commit:
                 info = line.commit_info
             actions.extend(_actions_of(line))
     except ValueError as error:  # msgspec's, and that of a path
-        raise _harmed(name, str(error)) from error
+        raise _corrupted(name, str(error)) from error
     if not count:
-        raise _harmed(name, "it is empty")
+        raise _corrupted(name, "it is empty")
     if info.lines is not None and info.lines != count:
-        raise _harmed(name, f"it has {count} lines of {info.lines}")
+        raise _corrupted(name, f"it has {count} lines of {info.lines}")
     return Commit(info, actions)
 
 
@@ -255,8 +255,8 @@ def _actions_of(line: _Line) -> Iterable[Action]:
         yield line.protocol
 
 
-def _harmed(name: str, why: str) -> TierError:
-    return TierError(f"{name} is harmed: {why}", Code.MESSAGE_CORRUPTED)
+def _corrupted(name: str, why: str) -> TierError:
+    return TierError(f"{name} is corrupted: {why}", Code.MESSAGE_CORRUPTED)
 
 
 def check_plain(table: str, actions: Iterable[Action]) -> None:

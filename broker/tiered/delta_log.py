@@ -82,7 +82,7 @@ class DeltaLog:
     """See the module.  `root`: where the table is in the store, without "/" at its end.
 
     Not for several threads at once.  All calls raise TierError where the store fails, where a file of the log is
-    harmed, and where the table has features that only another engine knows.
+    corrupted, and where the table has features that only another engine knows.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class DeltaLog:
         return self._met(snapshot, name, attempt_id, lost)
 
     def check_is_there(self, snapshot: Snapshot) -> None:
-        """Raises COLD_HARMED where the store was put back to an earlier state.  A commit over a hole would make the
+        """Raises COLD_CORRUPTED where the store was put back to an earlier state.  A commit over a hole would make the
         table unreadable."""
         try:
             self._objects.size(self._log + commit_name(snapshot.version))
@@ -205,7 +205,7 @@ class DeltaLog:
             raise TierError(
                 f"the table {self._where} has gone back behind version {snapshot.version}: was the bucket restored, or "
                 "cleaned by a rule? What is on the disk goes there again",
-                Code.COLD_HARMED,
+                Code.COLD_CORRUPTED,
             ) from None
 
     def _met(self, snapshot: Snapshot, name: str, attempt_id: str, lost: TierError | None) -> Snapshot:
@@ -342,7 +342,7 @@ class DeltaLog:
             return None
 
     def _from_checkpoint(self, version: int, names: Sequence[str], now_ms: int) -> Replay | None:
-        """None for a harmed one, which is logged.  Raises MissingObjectError where a part is not there."""
+        """None for a corrupted one, which is logged.  Raises MissingObjectError where a part is not there."""
         parts = {self._log + name: self._objects.get(self._log + name) for name in names}
         try:
             snapshot, actions = points.decode_checkpoint(version, parts, now_ms)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
-from broker.tiered.columns import HARMED
+from broker.tiered.columns import CORRUPTED
 
 MASK: Final = (1 << 64) - 1
 _JOINED: Final = ("topic", "sub_topic", "message_group", "tag", "message_id", "body")
@@ -46,7 +46,7 @@ def _hashes(rows: Any) -> NDArray[np.uint64]:
     found = _checksums(joined) + lengths
     for name in _NUMBERS:
         found = _mixed(found + _numbers(rows.column(name)))
-    return _mixed(found + (_numbers(rows.column("flags")) & np.uint64(HARMED)))
+    return _mixed(found + (_numbers(rows.column("flags")) & np.uint64(CORRUPTED)))
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

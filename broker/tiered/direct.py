@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from broker.tiered.cold import mask_column, mask_of
-from broker.tiered.columns import FLAGS, HARMED
+from broker.tiered.columns import CORRUPTED, FLAGS
 from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.segment_reader import open_segment
 from broker.tiered.table import TopicTable
@@ -99,7 +99,7 @@ class DirectReader:
         """The rows of parts of a segment, with some of its columns.  Parts are in order of queue and offset, and so are
         the rows.
 
-        Raises MissingObjectError, COLD_HARMED where it is not the segment that the table tells of.
+        Raises MissingObjectError, COLD_CORRUPTED where it is not the segment that the table tells of.
         """
         path = f"{segment.table}/{segment.path}"
         compiled = None if filter is None else compile_filter(filter)
@@ -107,13 +107,13 @@ class DirectReader:
         try:
             with pq.ParquetFile(open_segment(self._objects, path, segment.size), pre_buffer=True) as file:
                 if file.metadata.num_rows != segment.rows:
-                    text = f"{path} is harmed: it has {file.metadata.num_rows} lines of {segment.rows}"
-                    raise TierError(text, Code.COLD_HARMED)
+                    text = f"{path} is corrupted: it has {file.metadata.num_rows} lines of {segment.rows}"
+                    raise TierError(text, Code.COLD_CORRUPTED)
                 if missing := {*PLACE, *columns}.difference(file.schema_arrow.names):
-                    raise TierError(f"{path} has no column {min(missing)!r}", Code.COLD_HARMED)
+                    raise TierError(f"{path} has no column {min(missing)!r}", Code.COLD_CORRUPTED)
                 yield from _rows(file, parts, columns, wanted)
         except (pa.ArrowException, OSError) as error:
-            raise TierError(f"{path} cannot be read: {error}", Code.COLD_HARMED) from None
+            raise TierError(f"{path} cannot be read: {error}", Code.COLD_CORRUPTED) from None
 
 
 def _rows(file: Any, parts: Sequence[Part], columns: Sequence[str], wanted: MessageFilter | None) -> Iterator[ColdRows]:
@@ -128,16 +128,16 @@ def _rows(file: Any, parts: Sequence[Part], columns: Sequence[str], wanted: Mess
         if not len(at):
             continue
         queue_id, offset = _place(table, at[-1])
-        harmed = None
-        if flags and (is_harmed := table.column(FLAGS).to_numpy()[at] & HARMED != 0).any():
-            harmed = _place(table, at[is_harmed][0])
-            at = at[~is_harmed]
+        corrupted = None
+        if flags and (is_corrupted := table.column(FLAGS).to_numpy()[at] & CORRUPTED != 0).any():
+            corrupted = _place(table, at[is_corrupted][0])
+            at = at[~is_corrupted]
         if wanted is not None and len(at):
             at = _matching(table, at, wanted)
             if len(at):  # else nothing is read of what is wanted
                 table = file.read_row_groups(groups, columns=names, use_threads=False)
         rows = _taken(table, at).select(list(columns)) if len(at) else pa.table({})
-        yield ColdRows(rows, (queue_id, offset + 1), harmed)
+        yield ColdRows(rows, (queue_id, offset + 1), corrupted)
 
 
 def _place(table: Any, at: Any) -> tuple[int, int]:

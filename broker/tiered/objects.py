@@ -24,7 +24,7 @@ class MissingObjectError(TierError):
     """There is no such object."""
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path} is not in the object store", Code.COLD_HARMED)
+        super().__init__(f"{path} is not in the object store", Code.COLD_CORRUPTED)
         self.path = path
 
 

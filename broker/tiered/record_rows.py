@@ -1,7 +1,7 @@
 """Rows of records: a run as it came from the broker's log becomes columns, without a message in between.
 
 Properties are decoded once for all records that have the same bytes.  A record that nobody can read becomes a row that
-has its place and is flagged as harmed.
+has its place and is flagged as corrupted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from broker.tiered.columns import HARMED, MAX_BORN_MS, PAIRS, PLACES, SCHEMA
+from broker.tiered.columns import CORRUPTED, MAX_BORN_MS, PAIRS, PLACES, SCHEMA
 from domain.message import PropertyValue
 from protocols.remoting.arrow_columns import (
     LOWER,
@@ -59,14 +59,14 @@ def rows_of_run(run: RecordRun, columns: RecordColumns, base: int, queue_id: int
     for name in (*_TEXTS, "keys"):
         _check_texts(found[name], unreadable)
     rows = pa.table([found[field.name] for field in SCHEMA], schema=SCHEMA)
-    if not columns.harmed and not unreadable.any():
+    if not columns.corrupted and not unreadable.any():
         return rows
-    is_harmed = np.isin(run.queue_offsets, columns.queue_offsets[~unreadable], invert=True)
-    harmed = harmed_rows(base + queue_id, run.entries[is_harmed])
-    return pa.concat_tables([rows.filter(pa.array(~unreadable)), harmed]).sort_by("queue_offset")
+    is_corrupted = np.isin(run.queue_offsets, columns.queue_offsets[~unreadable], invert=True)
+    corrupted = corrupted_rows(base + queue_id, run.entries[is_corrupted])
+    return pa.concat_tables([rows.filter(pa.array(~unreadable)), corrupted]).sort_by("queue_offset")
 
 
-def harmed_rows(queue_id: int, entries: NDArray[Any]) -> Any:
+def corrupted_rows(queue_id: int, entries: NDArray[Any]) -> Any:
     """Rows of which only the places are known (`protocols.remoting.records.ENTRY`)."""
     count = len(entries)
     known = {
@@ -74,7 +74,7 @@ def harmed_rows(queue_id: int, entries: NDArray[Any]) -> Any:
         "queue_offset": pa.array(entries["queue_offset"].astype(np.int64)),
         "log_offset": pa.array(entries["commit_log_offset"].astype(np.int64)),
         "filter_hash": pa.array(np.zeros(count, np.int64)),
-        "flags": pa.array(np.full(count, HARMED, np.int32)),
+        "flags": pa.array(np.full(count, CORRUPTED, np.int32)),
     }
     for field in SCHEMA:
         if pa.types.is_list(field.type):

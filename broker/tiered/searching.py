@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from broker.ports.cold_reads import ColdFound, ColdQuery
-from broker.tiered.columns import FLAGS, HARMED, to_messages
+from broker.tiered.columns import CORRUPTED, FLAGS, to_messages
 from broker.tiered.delta_actions import AddFile
 from broker.tiered.segment_reader import SegmentReader
 from domain.message import StoredMessage
@@ -118,7 +118,7 @@ def _wanted(columns: Any, query: ColdQuery, below: Mapping[int, int]) -> Any:
     mask = np.zeros(len(offsets), dtype=bool)
     for queue_id, end in below.items():
         mask |= (queues == queue_id) & (offsets < end)
-    mask &= (log_offsets > query.above) & (columns.column(FLAGS).to_numpy() & HARMED == 0)
+    mask &= (log_offsets > query.above) & (columns.column(FLAGS).to_numpy() & CORRUPTED == 0)
     if query.before is not None:
         mask &= log_offsets < query.before
     if query.place is not None:

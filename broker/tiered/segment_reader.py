@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from broker.ports.cold_reads import HarmedRowError
-from broker.tiered.columns import SCHEMA, is_harmed
+from broker.ports.cold_reads import CorruptedRowError
+from broker.tiered.columns import SCHEMA, is_corrupted
 from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.segment import read_footer
 from domain.errors import Code
@@ -80,14 +80,14 @@ def open_segment(objects: ObjectStore, path: str, size: int) -> Any:
 class _Rows:
     """A row group: its columns, and where its messages are."""
 
-    __slots__ = ("bytes", "harmed", "is_used", "offsets", "queues", "sizes", "table")
+    __slots__ = ("bytes", "corrupted", "is_used", "offsets", "queues", "sizes", "table")
 
     def __init__(self, table: Any) -> None:
         self.table = table
         self.is_used = False
         self.queues = table.column("queue_id").to_numpy()
         self.offsets = table.column("queue_offset").to_numpy()
-        self.harmed = is_harmed(table)
+        self.corrupted = is_corrupted(table)
         self.sizes = pc.fill_null(pc.binary_length(table.column("body")), 0).to_numpy()
         self.bytes: int = table.nbytes
 
@@ -114,10 +114,10 @@ class SegmentReader:
         wants: Callable[[Any], Any] | None = None,
     ) -> tuple[Any, int | None]:
         """Up to `most` rows of a queue from an offset on, of one row group; and the offset behind what was looked
-        at, None at the end of the segment's run.  They end before a harmed row.
+        at, None at the end of the segment's run.  They end before a corrupted row.
 
         `wants`: a mask of the rows (`table`) that are to become messages.
-        Raises TierError, MissingObjectError; HarmedRowError where the first row is harmed, which every filter wants.
+        Raises TierError, MissingObjectError; CorruptedRowError for a first row that is, which every filter wants.
         """
         found = self._group_with(path, size, queue_id, first)
         if found is None:
@@ -160,13 +160,13 @@ class SegmentReader:
     ) -> tuple[Any, int | None]:
         found = places
         if wants is not None:
-            found = places[(np.asarray(wants(rows.table)) | rows.harmed)[places]]
+            found = places[(np.asarray(wants(rows.table)) | rows.corrupted)[places]]
         taken = found[:most]
         taken = taken[: max(int(np.searchsorted(np.cumsum(rows.sizes[taken]), MAX_READ_BYTES, "right")), 1)]
-        if len(harmed := np.flatnonzero(rows.harmed[taken])):
-            taken = taken[: harmed[0]]
+        if len(corrupted := np.flatnonzero(rows.corrupted[taken])):
+            taken = taken[: corrupted[0]]
             if not len(taken):
-                raise _harmed(rows.table, int(found[0]))
+                raise _corrupted(rows.table, int(found[0]))
         some = _taken(rows.table, taken)
         if len(taken) < len(found):
             return some, int(rows.offsets[taken[-1]]) + 1
@@ -183,7 +183,7 @@ class SegmentReader:
         try:
             found = read_footer(open_segment(self._objects, path, size))
         except ValueError as error:
-            raise TierError(f"{path} is harmed: {error}", Code.COLD_HARMED) from None
+            raise TierError(f"{path} is corrupted: {error}", Code.COLD_CORRUPTED) from None
         with self._lock:
             self._footers[path] = found
             while len(self._footers) > MAX_FOOTERS:
@@ -216,7 +216,7 @@ class SegmentReader:
         except TierError:
             raise
         except (pa.ArrowException, OSError) as error:
-            raise TierError(f"{path} cannot be read: {error}", Code.COLD_HARMED) from None
+            raise TierError(f"{path} cannot be read: {error}", Code.COLD_CORRUPTED) from None
 
     def _group(self, path: str, size: int, number: int) -> _Rows:
         key = path, number
@@ -242,10 +242,10 @@ def _taken(table: Any, places: NDArray[np.int64]) -> Any:
     return table.take(pa.array(places))
 
 
-def _harmed(rows: Any, at: int) -> HarmedRowError:
-    """The refusal of a harmed row."""
+def _corrupted(rows: Any, at: int) -> CorruptedRowError:
+    """The refusal of a corrupted row."""
     queue_id, offset, place = (rows.column(name)[at].as_py() for name in _PLACE)
-    return HarmedRowError(local_queue(queue_id), offset, place)
+    return CorruptedRowError(local_queue(queue_id), offset, place)
 
 
 def _may_have(group: Any, queue_id: int, first: int) -> bool:

@@ -154,7 +154,7 @@ class TopicTable:
     def place(self, queue_id: int, offset: int) -> Place | None:
         """The run that has an offset, or the first one behind it; None at the end.
 
-        Raises COLD_HARMED where the table has lost what lies between two of its runs.
+        Raises COLD_CORRUPTED where the table has lost what lies between two of its runs.
         """
         places = self._places.get(queue_id, [])
         at = bisect_right(places, offset, key=lambda place: place.first) - 1
@@ -171,7 +171,7 @@ class TopicTable:
 
     def _lost(self, queue_id: int, first: int, end: int) -> TierError:
         text = f"the table {self.root} has lost messages {first} to {end} of queue {queue_id}"
-        return TierError(f"{text}: restore the file that was deleted (entrepot tier verify)", Code.COLD_HARMED)
+        return TierError(f"{text}: restore the file that was deleted (entrepot tier verify)", Code.COLD_CORRUPTED)
 
     def places(self, queue_id: int, first: int, end: int) -> list[Place]:
         """The runs that have offsets from `first` on to before `end`, in order.  What lies between two of them the
@@ -367,7 +367,7 @@ def _segments(rows: Any, parts: Sequence[_Part]) -> Iterable[tuple[str, Segment]
 
 
 def _store_times(rows: Any, otherwise: int) -> NDArray[np.int64]:
-    """Store times in epoch milliseconds; a harmed row has that of the row before it, or else behind it."""
+    """Store times in epoch milliseconds; a corrupted row has that of the row before it, or else behind it."""
     column = rows.column("store_time").cast(pa.int64())
     if column.null_count:
         column = pc.fill_null_backward(pc.fill_null_forward(column)).fill_null(1000 * otherwise)

@@ -39,7 +39,7 @@ REQUESTS_AN_UPLOAD: Final = 12
 LONGEST_AGE: Final = 3600.0
 """Seconds that messages wait at most, whatever that costs."""
 HEAL_SECONDS: Final = 600.0
-"""So long a harmed record waits for a replica that has it whole; what lies before it in its queue does not."""
+"""So long a corrupted record waits for a replica that has it whole; what lies before it in its queue does not."""
 HOUSEKEEPING_SECONDS: Final = 60.0
 VACUUM_SECONDS: Final = 3600.0
 log = structlog.get_logger(__name__)
@@ -88,7 +88,7 @@ class Source(Protocol):
         ...
 
     def heal(self, commit_log_offset: int) -> bool | None:
-        """Have a harmed record fetched from another replica.  True: it is whole now; None: there is no replica."""
+        """Have a corrupted record fetched from another replica.  True: it is whole now; None: there is no replica."""
         ...
 
     def told(self, progress: Progress) -> None: ...
@@ -106,8 +106,8 @@ class _Topic:
         self.not_before = 0.0
         self.last_queue = -1
         self.seen_bytes: dict[int, int] = {}
-        self.harmed_since: dict[int, float] = {}
-        """By place in the log, when a record was first found to be harmed."""
+        self.corrupted_since: dict[int, float] = {}
+        """By place in the log, when a record was first found to be corrupted."""
         self.kept_house_at = 0.0
         self.vacuumed_at = 0.0
         self.told: Progress | None = None
@@ -222,7 +222,7 @@ class Uploader:
         return max(table.progress(self._base + queue.queue_id) or 0, queue.min_offset)
 
     def _upload(self, state: TopicState, topic: _Topic, starts: Mapping[int, int]) -> bool:
-        """Upload one segment; False where all that waits is for harmed records to be healed."""
+        """Upload one segment; False where all that waits is for corrupted records to be healed."""
         found: dict[int, list[Any]] = {}
         expected: dict[int, int | None] = {}
         ends: dict[int, int] = {}
@@ -253,30 +253,30 @@ class Uploader:
                 log.error("bodies went without their columns", topic=state.name, problem=str(error))
         topic.table.upload(rows, expected, ends, schema)
         topic.last_queue = last
-        topic.harmed_since.clear()
+        topic.corrupted_since.clear()
         self._tell(state, topic)
         return True
 
     def _run(
         self, state: TopicState, topic: _Topic, queue: QueueState, offset: int, max_bytes: int
     ) -> tuple[RecordRun, RecordColumns]:
-        """Records from an offset on.  They end before a harmed one, for as long as a replica may have it whole."""
+        """Records from an offset on.  They end before a corrupted one, for as long as a replica may have it whole."""
         healed: set[int] = set()
         while True:
             run = decode_run(self._source.records(state.name, queue.queue_id, offset, queue.end, max_bytes))
             columns = RecordColumns(run)
-            for at in columns.harmed:
+            for at in columns.corrupted:
                 place = int(run.entries["commit_log_offset"][at])
                 answer = False if place in healed else self._source.heal(place)
                 if answer:
                     healed.add(place)
                     break
-                since = topic.harmed_since.setdefault(place, self._steady())
+                since = topic.corrupted_since.setdefault(place, self._steady())
                 if answer is not None and self._steady() < since + HEAL_SECONDS:
                     end = int(run.entries["queue_offset"][at])
                     cut = replace(run, entries=run.entries[:at], starts=run.starts[:at], next_offset=end)
                     return cut, RecordColumns(cut)
-                log.error("a harmed message goes to the table as its place alone", topic=state.name, place=place)
+                log.error("a corrupted message goes to the table as its place alone", topic=state.name, place=place)
             else:
                 return run, columns
 

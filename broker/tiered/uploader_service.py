@@ -91,12 +91,12 @@ class UploaderService:
             await writer.drain()
 
     async def _heal(self, commit_log_offset: int) -> bool | None:
-        """True where a harmed record is whole now, by another replica; None where there is none."""
+        """True where a corrupted record is whole now, by another replica; None where there is none."""
         healer = self._engine.commit_log.healer
         return None if healer is NO_HEALER else await healer.heal(commit_log_offset)
 
     def _answer(self, name: str, arguments: list[Any]) -> Any:
-        from broker.consume.runs import read_whole_or_harmed
+        from broker.consume.runs import read_whole_or_corrupted
         from broker.tiered.uploader import Progress
 
         if name == "states":
@@ -107,7 +107,7 @@ class UploaderService:
             return None
         topic, queue_id, first, end, max_bytes = arguments
         queue = self._engine.existing_queue(topic, queue_id)
-        return read_whole_or_harmed(self._engine, queue, first, end, max_bytes)
+        return read_whole_or_corrupted(self._engine, queue, first, end, max_bytes)
 
     def _states(self) -> list[TopicState]:
         from broker.tiered.uploader import QueueState, TopicState

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from broker.tiered.columns import by_queue, is_harmed
+from broker.tiered.columns import by_queue, is_corrupted
 from broker.tiered.delta_actions import AddFile
 from broker.tiered.delta_log import DeltaLog
 from broker.tiered.digest import MASK, digest_of
@@ -81,7 +81,7 @@ class Problem:
 
 @dataclass(slots=True)
 class Verdict:
-    """A table that was verified.  `notes`: what is odd, and costs no message.  `shown` None: its log is harmed."""
+    """A table that was verified.  `notes`: what is odd, and costs no message.  `shown` None: its log is corrupted."""
 
     table: str
     shown: TableShown | None = None
@@ -97,7 +97,7 @@ def roots(objects: ObjectStore, prefix: str = "") -> list[str]:
 
 
 def show(objects: ObjectStore, root: str, clock: Clock) -> TableShown:
-    """Contents of a table, by its log alone.  Raises TierError, also for a log that is harmed."""
+    """Contents of a table, by its log alone.  Raises TierError, also for a log that is corrupted."""
     snapshot = _loaded(objects, root, clock)
     return _shown(root, snapshot, {path: _runs(file) or () for path, file in snapshot.files.items()})
 
@@ -142,15 +142,17 @@ class _Table:
             if runs is None:
                 yield Problem(self._root, f"{path} is in the table, and was not written by a broker: remove it again")
         yield from self._gaps()
-        harmed: set[str] = set()
+        corrupted: set[str] = set()
         for problem, path in self._objects_that_differ():
-            harmed.add(path)
+            corrupted.add(path)
             yield problem
         if is_full:
-            for path in sorted(self._files.keys() - harmed):
+            for path in sorted(self._files.keys() - corrupted):
                 yield from self._rows(path)
             if self._places:
-                text = f"{self._places} messages were harmed on the disk when they were uploaded, and have no content"
+                text = (
+                    f"{self._places} messages were corrupted on the disk when they were uploaded, and have no content"
+                )
                 self._verdict.notes.append(text)
 
     # -- the log -------------------------------------------------------------------------------------------------
@@ -238,13 +240,13 @@ class _Table:
                 for group in range(file.num_row_groups):
                     rows = file.read_row_group(group)
                     self._verdict.rows_read += len(rows)
-                    self._places += int(is_harmed(rows).sum())
+                    self._places += int(is_corrupted(rows).sum())
                     for part in by_queue(rows):
                         found.setdefault(part.column("queue_id")[0].as_py(), _Rows()).add(part)
         except TierError:
             raise
         except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
-            raise TierError(f"{path} is harmed: {error}", Code.MESSAGE_CORRUPTED) from None
+            raise TierError(f"{path} is corrupted: {error}", Code.MESSAGE_CORRUPTED) from None
         return found
 
 

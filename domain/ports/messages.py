@@ -72,7 +72,7 @@ class MessageReader(Protocol):
     async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
         """Messages of a queue in order, from an offset on.  Empty at the end.
 
-        Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET (below the minimum or beyond the end), MESSAGE_CORRUPTED, COLD_HARMED.
+        Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET (below the minimum or beyond the end), MESSAGE_CORRUPTED, COLD_CORRUPTED.
         """
         ...
 

@@ -101,7 +101,7 @@ def condition(log: dict[str, Any]) -> str:
     from domain.cluster import LogCondition
 
     parts = tuple((part["from"], part["to"]) for part in log["diverged"])
-    return LogCondition(log["healed"], log["harmed"], log["forked"], parts, log["copiesFrom"] or 0).text
+    return LogCondition(log["healed"], log["corrupted"], log["forked"], parts, log["copiesFrom"] or 0).text
 
 
 @app.command()

@@ -98,7 +98,7 @@ class CatchingUp:
             if error.code == Code.TOPIC_NOT_FOUND:
                 return
             lagging[key] = offset
-            is_lost = error.code == Code.COLD_HARMED
+            is_lost = error.code == Code.COLD_CORRUPTED
             if is_lost:
                 text = "a subscriber waits for cold messages that cannot be read"
                 log.warning(text, seldom="tier", topic=key[0], queue=key[1], offset=offset, why=error.message)
@@ -106,7 +106,7 @@ class CatchingUp:
 
     async def _read(self, subscriber: Subscriber, key: QueueKey, offset: int) -> tuple[int, list[StoredMessage], int]:
         """(the offset meant, what is wanted from there on, where to go on); passes over what cannot be read, ever: not
-        what is lost of the object store (COLD_HARMED), which may be restored.
+        what is lost of the object store (COLD_CORRUPTED), which may be restored.
 
         Raises what may be otherwise later, and TOPIC_NOT_FOUND.
         """

@@ -64,7 +64,7 @@ REPLY_OF_CODE: Final[dict[Code, ReplyCode]] = {
     Code.UNSUPPORTED: ReplyCode.NOT_IMPLEMENTED,
     Code.STORAGE_FULL: ReplyCode.RESOURCE_ERROR,
     Code.MESSAGE_CORRUPTED: ReplyCode.INTERNAL_ERROR,
-    Code.COLD_HARMED: ReplyCode.INTERNAL_ERROR,
+    Code.COLD_CORRUPTED: ReplyCode.INTERNAL_ERROR,
 }
 """The reply code for each refusal; whether it ends the channel or the connection is the table below."""
 
@@ -76,7 +76,7 @@ CHANNELS_CODES: Final = frozenset(
         Code.OUTCOME_UNKNOWN,
         Code.STORAGE_FULL,
         Code.MESSAGE_CORRUPTED,
-        Code.COLD_HARMED,
+        Code.COLD_CORRUPTED,
     )
 )
 """Refusals that end the channel only, though their reply code is one of a connection's: the other channels of the

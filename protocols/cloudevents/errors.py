@@ -54,7 +54,7 @@ PROBLEMS: Final[Mapping[Code, Problem]] = MappingProxyType(
         Code.UNSUPPORTED: Problem(501, "unsupported", "The store cannot do this"),
         Code.STORAGE_FULL: Problem(507, "storage-full", "There is no room for more messages"),
         Code.MESSAGE_CORRUPTED: Problem(500, "message-corrupted", "The stored message fails its checksum"),
-        Code.COLD_HARMED: Problem(500, "cold-harmed", "The object store has lost or harmed the messages"),
+        Code.COLD_CORRUPTED: Problem(500, "cold-corrupted", "The object store has lost or corrupted the messages"),
     }
 )
 

@@ -56,6 +56,6 @@ REASON_OF_CODE: Final[dict[Code, ReasonCode]] = {
     Code.UNSUPPORTED: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
     Code.STORAGE_FULL: ReasonCode.QUOTA_EXCEEDED,
     Code.MESSAGE_CORRUPTED: ReasonCode.UNSPECIFIED_ERROR,
-    Code.COLD_HARMED: ReasonCode.UNSPECIFIED_ERROR,
+    Code.COLD_CORRUPTED: ReasonCode.UNSPECIFIED_ERROR,
 }
 """The reason a PUBACK gives for each refusal: the whole table, out of the codes that a PUBACK may carry (3.4.2.1)."""

@@ -287,7 +287,7 @@ FETCH_LOG: Final = _operation(98, "fetch_log", tuple[str, tuple[int, int], int],
 LOG_CHECKSUMS: Final = _operation(99, "log_checksums", tuple[int, int], list[int], again=True)
 """CRC-32C of each MiB of the confirmed log between two offsets of one segment, the last one's as far as it goes."""
 CHECK_LOG: Final = _operation(100, "check_log", tuple[int, int], bool, again=True)
-"""Look for harmed records between two offsets of one segment, and heal them: True where all are whole then."""
+"""Look for corrupted records between two offsets of one segment, and heal them: True where all are whole then."""
 REPLICA_HEALTH: Final = _operation(
     101, "replica_health", tuple[()], tuple[ReplicaStatus, ReplicaStatus | None], again=True
 )

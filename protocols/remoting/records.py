@@ -106,7 +106,7 @@ def decode_run(payload: bytes) -> RecordRun:
 class RecordColumns:
     """The columns of a run's records, each checked to be what its entry says.
 
-    `header` has the fixed parts.  `harmed`: places in the run of records that fail their check, which `starts`,
+    `header` has the fixed parts.  `corrupted`: places in the run of records that fail their check, which `starts`,
     `header` and `queue_offsets` do not have.
     """
 
@@ -115,11 +115,11 @@ class RecordColumns:
         self._bytes = np.frombuffer(run.data, np.uint8)
         header = self._headers(run)
         whole = self._is_whole(run, header)
-        self.harmed: list[int] = np.flatnonzero(~whole).tolist()
+        self.corrupted: list[int] = np.flatnonzero(~whole).tolist()
         self.queue_offsets = run.queue_offsets
         self.starts = run.starts
         self.header = header
-        if self.harmed:
+        if self.corrupted:
             self.queue_offsets = self.queue_offsets[whole]
             self.starts, self.header = self.starts[whole], header[whole]
         self._spans: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
@@ -176,7 +176,7 @@ class RecordColumns:
         return self._spans[name]
 
     def check(self, queue: str, run: RecordRun) -> None:
-        """Raise MESSAGE_CORRUPTED if a record is harmed."""
-        if self.harmed:
-            at = int(run.entries["queue_offset"][self.harmed[0]])
-            raise CorruptedError(f"message {at} of {queue} is harmed")
+        """Raise MESSAGE_CORRUPTED if a record is corrupted."""
+        if self.corrupted:
+            at = int(run.entries["queue_offset"][self.corrupted[0]])
+            raise CorruptedError(f"message {at} of {queue} is corrupted")

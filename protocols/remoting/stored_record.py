@@ -55,7 +55,7 @@ _decode_properties = PROPERTIES.decode
 
 
 class InvalidRecordError(Exception):
-    """The bytes are not a whole, unharmed record of this place in the log."""
+    """The bytes are no whole record of this place in the log."""
 
 
 def cut_records(
@@ -157,7 +157,7 @@ def decode_message(data: bytes, position: int, commit_log_offset: int, *, is_che
     """Check and read the message at `position`, which must be the record of that commit-log offset.  `is_checked`: its
     checksum was right a moment ago.
 
-    Raises InvalidRecordError where anything is missing, foreign or harmed.
+    Raises InvalidRecordError where anything is missing, foreign or corrupted.
     """
     if position + MESSAGE_HEADER_SIZE > len(data):
         raise InvalidRecordError("no room for a header")

@@ -79,7 +79,7 @@ _TABLE: Final[tuple[tuple[Code, v2.Code.ValueType, tuple[v2.Code.ValueType, ...]
     ),
     (Code.STORAGE_FULL, v2.TOO_MANY_REQUESTS, ()),  # clients wait before they try that again, and do not for others
     (Code.MESSAGE_CORRUPTED, v2.MESSAGE_CORRUPTED, (v2.MESSAGE_CORRUPTED,)),
-    (Code.COLD_HARMED, v2.INTERNAL_ERROR, ()),
+    (Code.COLD_CORRUPTED, v2.INTERNAL_ERROR, ()),
 )
 
 OK_STATUS: Final = v2.Status(code=v2.OK, message="OK")

@@ -54,7 +54,7 @@ class ReadPlan:
 def read_ranges(plan: ReadPlan, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
     """The messages of ranges, in order: of cold ones from their segments, of the others from the brokers.
 
-    Raises DataLossError where messages are gone meanwhile, MESSAGE_CORRUPTED for one that is harmed (both are passed
+    Raises DataLossError where messages are gone meanwhile, MESSAGE_CORRUPTED for one that is corrupted (both are passed
     over where `fails_on_data_loss` is off).
     """
     make = _BatchMaker(plan)
@@ -82,15 +82,15 @@ def _cold(
     what the table has no more, or nobody here can read, the brokers are asked for."""
     left = ranges
     failure: EntrepotError | None = None
-    harmed: tuple[int, int] | None = None
+    corrupted: tuple[int, int] | None = None
     try:
         if is_away(plan.location, segment.address):
             raise EntrepotError(Code.UNAVAILABLE, "the object store was away a moment ago")
         reader = cold_reader_of(segment.address)
         parts = [(each.queue_id, each.start, each.end) for each in ranges]
         for found in _ahead(reader.rows(segment, parts, make.cold_columns, plan.filter)):
-            if found.harmed is not None and plan.fails_on_data_loss:
-                harmed = found.harmed
+            if found.corrupted is not None and plan.fails_on_data_loss:
+                corrupted = found.corrupted
                 break
             left = _behind(left, found.behind)
             if found.rows.num_rows:
@@ -99,8 +99,8 @@ def _cold(
             return
     except EntrepotError as error:
         failure = error
-    if harmed is not None:
-        raise CorruptedError(f"message {harmed[1]} of {topic}/{harmed[0]} is harmed")
+    if corrupted is not None:
+        raise CorruptedError(f"message {corrupted[1]} of {topic}/{corrupted[0]} is corrupted")
     assert failure is not None, "all would have been read"
     if failure.code in UNREADABLE and not is_again:
         moved, left = _moved(segment, left)

@@ -19,8 +19,8 @@ from spark_ingest.source.stores import cold_reader_of
 from spark_ingest.source.telling import tell_once
 from store_client.blocking import BlockingReader, ColdReader, StoreLocation
 
-UNREADABLE: Final = frozenset((Code.COLD_HARMED, Code.MESSAGE_CORRUPTED))
-"""Refusals by a store that is there, of segments that are gone or harmed."""
+UNREADABLE: Final = frozenset((Code.COLD_CORRUPTED, Code.MESSAGE_CORRUPTED))
+"""Refusals by a store that is there, of segments that are gone or corrupted."""
 AWAY_SECONDS: Final = 60.0
 """So long a store is not tried again that could not be opened: a try may take as long."""
 _away: dict[TierAddress, float] = {}

@@ -14,7 +14,7 @@ Part = tuple[int, int, int]
 
 class ColdReader(Protocol):
     """The tables of an object store.  Every call waits for its answer, and raises EntrepotError: UNAVAILABLE where the
-    store is away, COLD_HARMED for what is gone or harmed."""
+    store is away, COLD_CORRUPTED for what is gone or corrupted."""
 
     def found(self, root: str, parts: Sequence[Part]) -> Sequence[tuple[Part, ColdSegment]]:
         """Parts of these that the newest version of a table has, each with its segment, segment by segment."""

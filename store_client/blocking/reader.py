@@ -44,7 +44,7 @@ class BlockingReader(Protocol):
         run's `next_offset` is where to go on.
 
         Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET (below the minimum or beyond the end), ILLEGAL_FILTER_EXPRESSION,
-        MESSAGE_CORRUPTED, COLD_HARMED, UNAVAILABLE.
+        MESSAGE_CORRUPTED, COLD_CORRUPTED, UNAVAILABLE.
         """
         ...
 

@@ -69,7 +69,7 @@ def test_any_bytes_are_read_or_refused(payload: bytes) -> None:
 
 
 @given(SENDERS, MESSAGES, st.data())
-def test_what_was_harmed_is_read_or_refused(sender: Sender, message: raft.Message, data: st.DataObject) -> None:
+def test_what_was_corrupted_is_read_or_refused(sender: Sender, message: raft.Message, data: st.DataObject) -> None:
     payload = bytearray(encode_messages(sender, "t", [message]))
     place = data.draw(st.integers(0, len(payload) - 1))
     payload[place] = data.draw(st.integers(0, 255))

@@ -141,7 +141,7 @@ def test_a_flipped_bit_in_a_sealed_segment(field: str):
         check_one_flip(disk, world, offset, offset + start + rng.randrange(length), rng.randrange(8))
 
 
-def check_one_flip(disk: SimulatedDisk, world: World, harmed: int, place: int, bit: int) -> None:
+def check_one_flip(disk: SimulatedDisk, world: World, corrupted: int, place: int, bit: int) -> None:
     flipped = disk.copy()
     flipped.flip(f"{ROOT}/commitlog/{place // SEGMENT * SEGMENT:020d}", place % SEGMENT * 8 + bit)
     store = SimulatedStore(flipped, World(world.clock))
@@ -149,13 +149,13 @@ def check_one_flip(disk: SimulatedDisk, world: World, harmed: int, place: int, b
         queue = store.queue(topic)
         entries = queue.entries(0, queue.visible_offset)
         items = store.engine.read(queue, 0, queue.visible_offset)
-        bad = [index for index, entry in enumerate(entries) if entry[0] == harmed]
+        bad = [index for index, entry in enumerate(entries) if entry[0] == corrupted]
         assert [index for index, item in enumerate(items) if isinstance(item, CorruptedError)] == bad
         good = [item for item in items if isinstance(item, StoredMessage)]
         assert all(item.body == world.history.sent[item.message_id].body for item in good)
         popped = store.pop(topic, count=1000)
         assert [(d.message.queue_offset, d.attempt) for d in popped] == [(m.queue_offset, 1) for m in good]
-        assert store.pop(topic, count=1000) == [], "what follows the harmed one is delivered once"
+        assert store.pop(topic, count=1000) == [], "what follows the corrupted one is delivered once"
         outcomes = store.consumption.acknowledge(topic, "g", [d.receipt_handle for d in popped], store.now_ms)
         assert not any(outcomes)
         assert store.opened.progress.windows["g", topic][0].base == (bad[0] if bad else len(items))
@@ -170,11 +170,11 @@ def test_flipped_bits_anywhere_in_sealed_segments():
     rng = Random(5)
     for _ in range(60):
         place = rng.randrange(2 * SEGMENT)
-        harmed, header = max((r for r in records if r[0] <= place), key=lambda r: r[0])
-        check_one_flip(disk, world, harmed if header.kind == RecordKind.MESSAGE else -1, place, rng.randrange(8))
+        corrupted, header = max((r for r in records if r[0] <= place), key=lambda r: r[0])
+        check_one_flip(disk, world, corrupted if header.kind == RecordKind.MESSAGE else -1, place, rng.randrange(8))
 
 
-def test_a_small_pop_is_not_stopped_by_a_harmed_message():
+def test_a_small_pop_is_not_stopped_by_a_corrupted_message():
     disk, world, _ = segments_log()
     disk.flip(f"{ROOT}/commitlog/{0:020d}", 8 * 700)
     store = SimulatedStore(disk.restart(), world)
@@ -189,13 +189,13 @@ def test_damage_below_synced_records_is_not_cut(seed: int):
     records = records_of(log_of(disk)[:end], end)
     rng = Random(seed)
     for offset, header in records[:-4]:
-        harmed = disk.copy()
+        corrupted = disk.copy()
         place = offset + rng.randrange(header.length)
-        harmed.flip(last_segment(disk), place * 8 + rng.randrange(8))
-        before = harmed.files(f"{ROOT}/commitlog/")
+        corrupted.flip(last_segment(disk), place * 8 + rng.randrange(8))
+        before = corrupted.files(f"{ROOT}/commitlog/")
         with pytest.raises(CorruptedError):
-            SimulatedStore(harmed, world)
-        assert harmed.files(f"{ROOT}/commitlog/") == before, "the evidence is left alone"
+            SimulatedStore(corrupted, world)
+        assert corrupted.files(f"{ROOT}/commitlog/") == before, "the evidence is left alone"
 
 
 def test_a_missing_segment_is_damage():

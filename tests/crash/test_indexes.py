@@ -63,7 +63,7 @@ HARMS = ["delete", "cut", "empty", "zeros", "flip"]
 @pytest.mark.scaled
 @cases("how", HARMS)
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
-def test_one_harmed_file_is_derived_anew(clean: bool, how: str):
+def test_one_corrupted_file_is_derived_anew(clean: bool, how: str):
     disk = played(clean=clean)
     expected = state_of(opened(disk.copy()))
     assert expected["messages"]
@@ -71,16 +71,16 @@ def test_one_harmed_file_is_derived_anew(clean: bool, how: str):
     assert len(files) >= 4
     for path in files:
         for seed in range(scaled(2, 10)):
-            harmed = disk.copy()
-            harm(harmed, path, how, Random(f"{path} {seed}"))
-            store = opened(harmed)
+            corrupted = disk.copy()
+            harm(corrupted, path, how, Random(f"{path} {seed}"))
+            store = opened(corrupted)
             assert state_of(store) == expected, (path, seed)
             store.close()
-            assert state_of(opened(harmed.restart())) == expected, (path, seed)
+            assert state_of(opened(corrupted.restart())) == expected, (path, seed)
 
 
 @cases("seed", range(30))
-def test_many_harmed_files_are_derived_anew(seed: int):
+def test_many_corrupted_files_are_derived_anew(seed: int):
     rng = Random(seed)
     disk = played(clean=rng.random() < 0.5)
     expected = state_of(opened(disk.copy()))
@@ -125,7 +125,7 @@ def opened_with(disk: SimulatedDisk, path: Path, monkeypatch: pytest.MonkeyPatch
     return opened(disk)
 
 
-HARMED_ROWS = {
+CORRUPTED_ROWS = {
     "a value": "UPDATE state SET value = value || x'00' WHERE key = :key",
     "a value and its checksum": "UPDATE state SET value = x'00', crc = 0 WHERE key = :key",
     "a row is gone": "DELETE FROM state WHERE key = :key",
@@ -137,8 +137,8 @@ HARMED_ROWS = {
 }
 
 
-@pytest.mark.parametrize("how", HARMED_ROWS)
-def test_a_harmed_row_is_seen_and_all_is_derived_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str):
+@pytest.mark.parametrize("how", CORRUPTED_ROWS)
+def test_a_corrupted_row_is_seen_and_all_is_derived_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str):
     disk = played(clean=True)
     expected = state_of(opened(disk.copy()))
     pristine, path = tmp_path / "pristine.db", tmp_path / "state.db"
@@ -153,7 +153,7 @@ def test_a_harmed_row_is_seen_and_all_is_derived_anew(tmp_path: Path, monkeypatc
     for key in [min(key for key in keys if key[:1] == kind) for kind in sorted(kinds)]:
         shutil.copy(pristine, path)
         connection = sqlite3.connect(path)
-        connection.execute(HARMED_ROWS[how], {"key": key})
+        connection.execute(CORRUPTED_ROWS[how], {"key": key})
         connection.commit()
         connection.close()
         assert SqliteStateFile(str(path)).load() is None
@@ -171,7 +171,7 @@ def test_an_unreadable_identity_is_reported_and_never_replaced():
     assert disk.files()[f"{ROOT}/store.json"] == b"{"
 
 
-def test_a_queue_file_harmed_while_open_is_an_error_and_not_another_message():
+def test_a_queue_file_corrupted_while_open_is_an_error_and_not_another_message():
     """What an entry leads to must be the message of its place."""
     life = Life()
     life.play([("topic", 0, 0), ("append", 0, 6), ("checkpoint", 0, 0)])

@@ -93,20 +93,20 @@ def test_a_commit_without_room_changes_nothing(tmp_path: Path):
 
 
 @cases("seed", range(60))
-def test_a_harmed_state_file_is_none_or_right(tmp_path: Path, seed: int):
+def test_a_corrupted_state_file_is_none_or_right(tmp_path: Path, seed: int):
     """Whatever bit is flipped: what is read is what was written, or nothing at all."""
     rng, path = Random(seed), tmp_path / f"state-{seed}.db"
     rows = {b"%d" % i: rng.randbytes(rng.randrange(200)) for i in range(300)}
     assert carry_out("commit", [str(path)], encode_changes(list(rows.items()))) == 0
     data = bytearray(path.read_bytes())
     for _ in range(5):
-        harmed = data.copy()
+        corrupted = data.copy()
         if rng.random() < 0.2:
-            del harmed[rng.randrange(len(harmed)) :]
+            del corrupted[rng.randrange(len(corrupted)) :]
         else:
-            bit = rng.randrange(len(harmed) * 8)
-            harmed[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(harmed)
+            bit = rng.randrange(len(corrupted) * 8)
+            corrupted[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(corrupted)
         assert SqliteStateFile(str(path)).load() in (None, rows)
 
 

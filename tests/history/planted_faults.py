@@ -41,7 +41,7 @@ class ChangesBytes(ModelStore):
     def failover(self) -> None:
         messages = self.queues[TOPIC, 0]
         if messages:
-            messages[-1] = ModelMessage(messages[-1].name, "harmed", messages[-1].message_group)
+            messages[-1] = ModelMessage(messages[-1].name, "corrupted", messages[-1].message_group)
 
 
 class AnswersOfAnotherQueue(ModelStore):

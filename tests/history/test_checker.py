@@ -51,8 +51,8 @@ def test_a_planted_fault_is_found(kind: type[ModelStore]) -> None:
 def test_a_history_is_replayed_from_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sound, harmed = run_history(1), run_history(1, next(iter(FAULTS)))
-    for history, code, said in ((sound, 0, "all of them allowed"), (harmed, 1, "violations in")):
+    sound, corrupted = run_history(1), run_history(1, next(iter(FAULTS)))
+    for history, code, said in ((sound, 0, "all of them allowed"), (corrupted, 1, "violations in")):
         file = tmp_path / f"history-{code}"
         save(file, history)
         assert load(file) == history

@@ -48,5 +48,5 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def directory(clean: Path, tmp_path: Path) -> Path:
-    """A copy to be harmed."""
+    """A copy to be corrupted."""
     return Path(shutil.copytree(clean, tmp_path / "data"))

@@ -97,7 +97,7 @@ def execute(directory: Path, statement: str, *values: object) -> None:
 
 
 def replace_row(directory: Path, prefix: bytes, change: Callable[[bytes], bytes | None]) -> None:
-    """Another value of a row, with the checksum and digest to match: a state that is wrong and not harmed."""
+    """Another value of a row, with the checksum and digest to match: a state that is wrong and not corrupted."""
     connection = sqlite3.connect(directory / "state.db")
     [(key, crc, value)] = connection.execute(
         "SELECT key, crc, value FROM state WHERE substr(key, 1, ?) = ? LIMIT 1", (len(prefix), prefix)

@@ -192,11 +192,15 @@ PLANTED: dict[str, tuple[Callable[[Path], object], list[tuple[str, str]], str]] 
     "the last segment cut": (cut_last_segments, [("damage", "position")], "knows the log up to"),
     "the last segment missing": (drop_last_segments, [("damage", "position")], "knows the log up to"),
     "noise behind the end": (append_noise, [("damage", "torn-tail")], "torn tail of 9 bytes"),
-    "a flipped timed record": (flip_a_kept_one(RecordKind.TIMED), [("damage", "log"), ("damage", "timer")], "harmed"),
+    "a flipped timed record": (
+        flip_a_kept_one(RecordKind.TIMED),
+        [("damage", "log"), ("damage", "timer")],
+        "corrupted",
+    ),
     "a flipped half record": (
         flip_a_kept_one(RecordKind.HALF),
         [("damage", "log"), ("damage", "half-message")],
-        "waits for a record that is harmed",
+        "waits for a record that is corrupted",
     ),
     "a foreign file in the log": (
         lambda d: (d / "commitlog/backup~").write_bytes(b""),
@@ -214,12 +218,12 @@ PLANTED: dict[str, tuple[Callable[[Path], object], list[tuple[str, str]], str]] 
     "a flip in an index file": (
         lambda d: flip(min((d / "index").iterdir()), 2000),
         [("derived", "index-file")],
-        "harmed",
+        "corrupted",
     ),
     "a flip in the index's last file": (
         lambda d: flip(max((d / "index").iterdir()), 72 + 4 * 64 + 3),
         [("derived", "index-file")],
-        "harmed",
+        "corrupted",
     ),
     "foreign files": (make_foreign_files, [("stray", "foreign-file")] * 4, "notes.txt"),
     "orphaned files": (make_orphans, [("stray", "orphaned-file")] * 4, "consumequeue/orders/7"),
@@ -240,7 +244,7 @@ PLANTED: dict[str, tuple[Callable[[Path], object], list[tuple[str, str]], str]] 
         "cannot be read",
     ),
     "no identity": (lambda d: (d / "store.json").unlink(), [("damage", "identity")], "store.json"),
-    "a harmed identity": (lambda d: cut(d / "store.json", 9), [("damage", "identity")], "store.json"),
+    "a corrupted identity": (lambda d: cut(d / "store.json", 9), [("damage", "identity")], "store.json"),
     "a window behind its queue": (
         lambda d: replace_row(d, b"wworkers\0orders\0", end_of),
         [("derived", "window")],
@@ -273,8 +277,8 @@ def test_planted_damage_is_named(directory: Path, name: str):
     look(directory, "rows")
 
 
-def test_only_what_is_harmed_is_told(directory: Path):
-    """Of the derived kinds: nothing else is made to look harmed by it."""
+def test_only_what_is_corrupted_is_told(directory: Path):
+    """Of the derived kinds: nothing else is made to look corrupted by it."""
     for name in (
         "a cut queue file",
         "an index file missing",
@@ -288,12 +292,12 @@ def test_only_what_is_harmed_is_told(directory: Path):
         assert problems(report_of(copy)) == expected
 
 
-def test_full_finds_every_entry_of_a_harmed_record(directory: Path):
+def test_full_finds_every_entry_of_a_corrupted_record(directory: Path):
     flip_in_a_message(directory)
     report = report_of(directory, "--full")
     entries = [f["text"] for f in report["findings"] if f["kind"] == "queue-entry"]
     assert entries
-    assert all("harmed" in text for text in entries)
+    assert all("corrupted" in text for text in entries)
 
 
 def test_full_finds_a_state_that_is_whole_and_says_another_thing(directory: Path):
@@ -344,7 +348,7 @@ def test_harm_that_the_rows_do_not_show(directory: Path):
 
 @pytest.mark.scaled
 @pytest.mark.parametrize("seed", range(scaled(16, 200)))
-def test_whatever_is_harmed_it_can_be_told(directory: Path, seed: int):
+def test_whatever_is_corrupted_it_can_be_told(directory: Path, seed: int):
     rng = Random(seed)
     before = LogFiles(str(directory))
     used = [f.header for f in before.scan() if isinstance(f, Record)]

@@ -52,16 +52,16 @@ def test_a_snapshot_comes_back(at: int, term: int, data: bytes) -> None:
 
 
 @given(st.binary(max_size=100), st.data())
-def test_a_harmed_bit_of_state_and_snapshot_is_found(payload: bytes, data: st.DataObject) -> None:
+def test_a_corrupted_bit_of_state_and_snapshot_is_found(payload: bytes, data: st.DataObject) -> None:
     for whole, decode in (
         (encode_state(StoredState(1, HardState(5, 2))), decode_state),
         (encode_snapshot(Snapshot(7, 2, Configuration((1,)), payload)), decode_snapshot),
     ):
-        harmed = bytearray(whole)
+        corrupted = bytearray(whole)
         bit = data.draw(st.integers(0, len(whole) * 8 - 1))
-        harmed[bit // 8] ^= 1 << bit % 8
+        corrupted[bit // 8] ^= 1 << bit % 8
         with pytest.raises(RaftDamageError):
-            decode(bytes(harmed))
+            decode(bytes(corrupted))
         with pytest.raises(RaftDamageError):
             decode(whole[: data.draw(st.integers(0, len(whole) - 1))])
 
@@ -101,21 +101,21 @@ def test_a_torn_last_write_leaves_what_was_synced(entries: list[Entry], size: in
 def test_rot_before_the_last_write_is_no_torn_tail(entries: list[Entry], size: int, data: st.DataObject) -> None:
     whole, places = log_in_parts(parts_of(entries, size))
     if len(places) > 2:
-        harmed = bytearray(whole)
+        corrupted = bytearray(whole)
         bit = data.draw(st.integers(0, places[-2] * 8 - 1))
-        harmed[bit // 8] ^= 1 << bit % 8
+        corrupted[bit // 8] ^= 1 << bit % 8
         with pytest.raises(RaftDamageError):
-            decode_log(bytes(harmed))
+            decode_log(bytes(corrupted))
 
 
 @given(ENTRIES, st.data())
 def test_rot_in_a_log_that_was_put_whole_is_found(entries: list[Entry], data: st.DataObject) -> None:
     whole = encode_log(0, 0, entries)
-    harmed = bytearray(whole)
+    corrupted = bytearray(whole)
     bit = data.draw(st.integers(0, len(whole) * 8 - 1))
-    harmed[bit // 8] ^= 1 << bit % 8
+    corrupted[bit // 8] ^= 1 << bit % 8
     with pytest.raises(RaftDamageError):
-        decode_log(bytes(harmed))
+        decode_log(bytes(corrupted))
 
 
 @given(ENTRIES, ENTRIES, st.integers(1, 12))

@@ -1,4 +1,4 @@
-"""Harmed records of a replica are fetched from another one, wherever they are met."""
+"""Corrupted records of a replica are fetched from another one, wherever they are met."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_tail_and_a_pop_wait_for_what_is_healed(tmp_path: Path, monkeypa
         assert sorted(popped) == sorted(MANY)
 
 
-async def test_what_is_harmed_everywhere_is_an_error(tmp_path: Path) -> None:
+async def test_what_is_corrupted_everywhere_is_an_error(tmp_path: Path) -> None:
     async with ReplicatedGroup(tmp_path, TWO) as group:
         places = await filled(group)
         for replica in group.replicas:
@@ -97,14 +97,14 @@ async def test_what_is_harmed_everywhere_is_an_error(tmp_path: Path) -> None:
             await group.store.messages.read("t", 0, 4, 1)
         master = group.replicas[group.master]
         assert not await master._log.healing.heal(places[4])
-        assert master.status().log.harmed == 1
+        assert master.status().log.corrupted == 1
         found: list[StoredMessage] = []
         group.store.messages.tail("t", 0, 0, found.extend)
         await until(lambda: len(found) == len(MANY) - 1, "a tail passes it over")
 
 
 async def test_a_slave_heals_what_it_sends_and_what_it_applies(tmp_path: Path) -> None:
-    """A slave that is behind is sent what is harmed at the master only once that is whole."""
+    """A slave that is behind is sent what is corrupted at the master only once that is whole."""
     async with ReplicatedGroup(tmp_path, QUORUM) as group:
         away = next(replica for replica in group.replicas if replica != group.master)
         await group.stop(away)
@@ -140,7 +140,7 @@ async def test_sealed_segments_are_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rule", [TWO, QUORUM], ids=["2-2", "2-3"])
-async def test_one_whose_log_is_harmed_at_its_end_begins_anew(tmp_path: Path, rule: Rule) -> None:
+async def test_one_whose_log_is_corrupted_at_its_end_begins_anew(tmp_path: Path, rule: Rule) -> None:
     """It had acknowledged those bytes, so it counts nowhere until it has them again."""
     async with ReplicatedGroup(tmp_path, rule) as group:
         await group.store.topology.put_topic(Topic("t", queues=1))
@@ -196,7 +196,7 @@ async def large(group: ReplicatedGroup) -> list[int]:
 
 
 @pytest.mark.usefixtures("small_blocks")
-async def test_whole_records_count_as_harmed_nowhere(tmp_path: Path) -> None:
+async def test_whole_records_count_as_corrupted_nowhere(tmp_path: Path) -> None:
     async with ReplicatedGroup(tmp_path, TWO) as group:
         places, one = await large(group), 3 - group.master
         harm(group, one, places[2])
@@ -205,11 +205,11 @@ async def test_whole_records_count_as_harmed_nowhere(tmp_path: Path) -> None:
         await comparing.compare(0)
         assert is_whole_on(group, one, places[2])
         assert comparing.forked == set()
-        assert [each.status().log.harmed for each in group.replicas.values()] == [0, 0]
+        assert [each.status().log.corrupted for each in group.replicas.values()] == [0, 0]
 
 
 @pytest.mark.usefixtures("small_blocks")
-async def test_one_that_is_harmed_everywhere_keeps_no_other_from_being_healed(tmp_path: Path) -> None:
+async def test_one_that_is_corrupted_everywhere_keeps_no_other_from_being_healed(tmp_path: Path) -> None:
     async with ReplicatedGroup(tmp_path, TWO) as group:
         places, one = await large(group), 3 - group.master
         harm(group, one, places[1], 50)
@@ -219,10 +219,10 @@ async def test_one_that_is_harmed_everywhere_keeps_no_other_from_being_healed(tm
         comparing._rate = 1 << 40
         await comparing.compare(0)
         assert is_whole_on(group, one, places[6])
-        assert comparing.forked == set(), "a record of it is harmed"
+        assert comparing.forked == set(), "a record of it is corrupted"
 
 
-async def test_a_record_with_a_harmed_length_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_record_with_a_corrupted_length_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with ReplicatedGroup(tmp_path, TWO) as group:
         places = await large(group)
         monkeypatch.setattr(runs, "RUN_BYTES", 200_000)

@@ -1,4 +1,4 @@
-"""Runs: a log cut at its records and put together again is the same log; a harmed byte is never taken."""
+"""Runs: a log cut at its records and put together again is the same log; a corrupted byte is never taken."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_log_is_copied_byte_for_byte(sizes: list[int], most: int) -> None:
 
 
 @given(SIZES, st.data())
-def test_a_harmed_byte_is_found(sizes: list[int], data: st.DataObject) -> None:
+def test_a_corrupted_byte_is_found(sizes: list[int], data: st.DataObject) -> None:
     _, log = filled(sizes)
     item = data.draw(st.sampled_from(whole(log, 2000)))
     records = [(at, header) for at, header in _records(log)]
@@ -79,10 +79,10 @@ def test_a_harmed_byte_is_found(sizes: list[int], data: st.DataObject) -> None:
         start <= place < start + (40 if header.kind == RecordKind.PADDING else header.length)
         for start, header in records
     )
-    harmed = item[:at] + bytes((item[at] ^ 1 << data.draw(st.integers(0, 7)),)) + item[at + 1 :]
+    corrupted = item[:at] + bytes((item[at] ^ 1 << data.draw(st.integers(0, 7)),)) + item[at + 1 :]
     if is_covered:
         with pytest.raises(CorruptedError):
-            decode_runs(harmed, LAYOUT.segment_size_bytes)
+            decode_runs(corrupted, LAYOUT.segment_size_bytes)
 
 
 def _records(log: CommitLog) -> list[tuple[int, RecordHeader]]:

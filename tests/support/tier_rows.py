@@ -27,7 +27,7 @@ def record_of(message: StoredMessage, origin: Origin | None = None) -> bytes:
 
 
 def run_of(records: Sequence[tuple[StoredMessage, bytes]]) -> bytes:
-    """A run of messages' records, which may be harmed."""
+    """A run of messages' records, which may be corrupted."""
     places = [(message.queue_offset, message.commit_log_offset, len(record)) for message, record in records]
     return encode_run(np.array(places, ENTRY), b"".join(record for _, record in records), (0, 0, 0))
 

@@ -255,7 +255,7 @@ async def test_a_store_that_is_away_is_an_error_and_nothing_is_passed_over(tmp_p
         table.rename(tmp_path / "elsewhere")
         with pytest.raises(EntrepotError) as refused:
             await popped(store)
-        assert refused.value.code in (Code.COLD_HARMED, Code.UNAVAILABLE)
+        assert refused.value.code in (Code.COLD_CORRUPTED, Code.UNAVAILABLE)
         await published(store, clock, COUNT, 100)
         await store.topology.put_group(ConsumerGroup("hot", start="latest"))
         await store.consumption.reset_group("hot", "factory", Position(PositionKind.OFFSET, COUNT))

@@ -76,7 +76,7 @@ def test_rows_are_records_again(messages: list[StoredMessage], max_bytes: int) -
     found: list[StoredMessage] = []
     while len(found) < len(messages):
         run = decode_run(run_of_rows(rows[len(found) :], (len(messages), 0, 100), len(messages), max_bytes))
-        assert (run.min_offset, run.max_offset) == (0, 100) and not RecordColumns(run).harmed
+        assert (run.min_offset, run.max_offset) == (0, 100) and not RecordColumns(run).corrupted
         assert len(run) == 1 or int(run.entries["size"].sum()) <= max_bytes
         for start, entry in zip(run.starts.tolist(), run.entries.tolist(), strict=True):
             found.append(decode_message(bytes(run.data), start, entry[1]))

@@ -66,7 +66,7 @@ async def test_force_reads_the_store_though_the_disk_has_it(tmp_path: Path) -> N
         store.tier._reader._groups.clear()  # type: ignore[union-attr]
         with pytest.raises(EntrepotError) as refused:
             await store.messages.read("factory", 0, 0, 1)
-        assert refused.value.code is Code.COLD_HARMED, "the disk was not asked"
+        assert refused.value.code is Code.COLD_CORRUPTED, "the disk was not asked"
         await store.topology.put_group(ConsumerGroup("late", start="earliest"))
         found = await store.consumption.pop(PopRequest("factory", "late", 600))
         assert len(found) == 300 * QUEUES, "pops take what the disk has"

@@ -121,7 +121,7 @@ async def test_a_table_that_was_put_back_is_brought_up_again(tmp_path: Path) -> 
         await put_back(store, tmp_path)
         with pytest.raises(TierError) as refused:
             ours.check_current()
-        assert refused.value.code is Code.COLD_HARMED and "has gone back behind version" in refused.value.message
+        assert refused.value.code is Code.COLD_CORRUPTED and "has gone back behind version" in refused.value.message
         queue = store.engine.dispatcher.queue("factory", 0)
         await until(lambda: any(each.ends.get(0) == 200 for each in told), "the uploader has seen it")
         await until(lambda: told[-1].ends.get(0) == 400, "it is brought up again")

@@ -212,7 +212,7 @@ async def test_a_segment_that_was_deleted_is_an_error_at_its_offsets(tmp_path: P
         paths[0].unlink()
         with pytest.raises(EntrepotError) as refused:
             await all_of(store, 0)
-        assert refused.value.code is Code.COLD_HARMED
+        assert refused.value.code is Code.COLD_CORRUPTED
         assert "of queue 0 were in" in refused.value.message
         later = await store.messages.read("factory", 0, COUNT - 1, 1)
         assert [each.queue_offset for each in later] == [COUNT - 1], "the others are read"
@@ -268,7 +268,7 @@ async def test_runs_of_records_go_on_into_the_cold(tmp_path: Path) -> None:
         while offset < COUNT + 100:
             run = decode_run(await store.messages.records("factory", 1, offset, COUNT + 100, 64 << 10))
             assert run.min_offset == 0 and run.max_offset == COUNT + 100 and run.next_offset > offset
-            assert not RecordColumns(run).harmed
+            assert not RecordColumns(run).corrupted
             for start, entry in zip(run.starts.tolist(), run.entries.tolist(), strict=True):
                 found.append(decode_message(run.data, start, entry[1]))  # type: ignore[arg-type]
             offset = run.next_offset

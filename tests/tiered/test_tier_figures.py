@@ -83,7 +83,7 @@ async def test_a_topic_that_fails_alone_is_one_problem(tmp_path: Path) -> None:
         await all_uploaded(store, 100)
         table = tmp_path / "cold" / root(store)
     first, *_ = sorted(each for each in (table / "_delta_log").iterdir() if '"add"' in each.read_text())
-    first.write_text("")  # harmed
+    first.write_text("")  # corrupted
     async with opened(tmp_path, clock) as store:
         await store.topology.put_topic(Topic("other", tier_seconds=10**9))
         await until(lambda: store.tier is not None and len(store.tier.progress) == 2, "both are told of")

@@ -239,7 +239,7 @@ def test_a_commit_that_lost_a_line(folder: Path) -> None:
     path = commit(folder, 2)
     path.write_text("".join(f"{line}\n" for line in path.read_text().splitlines()[:-1]))
     [problem] = verdict_of(folder).problems
-    assert "is harmed" in problem.text
+    assert "is corrupted" in problem.text
 
 
 def test_a_commit_that_is_missing(folder: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_commit_that_is_missing(folder: Path) -> None:
     assert "is missing" in problem.text and problem.table == ROOT
 
 
-def test_one_table_that_is_harmed_does_not_hide_the_others(folder: Path) -> None:
+def test_one_table_that_is_corrupted_does_not_hide_the_others(folder: Path) -> None:
     other = TopicTable(FolderStore(folder), root_of("lab/another", "a1b2", 9), ManualClock(), Random(3))
     other.open(create=True)
     commit(folder, 2).unlink()

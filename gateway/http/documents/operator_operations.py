@@ -121,7 +121,13 @@ _BROKER: Final = named(
                 "problem": Maybe("it does not answer"),
                 "controlProblem": Maybe("its controllers do not answer"),
                 "log": Maybe(
-                    {"healed": 1, "harmed": 0, "forked": 0, "diverged": [{"from": 0, "to": 95}], "copiesFrom": Maybe(2)}
+                    {
+                        "healed": 1,
+                        "corrupted": 0,
+                        "forked": 0,
+                        "diverged": [{"from": 0, "to": 95}],
+                        "copiesFrom": Maybe(2),
+                    }
                 ),
             }
         ],

@@ -96,7 +96,9 @@ def in_parts(objects: MemoryObjects, count: int) -> None:
         objects.put_new(f"{LOG}00000000000000000010.checkpoint.{part + 1:010d}.{count:010d}.parquet", sink.getvalue())
 
 
-@pytest.mark.parametrize("hint", [None, b'{"version":10,"size":13,"parts":4}', b'{"version":3,"size":1}', b"{harmed"])
+@pytest.mark.parametrize(
+    "hint", [None, b'{"version":10,"size":13,"parts":4}', b'{"version":3,"size":1}', b"{corrupted"]
+)
 def test_parts_and_any_hint_lead_to_the_same_table(hint: bytes | None) -> None:
     delta, objects, clock, start = memory_table(10)
     snapshot = grow(delta, start, 10)
@@ -112,7 +114,7 @@ def test_parts_and_any_hint_lead_to_the_same_table(hint: bytes | None) -> None:
         DeltaLog(objects, "topics/t-1", clock).load()
 
 
-def test_a_harmed_checkpoint_is_passed_over() -> None:
+def test_a_corrupted_checkpoint_is_passed_over() -> None:
     delta, objects, clock, start = memory_table(10)
     snapshot = grow(delta, start, 12)
     assert delta.checkpoint(snapshot)

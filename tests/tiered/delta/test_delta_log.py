@@ -164,17 +164,17 @@ def test_a_table_of_other_features_is_named_and_left_alone(line: bytes, text: st
     assert len(objects.paths(LOG)) == 2
 
 
-def test_a_harmed_or_cut_commit_is_named() -> None:
+def test_a_corrupted_or_cut_commit_is_named() -> None:
     delta, objects, _, start = memory_table()
     delta.commit(start, [add("a"), add("b")], "x")
     name = LOG + "00000000000000000001.json"
     whole = objects.get(name)
     for length in range(len(whole) - 1):
         objects.overwrite(name, whole[:length])
-        with pytest.raises(TierError, match=r"0{19}1\.json is harmed"):
+        with pytest.raises(TierError, match=r"0{19}1\.json is corrupted"):
             delta.load()
     objects.overwrite(name, whole.replace(b'"path":"a"', b'"path":"s3://elsewhere/a"'))
-    with pytest.raises(TierError, match=r"1\.json is harmed: s3://elsewhere/a is not a path in the table"):
+    with pytest.raises(TierError, match=r"1\.json is corrupted: s3://elsewhere/a is not a path in the table"):
         delta.refresh(start)
 
 

@@ -144,7 +144,7 @@ class Actor:
             except ConflictError as conflict:
                 self.snapshot = conflict.snapshot
             except TierError as error:
-                if "harmed" in error.message or "is missing, and" in error.message:
+                if "corrupted" in error.message or "is missing, and" in error.message:
                     raise Broken(error.message) from error
                 if self.world.random.random() < 0.5:
                     self.snapshot = None

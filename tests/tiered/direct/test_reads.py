@@ -100,7 +100,7 @@ def test_each_kind_of_store_is_read(store: ObjectStore) -> None:
     assert bodies == [*(b"3/%d" % at for at in range(10, 90)), *(b"4/%d" % at for at in range(60, 100))]
 
 
-def test_harmed_rows_are_told_and_left_out() -> None:
+def test_corrupted_rows_are_told_and_left_out() -> None:
     """Of a row with the flag only the place is known.  Segments without the column have none."""
     objects = MemoryObjects(ManualClock())
     messages = [StoredMessage("factory", b"%d" % at, "factory/a", 3, queue_offset=at) for at in range(10)]
@@ -109,10 +109,10 @@ def test_harmed_rows_are_told_and_left_out() -> None:
         rows = rows.drop_columns(["flags"])
     reader = DirectReader(objects, ADDRESS, ManualClock())
     tag = FilterExpression(FilterKind.SUB_TOPIC, "factory/+")
-    for flags, left, harmed in ((None, 10, None), ([0] * 10, 10, None), ([0, 0, 1, 0, 3, 2, 0, 0, 0, 1], 7, (3, 2))):
+    for flags, left, corrupted in ((None, 10, None), ([0] * 10, 10, None), ([0, 0, 1, 0, 3, 2, 0, 0, 0, 1], 7, (3, 2))):
         with_flags = rows if flags is None else rows.append_column("flags", pa.array(flags, pa.int32()))
         segment = put(objects, with_flags, f"{left}-{flags is None}.parquet")
         for filter in (None, tag):
             [found] = reader.rows(segment, [(3, 0, 10)], ["body"], filter)
-            assert (found.rows.num_rows, found.behind, found.harmed) == (left, (3, 10), harmed)
+            assert (found.rows.num_rows, found.behind, found.corrupted) == (left, (3, 10), corrupted)
             assert found.rows.column_names == ["body"]

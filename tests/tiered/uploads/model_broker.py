@@ -24,12 +24,12 @@ RECORD_BYTES = 200
 """About what the record of a model's message has."""
 
 
-def run_of(messages: list[StoredMessage], following: int, harmed: set[int] | None = None) -> bytes:
-    """A run of records; those of `harmed` offsets fail their checksum."""
+def run_of(messages: list[StoredMessage], following: int, corrupted: set[int] | None = None) -> bytes:
+    """A run of records; those of `corrupted` offsets fail their checksum."""
     records = []
     for message in messages:
         record = record_of(message)
-        if harmed and message.queue_offset in harmed:
+        if corrupted and message.queue_offset in corrupted:
             record = record[:-1] + bytes([record[-1] ^ 1])
         records.append(record)
     entries = np.array(
@@ -51,7 +51,7 @@ class ModelTopic:
     def __init__(self, name: str, root: str, queues: int, retention_ms: int) -> None:
         self.name, self.root, self.retention_ms = name, root, retention_ms
         self.queues: list[list[StoredMessage]] = [[] for _ in range(queues)]
-        self.harmed: set[tuple[int, int]] = set()
+        self.corrupted: set[tuple[int, int]] = set()
         self.nowhere = [0] * queues
 
 
@@ -108,7 +108,7 @@ class ModelBroker:
         self.mins: dict[str, list[int]] = {}
         self.progress: dict[str, Progress] = {}
         self.healing: bool | None = None
-        """What it says of each harmed record."""
+        """What it says of each corrupted record."""
         self.heals = 0
         self.requested = 0
         self.most_asked = 0
@@ -144,8 +144,8 @@ class ModelBroker:
             if taken and size > max_bytes:
                 break
             taken.append(message)
-        harmed = {offset for number, offset in found.harmed if number == queue_id}
-        run = run_of(taken, first + len(taken), harmed)
+        corrupted = {offset for number, offset in found.corrupted if number == queue_id}
+        run = run_of(taken, first + len(taken), corrupted)
         self.most_asked = max(self.most_asked, len(run))
         return run
 

@@ -115,8 +115,8 @@ class Site:
         try:
             found = cold.read(queue_id, first, most, wanted)
         except TierError as error:
-            if "is harmed" in error.message or "has lost" in error.message:
-                raise Broken(f"nothing is harmed: {error.message}") from error
+            if "is corrupted" in error.message or "has lost" in error.message:
+                raise Broken(f"nothing is corrupted: {error.message}") from error
             is_old = world.clock.now_ms() - fresh_at >= GRACE_MS
             if faults == world.faults and not is_old:
                 raise Broken(f"a read fails with no reason: {error.message}") from error

@@ -182,7 +182,7 @@ def test_what_is_nowhere_is_stepped_over_and_what_is_lost_is_not() -> None:
     for offset in (10, 12, 19):
         with pytest.raises(TierError, match="has lost messages 10 to 20") as refused:
             cold.read(0, offset, 1)
-        assert refused.value.code is Code.COLD_HARMED
+        assert refused.value.code is Code.COLD_CORRUPTED
     assert offsets(cold, first=20) == list(range(20, 30))
     assert [each.queue_offset for each in cold.read(0, 0, 100).messages] == list(range(10))
 

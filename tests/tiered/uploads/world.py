@@ -194,11 +194,11 @@ class World:
         topic = self.random.choice(sorted(self.master.topics.values(), key=lambda each: each.name))
         queue_id = self.random.randrange(len(topic.queues))
         if topic.queues[queue_id]:
-            topic.harmed.add((queue_id, self.random.randrange(len(topic.queues[queue_id]))))
+            topic.corrupted.add((queue_id, self.random.randrange(len(topic.queues[queue_id]))))
 
     def _heal(self) -> None:
         for topic in self.by_root.values():
-            topic.harmed.clear()
+            topic.corrupted.clear()
 
     def _other_store(self) -> None:
         """Both brokers are started with another store, which is empty; what only the old one has is nowhere now."""

@@ -158,7 +158,7 @@ async def test_a_store_that_failed_tells_all_that_wait_for_a_decision(store: Bro
             await asyncio.wait_for(task, 10)
 
 
-async def test_a_harmed_record_cuts_the_run_and_is_held_back_alone(store: Broker, tmp_path: Path):
+async def test_a_corrupted_record_cuts_the_run_and_is_held_back_alone(store: Broker, tmp_path: Path):
     await append_all(store, *(Message("t", b"body-%d" % number, queue_id=0) for number in range(5)))
     [log] = (tmp_path / "commitlog").iterdir()
     data = log.read_bytes()

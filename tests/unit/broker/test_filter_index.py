@@ -157,7 +157,7 @@ def test_answers_are_those_of_a_walk(
 @given(
     st.lists(FEW, min_size=30, max_size=60), st.sampled_from(["cut", "flip", "delete", "longer", "other"]), st.data()
 )
-def test_a_harmed_postings_file_changes_no_answer_and_is_rebuilt(hashes: list[int], harm: str, data: st.DataObject):
+def test_a_corrupted_postings_file_changes_no_answer_and_is_rebuilt(hashes: list[int], harm: str, data: st.DataObject):
     disk, queue = SimulatedDisk(), Queue(hashes)
     assert build_all(new_index(queue, 7, disk)) == len(hashes) // 7
     disk = disk.restart()

@@ -423,7 +423,7 @@ def test_any_flipped_bit_of_a_sealed_file_is_found():
 
 @cases("number", range(4))
 @cases("how", ["delete", "cut", "empty", "flip"])
-def test_a_harmed_file_is_found_and_derived_anew(number: int, how: str):
+def test_a_corrupted_file_is_found_and_derived_anew(number: int, how: str):
     disk = SimulatedDisk()
     index = filled(disk)
     rows = index.rows()
@@ -483,12 +483,17 @@ def test_rows_that_cannot_be_read_are_refused_and_forgotten():
     disk = SimulatedDisk()
     rows = filled(disk).rows()
     name = f"{2:020d}"
-    harmed = [{**rows, HEAD_ROW: b""}, {**rows, HEAD_ROW: bytes(28)}, {**rows, name: b""}, {**rows, "odd": rows[name]}]
+    corrupted = [
+        {**rows, HEAD_ROW: b""},
+        {**rows, HEAD_ROW: bytes(28)},
+        {**rows, name: b""},
+        {**rows, "odd": rows[name]},
+    ]
     for bit in range(len(rows[name]) * 8):
         row = bytearray(rows[name])
         row[bit // 8] ^= 1 << bit % 8
-        harmed.append({**rows, name: bytes(row)})
-    for bad in harmed:
+        corrupted.append({**rows, name: bytes(row)})
+    for bad in corrupted:
         index = MessageIndex(OpenFiles(disk.copy(), ROOT), SMALL)
         with pytest.raises(CorruptedError):
             index.restore(bad)

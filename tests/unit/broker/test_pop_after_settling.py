@@ -1,4 +1,4 @@
-"""Pops behind settlements and harmed records: they end, and find the room that was freed before them."""
+"""Pops behind settlements and corrupted records: they end, and find the room that was freed before them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_pop_at_the_group_limit_sees_an_earlier_acknowledgement(tmp_path
     await store.close()
 
 
-async def test_an_attempt_over_a_harmed_record_ends(tmp_path: Path) -> None:
+async def test_an_attempt_over_a_corrupted_record_ends(tmp_path: Path) -> None:
     store = await Broker.open(BrokerSettings(tmp_path), ManualClock())
     await store.topology.put_topic(Topic("t", queues=1))
     await store.topology.put_group(ConsumerGroup("g", fifo=True))
@@ -43,7 +43,7 @@ async def test_an_attempt_over_a_harmed_record_ends(tmp_path: Path) -> None:
     place = segment.read_bytes()[: 1 << 16].index(b"harmme")
     with segment.open("r+b") as file:
         file.seek(place)
-        file.write(b"HARMED")
+        file.write(b"CORRUPTED")
     async with asyncio.timeout(10):
         assert not await store.consumption.pop(PopRequest("t", "g", 1, attempt_id="x"))
     await store.close()

@@ -24,7 +24,7 @@ from protocols.rocketmq.names import (
 )
 from tests.support.cases import cases
 
-NO_WIRE_CODE = {Code.STORAGE_FULL, Code.COLD_HARMED}
+NO_WIRE_CODE = {Code.STORAGE_FULL, Code.COLD_CORRUPTED}
 """Ours alone: on the wire it is another refusal's word."""
 
 

@@ -69,23 +69,23 @@ def test_columns_are_the_messages(given: list[tuple[Message, int]]):
 
 
 @given(RUNS.filter(bool), st.data())
-def test_a_harmed_record_is_told_and_passed_over(given: list[tuple[Message, int]], data: st.DataObject):
+def test_a_corrupted_record_is_told_and_passed_over(given: list[tuple[Message, int]], data: st.DataObject):
     whole = run_of(given)
     run = decode_run(whole)
-    harmed = data.draw(st.integers(0, len(given) - 1))
-    start, size = int(run.starts[harmed]), int(run.entries["size"][harmed])
+    corrupted = data.draw(st.integers(0, len(given) - 1))
+    start, size = int(run.starts[corrupted]), int(run.entries["size"][corrupted])
     bit = data.draw(st.integers(start * 8, (start + size) * 8 - 1))
     changed = bytearray(whole)
     changed[bit // 8] ^= 1 << bit % 8
     run = decode_run(bytes(changed))
     columns = RecordColumns(run)
-    assert columns.harmed == [harmed]
+    assert columns.corrupted == [corrupted]
     assert len(columns) == len(given) - 1
-    with pytest.raises(CorruptedError, match=f"message {5 + harmed} of t/0"):
+    with pytest.raises(CorruptedError, match=f"message {5 + corrupted} of t/0"):
         columns.check("t/0", run)
     bodies = envelope_array("body", columns, "t", 0)
     assert isinstance(bodies, pa.BinaryArray)
-    assert bodies.to_pylist() == [message.body for at, (message, _) in enumerate(given) if at != harmed]
+    assert bodies.to_pylist() == [message.body for at, (message, _) in enumerate(given) if at != corrupted]
 
 
 @given(RUNS.filter(bool), st.data())
@@ -96,7 +96,7 @@ def test_a_run_cut_short_is_refused(given: list[tuple[Message, int]], data: st.D
 
 
 @given(st.binary(max_size=300))
-def test_other_bytes_are_refused_or_harmed(data: bytes):
+def test_other_bytes_are_refused_or_corrupted(data: bytes):
     try:
         run = decode_run(data)
     except RemotingError:

@@ -134,7 +134,7 @@ def cut(data: bytes, base: int, place: int, queue_offset: int, topic: bytes = b"
     return found
 
 
-def test_a_record_that_is_harmed_or_of_another_place_is_refused():
+def test_a_record_that_is_corrupted_or_of_another_place_is_refused():
     data = record_of(Message("t", b"x", queue_id=0), 5, 3)
     assert cut(data, 5, 5, 3) == data
     assert cut(b"before" + data + b"after", -1, 5, 3) == data
@@ -146,12 +146,12 @@ def test_a_record_that_is_harmed_or_of_another_place_is_refused():
         (b"x" + data[1:], 5, 3),
         (b"", 5, 3),
     ]
-    for harmed, place, offset in others:
-        assert isinstance(cut(harmed, place, place, offset), InvalidRecordError)
+    for corrupted, place, offset in others:
+        assert isinstance(cut(corrupted, place, place, offset), InvalidRecordError)
     assert isinstance(cut(data, 5, 5, 3, b"u"), InvalidRecordError)
-    for harmed in (data[:-1], data + b"x", b"x" + data[1:], b""):
+    for corrupted in (data[:-1], data + b"x", b"x" + data[1:], b""):
         with pytest.raises(RemotingError):
-            decode_runs(encode_runs(Deliveries([(run_of(0, 3), [harmed])])), 0)
+            decode_runs(encode_runs(Deliveries([(run_of(0, 3), [corrupted])])), 0)
 
 
 def test_a_record_of_further_places_is_that_of_each():
@@ -186,12 +186,12 @@ def test_random_bytes_are_refused(decode, data: bytes):
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=2), st.data())
-def test_harmed_messages_are_refused_or_messages_still(messages: list[Message], data: st.DataObject):
-    harmed = bytearray(encode_messages(messages))
+def test_corrupted_messages_are_refused_or_messages_still(messages: list[Message], data: st.DataObject):
+    corrupted = bytearray(encode_messages(messages))
     for _ in range(data.draw(st.integers(1, 3))):
-        harmed[data.draw(st.integers(0, len(harmed) - 1))] = data.draw(st.integers(0, 255))
+        corrupted[data.draw(st.integers(0, len(corrupted) - 1))] = data.draw(st.integers(0, 255))
     try:
-        read = decode_messages(bytes(harmed))
+        read = decode_messages(bytes(corrupted))
     except RemotingError:
         return
     assert decode_messages(encode_messages(read)) is not None

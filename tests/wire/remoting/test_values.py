@@ -88,7 +88,7 @@ def test_values_nested_without_end_are_refused(codec: Codec[Any]):
 
 def test_refusals_keep_their_class():
     assert isinstance(error_of(Code.STORAGE_FULL, "full"), StorageFullError)
-    assert isinstance(error_of(Code.MESSAGE_CORRUPTED, "harmed"), CorruptedError)
+    assert isinstance(error_of(Code.MESSAGE_CORRUPTED, "corrupted"), CorruptedError)
     assert error_of(Code.FORBIDDEN, "no").code == Code.FORBIDDEN
 
 

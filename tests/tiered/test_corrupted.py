@@ -16,7 +16,7 @@ from tests.support.waiting import until
 from tests.tiered.test_tier import QUEUES, TOPIC, all_uploaded, gone, opened, published
 
 COUNT = 300
-HARMED = 100
+CORRUPTED = 100
 
 
 def spoil(directory: Path, body: bytes) -> None:
@@ -44,21 +44,21 @@ async def read_on(store: Broker, first: int) -> list[int]:
     return found
 
 
-async def test_a_harmed_record_stops_nothing(tmp_path: Path) -> None:
+async def test_a_corrupted_record_stops_nothing(tmp_path: Path) -> None:
     clock = ManualClock()
     async with opened(tmp_path, clock, max_age_seconds=3600.0, segment_bytes=64 << 20) as store:
         await store.topology.put_topic(TOPIC)
         await published(store, clock, 0, COUNT)
-        spoil(tmp_path, b"%d " % (HARMED * QUEUES) + bytes(1000))
+        spoil(tmp_path, b"%d " % (CORRUPTED * QUEUES) + bytes(1000))
     async with opened(tmp_path, clock) as store:
-        others = [offset for offset in range(COUNT) if offset != HARMED]
+        others = [offset for offset in range(COUNT) if offset != CORRUPTED]
         assert await read_on(store, 0) == others, "the disk"
         await all_uploaded(store, COUNT)
         assert store.tier is not None and not any(told.problem for told in store.tier.progress.values())
         await gone(store, clock)
         assert await read_on(store, 0) == others, "the object store"
         with pytest.raises(CorruptedError) as refused:
-            await store.messages.pull("factory", 0, HARMED, 10)
+            await store.messages.pull("factory", 0, CORRUPTED, 10)
         assert refused.value.code is Code.MESSAGE_CORRUPTED
         first = 0
         columns: list[RecordColumns] = []
@@ -67,7 +67,7 @@ async def test_a_harmed_record_stops_nothing(tmp_path: Path) -> None:
             columns.append(RecordColumns(run))
             first = run.next_offset
         assert [offset for each in columns for offset in each.queue_offsets.tolist()] == others
-        assert sum(len(each.harmed) for each in columns) == 1, "readers of runs see it in its place"
+        assert sum(len(each.corrupted) for each in columns) == 1, "readers of runs see it in its place"
         handed: list[StoredMessage] = []
         tail = store.messages.tail("factory", 0, 0, handed.extend)
         await until(lambda: tail.next_offset == COUNT, "the tail comes to the end")

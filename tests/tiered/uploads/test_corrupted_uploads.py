@@ -1,12 +1,12 @@
-"""Harmed messages on their way up: they wait for a replica, become places, and stop nothing."""
+"""Corrupted messages on their way up: they wait for a replica, become places, and stop nothing."""
 
 from __future__ import annotations
 
 import pytest
 from google_crc32c import value as crc32c
 
-from broker.ports.cold_reads import HarmedRowError
-from broker.tiered.columns import is_harmed, to_messages
+from broker.ports.cold_reads import CorruptedRowError
+from broker.tiered.columns import is_corrupted, to_messages
 from broker.tiered.merging import LEAST_SEGMENTS
 from broker.tiered.record_rows import rows_of_run
 from broker.tiered.uploader import HEAL_SECONDS
@@ -20,20 +20,20 @@ from tests.tiered.uploads.model_broker import ModelTopic
 from tests.tiered.uploads.test_uploader import MIDNIGHT, Bench, offsets
 
 
-def harmed_bench(*offsets: int) -> tuple[Bench, ModelTopic]:
-    """Ten messages each of two queues, of which those of some offsets of the first one are harmed."""
+def corrupted_bench(*offsets: int) -> tuple[Bench, ModelTopic]:
+    """Ten messages each of two queues, of which those of some offsets of the first one are corrupted."""
     bench = Bench()
     topic = bench.topic(queues=2)
     for queue_id in (0, 1):
         bench.publish(topic, *range(MIDNIGHT, MIDNIGHT + 10), queue_id=queue_id)
-    topic.harmed = {(0, offset) for offset in offsets}
+    topic.corrupted = {(0, offset) for offset in offsets}
     return bench, topic
 
 
-@pytest.mark.parametrize("harmed", [(4,), (0,), (9,), (3, 4, 7), tuple(range(10))])
-def test_a_harmed_message_that_nobody_has_is_a_place(harmed: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("corrupted", [(4,), (0,), (9,), (3, 4, 7), tuple(range(10))])
+def test_a_corrupted_message_that_nobody_has_is_a_place(corrupted: tuple[int, ...]) -> None:
     """Its offset alone is an error, at once and after merging, with a filter or without one; verification tells."""
-    bench, topic = harmed_bench(*harmed)
+    bench, topic = corrupted_bench(*corrupted)
     bench.upload()
     told = bench.broker.progress[topic.root]
     assert (told.ends, told.problem) == ({0: 10, 1: 10}, "")
@@ -41,37 +41,37 @@ def test_a_harmed_message_that_nobody_has_is_a_place(harmed: tuple[int, ...]) ->
     everything = compile_filter(FilterExpression(FilterKind.TAG, "odd || even || seldom"))
     for wanted in (None, everything):
         for offset in range(10):
-            if offset in harmed:
-                with pytest.raises(HarmedRowError, match=f"message {offset} of queue 0 is harmed") as error:
+            if offset in corrupted:
+                with pytest.raises(CorruptedRowError, match=f"message {offset} of queue 0 is corrupted") as error:
                     cold.read(0, offset, 100, wanted)
                 assert error.value.code is Code.MESSAGE_CORRUPTED and error.value.queue_offset == offset
                 continue
             page = cold.read(0, offset, 100, wanted)
-            end = next((each for each in harmed if each > offset), 10)
+            end = next((each for each in corrupted if each > offset), 10)
             assert page.messages == topic.queues[0][offset:end] and page.next_offset == end
     assert offsets(cold, 1) == list(range(10)), "another queue goes on"
-    assert cold.since(0, MIDNIGHT) == min(set(range(10)) - set(harmed), default=10)
+    assert cold.since(0, MIDNIGHT) == min(set(range(10)) - set(corrupted), default=10)
     verdict = verify(bench.objects, topic.root, bench.clock, is_full=True)
     assert verdict.problems == [] and verdict.rows_read == 20
-    assert f"{len(harmed)} messages were harmed on the disk" in " ".join(verdict.notes)
+    assert f"{len(corrupted)} messages were corrupted on the disk" in " ".join(verdict.notes)
 
 
-def test_segments_with_harmed_messages_are_merged() -> None:
-    bench, topic = harmed_bench(3)
+def test_segments_with_corrupted_messages_are_merged() -> None:
+    bench, topic = corrupted_bench(3)
     bench.upload()
     for number in range(10, 10 + LEAST_SEGMENTS):
         bench.publish(topic, MIDNIGHT + number)
-        topic.harmed.add((0, number))
+        topic.corrupted.add((0, number))
         bench.clock.advance(1)
         bench.upload()
     assert len(bench.table(topic).snapshot.files) < LEAST_SEGMENTS, "housekeeping has merged them"
     assert verify(bench.objects, topic.root, bench.clock, is_full=True).problems == []
-    with pytest.raises(HarmedRowError):
+    with pytest.raises(CorruptedRowError):
         bench.cold(topic).read(0, 12, 1)
 
 
-def test_a_harmed_message_waits_for_a_replica_and_no_longer_than_it_may() -> None:
-    bench, topic = harmed_bench(4)
+def test_a_corrupted_message_waits_for_a_replica_and_no_longer_than_it_may() -> None:
+    bench, topic = corrupted_bench(4)
     bench.broker.healing = False
     bench.upload()
     assert bench.broker.progress[topic.root].ends == {0: 4, 1: 10}, "what precedes it does not wait"
@@ -88,12 +88,12 @@ def test_a_harmed_message_waits_for_a_replica_and_no_longer_than_it_may() -> Non
 
 
 def test_a_healed_message_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench, topic = harmed_bench(4)
+    bench, topic = corrupted_bench(4)
     broker = bench.broker
 
     def heal(place: int) -> bool:
         [found] = [each for each in topic.queues[0] if each.commit_log_offset == place]
-        topic.harmed.discard((0, found.queue_offset))
+        topic.corrupted.discard((0, found.queue_offset))
         return True
 
     monkeypatch.setattr(broker, "heal", heal)
@@ -111,6 +111,6 @@ def test_what_is_whole_and_yet_unreadable_is_a_place_too() -> None:
         broken = record[:4] + crc32c(content).to_bytes(4, "big") + content
         run = decode_run(run_of([(odd, broken)]))
         columns = RecordColumns(run)
-        assert not columns.harmed
+        assert not columns.corrupted
         rows = rows_of_run(run, columns, 0, 0)
-        assert is_harmed(rows).all() and rows.column("queue_offset").to_pylist() == [1] and to_messages(rows) == []
+        assert is_corrupted(rows).all() and rows.column("queue_offset").to_pylist() == [1] and to_messages(rows) == []
