@@ -70,7 +70,7 @@ async def _timers(report: Report, directory: Path, count: int, seconds: int) -> 
         before = before or _rss()  # with room for messages that are made
     what = f"{count:,} timers over a day"
     report.add(f"{what}: added", "msg/CPU-s", count / cpu)
-    wheel = broker.engine.aside.timers
+    wheel = broker.engine.pending.timers
     assert wheel.count == count, "all of them wait"
     report.add(
         f"{what}: memory of the process for one", "B", (_rss() - before) / (19 * some), goal=Goal(200, at_most=True)

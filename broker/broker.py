@@ -215,7 +215,7 @@ class Broker:
     def _run_timers(self) -> None:
         has_more = False
         try:
-            if self.engine.failure is None and self.engine.aside.timers.count:
+            if self.engine.failure is None and self.engine.pending.timers.count:
                 has_more = self.timers.deliver_due()
         except StoreFailedError as failure:
             self._on_failure(failure)

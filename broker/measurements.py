@@ -29,8 +29,8 @@ def engine_gauges(engine: StorageEngine) -> dict[str, float]:
     """How much lies in the log, waits in it, and is not yet where it is to be."""
     log = engine.commit_log
     return {
-        "timing_messages": engine.aside.timers.count,
-        "half_messages": len(engine.aside.halves.waiting),
+        "timing_messages": engine.pending.timers.count,
+        "half_messages": len(engine.pending.halves.waiting),
         "missing_bytes": engine.report.missing_first_bytes + engine.report.missing_bytes,
         "storage_size": engine.end - log.min_offset,
         "flush_behind_bytes": engine.end - log.durable_offset,

@@ -179,8 +179,8 @@ def _row_readers(
         b"w": progress.restore_window,
         b"k": key_values.restore,
         b"s": engine.lookup.restore_name,
-        b"d": engine.aside.timers.restore,
-        b"x": engine.aside.halves.restore,
+        b"d": engine.pending.timers.restore,
+        b"x": engine.pending.halves.restore,
         EPOCHS_KEY: engine.epochs.restore,
     }
 
@@ -203,7 +203,7 @@ def _register(engine: StorageEngine, registry: Registry, progress: Progress) -> 
         if topic is None or registry.topic_since(name) > commit_log_offset:
             dispatcher.drop_topic(name, commit_log_offset)
             progress.drop_topic(name, commit_log_offset)
-            engine.aside.halves.drop_topic(name, commit_log_offset)
+            engine.pending.halves.drop_topic(name, commit_log_offset)
         else:
             for queue_id in range(topic.queues):
                 dispatcher.queue(name, queue_id, commit_log_offset)

@@ -245,7 +245,7 @@ class Gateway:
                 self.retained.sweeping,
                 self.mqtt.sweeper.rounds,
                 self.mqtt.census.counting,
-                self.amqp.keeper.sweeping,
+                self.amqp.expiry.sweeping,
                 webhooks.sweeping,
             ),
         )

@@ -13,7 +13,7 @@ import structlog
 from domain.errors import EntrepotError
 from gateway.clock import SystemClock
 from gateway.listener import address_of
-from gateway.process import StopSignal, bind_doors, run_process, settle_memory, write_ready_file
+from gateway.process import StopSignal, bind_listeners, run_process, settle_memory, write_ready_file
 from gateway.settings import LoadedSettings, Settings
 from gateway.stores import make_controller, make_name_server, open_broker_door, open_replica, open_store, served_number
 
@@ -42,7 +42,7 @@ def run_controller(loaded: LoadedSettings) -> int:
 
 async def serve_broker(loaded: LoadedSettings) -> int:
     """A store, and the door through which gateways reach it, until told to stop, or until it has left its cluster."""
-    [listener] = bind_doors(loaded, ("broker",)).values()
+    [listener] = bind_listeners(loaded, ("broker",)).values()
     ready = _ready(loaded.settings, {"broker": address_of(listener)})
     if loaded.settings.broker.replica_id:
         return await _serve_replica(loaded.settings, listener, ready)
@@ -102,7 +102,7 @@ async def _serve_replica(settings: Settings, listener: socket.socket, ready: Rea
 async def serve_name_server(loaded: LoadedSettings) -> int:
     """Routes, until told to stop.  Nothing is kept, but for what its controller keeps, where it has one."""
     settings = loaded.settings
-    [listener] = bind_doors(loaded, ("nameserver",)).values()
+    [listener] = bind_listeners(loaded, ("nameserver",)).values()
     server = make_name_server(settings, listener)
     controller = make_controller(settings, server, SystemClock()) if settings.controller.id else None
     await server.start()
@@ -119,7 +119,7 @@ async def serve_name_server(loaded: LoadedSettings) -> int:
 
 async def serve_controller(loaded: LoadedSettings) -> int:
     """A controller by itself, until told to stop."""
-    [listener] = bind_doors(loaded, ("controller",)).values()
+    [listener] = bind_listeners(loaded, ("controller",)).values()
     controller = make_controller(loaded.settings, listener, SystemClock())
     try:
         with _ready(loaded.settings, {"controller": address_of(listener)}):

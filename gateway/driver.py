@@ -202,7 +202,7 @@ class Driver(asyncio.Protocol):
             self._place.leave()
         if self._ending is not None:  # it would keep all of this connection until then
             self._ending.cancel()
-        self._give_back_early()
+        self._release_early()
         if self._transport is not None:
             self._transport = None
             self._door.wheel.remove(self._conversation)
@@ -250,13 +250,13 @@ class Driver(asyncio.Protocol):
 
     def admitted(self) -> None:
         """The client has said who it is and may stay: the connection is no longer half open."""
-        self._give_back_early()
+        self._release_early()
         if self._place is not None:
             self._place.admitted()
 
-    def _give_back_early(self) -> None:
+    def _release_early(self) -> None:
         if self._early > 0:
-            self._door.early.give_back(self._early)
+            self._door.early.release(self._early)
         self._early = -1
 
     @property

@@ -58,7 +58,7 @@ def settle_memory() -> None:
     gc.set_threshold(GC_THRESHOLD, 20, 100)
 
 
-def bind_doors(
+def bind_listeners(
     loaded: LoadedSettings, doors: tuple[str, ...], *, is_for_workers: bool = False
 ) -> dict[str, socket.socket]:
     """A socket for each door, which listens, or is reserved for who does.  `is_for_workers`: none listens.

@@ -19,7 +19,7 @@ from domain.route import UNIX
 from gateway.app import Gateway
 from gateway.clock import SystemClock
 from gateway.log import configure_logging
-from gateway.process import bind_doors, run_process, settle_memory
+from gateway.process import bind_listeners, run_process, settle_memory
 from gateway.security.security import Security
 from gateway.settings import LoadedSettings, Settings
 from gateway.store_process import StoreProcess
@@ -61,7 +61,7 @@ def run_gateway(loaded: LoadedSettings) -> int:
 async def serve(loaded: LoadedSettings) -> int:
     """Everything between opening the store and closing it; returns the exit code."""
     settings, clock = loaded.settings, SystemClock()
-    sockets = bind_doors(loaded, (*doors_of(settings), *broker_door_of(settings)))
+    sockets = bind_listeners(loaded, (*doors_of(settings), *broker_door_of(settings)))
     try:
         number = served_number(settings, is_alone=True) if "broker" in sockets else 0
         store = await open_store(settings, clock, number)
@@ -85,7 +85,7 @@ async def serve(loaded: LoadedSettings) -> int:
 async def serve_gateway(loaded: LoadedSettings, on_ready: Callable[[], bool] = lambda: True) -> int:
     """The same over a store elsewhere.  `on_ready` is called once everything is up, and says whether to announce it."""
     settings, clock = loaded.settings, SystemClock()
-    sockets = bind_doors(loaded, doors_of(settings))
+    sockets = bind_listeners(loaded, doors_of(settings))
     try:
         store = await open_store_elsewhere(settings, clock)
     except BaseException:

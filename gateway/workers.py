@@ -19,7 +19,7 @@ import structlog
 from gateway.children import STOPS, LifeLine, start_child
 from gateway.listener import address_of
 from gateway.log import configure_logging
-from gateway.process import bind_doors, run_process, write_ready_file
+from gateway.process import bind_listeners, run_process, write_ready_file
 from gateway.settings import LoadedSettings
 from gateway.store_process import StoreProcess
 
@@ -37,7 +37,7 @@ def run_workers(loaded: LoadedSettings, doors: tuple[str, ...], main: Main, stor
     and where the store has given up."""
     configure_logging(loaded.settings.log.level, loaded.settings.log.format)
     try:
-        reserved = bind_doors(loaded, doors, is_for_workers=True)
+        reserved = bind_listeners(loaded, doors, is_for_workers=True)
     except OSError as error:
         log.critical("cannot serve", error=str(error))
         return 1

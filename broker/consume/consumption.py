@@ -42,7 +42,7 @@ class PopTerms:
     filter: MessageFilter | None = None
     attempt_id: str = ""
     is_again: bool = False
-    only_over: bool = False
+    expired_only: bool = False
     lifetime_ms: int | None = None
     room_bytes: int = MAX_POP_BYTES
     """Bytes that it may still take."""
@@ -121,7 +121,7 @@ class Consumption(HandingOut):
             return self._claim_fifo(queue, window, terms, marked_id, count)
         if window.is_unlisted:
             window.end_fifo()
-        end = queue.visible_offset if terms.only_over else queue.max_offset
+        end = queue.visible_offset if terms.expired_only else queue.max_offset
         if terms.filter is not None:
             end = window.frontier
         limit = self.settings.max_in_flight_per_queue
@@ -131,10 +131,10 @@ class Consumption(HandingOut):
                 offsets = self._there(queue, window, terms, offsets)
                 if not offsets and not self.thawed.missed:
                     continue  # all of them were gone
-            elif isinstance(offsets, range) and not terms.only_over:
+            elif isinstance(offsets, range) and not terms.expired_only:
                 return self._claim_new(queue, window, terms, marked_id, offsets)
             offsets = self._cut_at_room(queue, window, terms, offsets)
-            if terms.only_over:
+            if terms.expired_only:
                 offsets = self._cut_at_first_alive(queue, window, terms, offsets)
             if not offsets:
                 return []

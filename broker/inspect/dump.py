@@ -16,7 +16,7 @@ from broker.inspect.row_words import epoch_words
 from broker.inspect.state_rows import name_of_row
 from broker.inspect.words import bytes_text, id_text, kind_name, time_text
 from broker.retention.restatement import decode_rows
-from broker.store.aside import decode_aside
+from broker.store.pending import decode_pending
 from broker.store.record import HEADER_SIZE, KEPT_KINDS, MESSAGE_KINDS, RecordKind
 from broker.store.record_trailer import NOWHERE, decode_move, read_origin
 from domain.message import as_texts
@@ -94,8 +94,8 @@ def describe(found: Record, *, bodies: bool = False) -> dict[str, Any]:
         elif header.kind == RecordKind.KEY_VALUES:
             pairs = msgspec.msgpack.decode(payload, type=list[tuple[str, bytes | None]])
             described["changes"] = {key: None if value is None else bytes_text(value) for key, value in pairs}
-        elif header.kind == RecordKind.ASIDE:
-            op, kept_offset, time_ms, checks = decode_aside(payload)
+        elif header.kind == RecordKind.PENDING:
+            op, kept_offset, time_ms, checks = decode_pending(payload)
             described |= {"op": op.name.lower(), "keptOffset": kept_offset, "checks": checks}
             described |= {"at": time_text(time_ms)} if time_ms else {}
         elif header.kind == RecordKind.RESTATEMENT:

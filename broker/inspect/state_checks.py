@@ -59,19 +59,19 @@ def check_retries(store: OpenedStore, findings: Findings) -> None:
 def check_timers(store: OpenedStore, findings: Findings) -> int:
     """Each timer leads to a timed record that waits for that time."""
     count = 0
-    for deliver_at_ms, offset in store.engine.aside.timers.after((0, -1)):
+    for deliver_at_ms, offset in store.engine.pending.timers.after((0, -1)):
         count += 1
         message = _kept(store, offset, RecordKind.TIMED, f"the timer of {deliver_at_ms}", findings)
         if message is not None and message.time_ms(SystemProperty.DELIVER_AT_MS) != deliver_at_ms:
             findings.derived("timer", f"the timed record at {offset} waits for another time than {deliver_at_ms}")
-    if count != store.engine.aside.timers.count:
-        findings.derived("timer", f"{store.engine.aside.timers.count} timers are counted, {count} are there")
+    if count != store.engine.pending.timers.count:
+        findings.derived("timer", f"{store.engine.pending.timers.count} timers are counted, {count} are there")
     return count
 
 
 def check_halves(store: OpenedStore, findings: Findings) -> int:
     """Each half message leads to a half record of that transaction."""
-    waiting = store.engine.aside.halves.waiting
+    waiting = store.engine.pending.halves.waiting
     for key, half in waiting.items():
         message = _kept(store, half.commit_log_offset, RecordKind.HALF, f"the half message {key[1]!r}", findings)
         if message is not None and (message.topic, message.system_text(SystemProperty.TRANSACTION_ID)) != key:
@@ -113,10 +113,10 @@ def _pairs(found: OpenedStore, derived: OpenedStore) -> Iterator[tuple[str, dict
         ("queue", _queues),
         ("window", _windows),
         ("key-value", _key_values),
-        ("timer", lambda s: dict.fromkeys(s.engine.aside.timers.after((0, -1)))),
+        ("timer", lambda s: dict.fromkeys(s.engine.pending.timers.after((0, -1)))),
         (
             "half message",
-            lambda s: {k: (h.commit_log_offset, h.checks) for k, h in s.engine.aside.halves.waiting.items()},
+            lambda s: {k: (h.commit_log_offset, h.checks) for k, h in s.engine.pending.halves.waiting.items()},
         ),
         ("names of the topic", lambda s: {t: d.names for t, d in s.engine.lookup.dictionaries.items() if len(d)}),
     ):

@@ -113,7 +113,7 @@ class Pop:
             return True
         if core.consumption.thawed.missed:
             return self._thaw(core.consumption.thawed.take_missed())
-        if request.is_again or request.only_over:
+        if request.is_again or request.expired_only:
             return True
         self.sees_taken = not group.fifo and terms.filter is None
         return self._park(topic, group, now_ms)
@@ -252,6 +252,6 @@ def terms_of(request: PopRequest, group: ConsumerGroup, now_ms: int) -> PopTerms
         wanted,
         request.attempt_id,
         request.is_again,
-        request.only_over,
+        request.expired_only,
         request.lifetime_ms,
     )

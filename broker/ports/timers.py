@@ -1,4 +1,4 @@
-"""`domain.ports.Timers`: messages that are kept aside until their time comes (`broker.store.aside`)."""
+"""`domain.ports.Timers`: messages that wait until their time comes (`broker.store.pending`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from broker.ports.core import BrokerCore
-from broker.store.aside import AsideOp, encode_aside
+from broker.store.pending import PendingOp, encode_pending
 from broker.store.record import (
     KEPT_KINDS,
     RecordKind,
@@ -36,7 +36,7 @@ class Timers:
     def deliver_due(self) -> bool:
         """Store what is due into its queues, the earliest first; says whether there is more."""
         now_ms = self._core.now_ms()
-        due = self._engine.aside.timers.take_due(now_ms, MAX_DELIVERED_AT_ONCE)
+        due = self._engine.pending.timers.take_due(now_ms, MAX_DELIVERED_AT_ONCE)
         waiting = 0
         for at, (deliver_at_ms, offset) in enumerate(due):
             try:
@@ -44,13 +44,13 @@ class Timers:
             except CorruptedError:
                 continue  # it stays, and is told by whoever looks at it
             if message is None:
-                self._engine.aside.timers.put_back([due[at]])  # not durable yet
+                self._engine.pending.timers.put_back([due[at]])  # not durable yet
                 waiting += 1
                 continue
             try:
                 self.deliver(message, Origin(offset, deliver_at_ms), now_ms)
             except StorageFullError:
-                self._engine.aside.timers.put_back(due[at:])
+                self._engine.pending.timers.put_back(due[at:])
                 break
             except StoreFailedError:
                 raise
@@ -61,15 +61,15 @@ class Timers:
         return len(due) == MAX_DELIVERED_AT_ONCE and not waiting
 
     def kept(self, commit_log_offset: int) -> StoredMessage | None:
-        """A message that is kept aside; None until it is durable."""
+        """A pending message; None until it is durable."""
         return self._engine.commit_log.message_at(commit_log_offset, KEPT_KINDS)
 
     def deliver(self, message: StoredMessage, origin: Origin, now_ms: int) -> None:
         """Into its queue; where that is gone since, into another of the topic's; where the topic is, nowhere."""
         topic = self._registry.topics.get(message.topic)
         if topic is None or self._registry.topic_since(message.topic) > origin.commit_log_offset:
-            payload = encode_aside(AsideOp.DROP, origin.commit_log_offset, origin.deliver_at_ms)
-            self._engine.append_record(RecordKind.ASIDE, payload, now_ms)
+            payload = encode_pending(PendingOp.DROP, origin.commit_log_offset, origin.deliver_at_ms)
+            self._engine.append_record(RecordKind.PENDING, payload, now_ms)
         else:
             message.queue_id %= topic.queues
             ends = self._core.tracer.ends_of((message,)) if self._registry.traced else None
@@ -79,8 +79,8 @@ class Timers:
 
     async def recall(self, topic: str, message_id: bytes, deliver_at_ms: int) -> None:
         found = self._find(topic, message_id, deliver_at_ms)
-        payload = encode_aside(AsideOp.DROP, found.commit_log_offset, deliver_at_ms)
-        await self._core.record(RecordKind.ASIDE, payload)
+        payload = encode_pending(PendingOp.DROP, found.commit_log_offset, deliver_at_ms)
+        await self._core.record(RecordKind.PENDING, payload)
 
     async def retime(self, topic: str, message_id: bytes, deliver_at_ms: int, new_deliver_at_ms: int) -> None:
         found = self._find(topic, message_id, deliver_at_ms)
@@ -94,10 +94,10 @@ class Timers:
 
     def waits(self, topic: str, message_id: bytes, deliver_at_ms: int) -> bool:
         """True while a message waits for its time."""
-        return self._kept_aside(topic, message_id, deliver_at_ms) is not None
+        return self._pending(topic, message_id, deliver_at_ms) is not None
 
-    def _kept_aside(self, topic: str, message_id: bytes, deliver_at_ms: int) -> StoredMessage | None:
-        for offset in self._engine.aside.timers.find(deliver_at_ms, message_id):
+    def _pending(self, topic: str, message_id: bytes, deliver_at_ms: int) -> StoredMessage | None:
+        for offset in self._engine.pending.timers.find(deliver_at_ms, message_id):
             message = self._waiting(offset)
             if message is not None and (message.topic, message.message_id) == (topic, message_id):
                 return message
@@ -105,7 +105,7 @@ class Timers:
 
     def _find(self, topic: str, message_id: bytes, deliver_at_ms: int) -> StoredMessage:
         self.deliver_due()
-        message = self._kept_aside(topic, message_id, deliver_at_ms)
+        message = self._pending(topic, message_id, deliver_at_ms)
         if message is not None:
             return message
         raise EntrepotError(Code.OFFSET_NOT_FOUND, f"no such message of topic {topic!r} waits for {deliver_at_ms}")
@@ -124,7 +124,7 @@ class Timers:
         await self._core.commit.wait()
         cursor = (0, 0) if after is None else (after.deliver_at_ms, after.commit_log_offset)
         found: list[TimedMessage] = []
-        for deliver_at_ms, offset in self._engine.aside.timers.after(cursor):
+        for deliver_at_ms, offset in self._engine.pending.timers.after(cursor):
             if len(found) >= limit:
                 break
             message = self._waiting(offset)

@@ -1,4 +1,4 @@
-"""`domain.ports.Transactions`: half messages are kept aside until they are ended (`broker.store.aside`)."""
+"""`domain.ports.Transactions`: half messages wait until they are ended (`broker.store.pending`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from broker.ports.core import BrokerCore
 from broker.ports.messages import Messages
 from broker.ports.timers import Timers
-from broker.store.aside import AsideOp, encode_aside
+from broker.store.pending import PendingOp, encode_pending
 from broker.store.record import RecordKind
 from broker.store.record_trailer import Origin
 from domain.acceptance import is_for_later
@@ -33,7 +33,7 @@ class Transactions:
 
     def _end(self, end: TransactionEnd) -> EntrepotError | None:
         now_ms = self._core.now_ms()
-        half = self._engine.aside.halves.waiting.get((end.topic, end.transaction_id))
+        half = self._engine.pending.halves.waiting.get((end.topic, end.transaction_id))
         if half is None:
             return EntrepotError(Code.INVALID_TRANSACTION_ID, f"no transaction {end.transaction_id!r} is waiting")
         if not end.commit:
@@ -52,14 +52,14 @@ class Transactions:
         return None
 
     def _roll_back(self, commit_log_offset: int, now_ms: int) -> None:
-        self._engine.append_record(RecordKind.ASIDE, encode_aside(AsideOp.DROP, commit_log_offset, 0), now_ms)
+        self._engine.append_record(RecordKind.PENDING, encode_pending(PendingOp.DROP, commit_log_offset, 0), now_ms)
 
     async def take_checks(self, topics: Sequence[str], max_messages: int) -> list[StoredMessage]:
         self.expire_transactions()
         await self._core.commit.wait()
         now_ms, wanted = self._core.now_ms(), frozenset(topics)
         taken: list[StoredMessage] = []
-        for half in self._engine.aside.halves.due(now_ms):
+        for half in self._engine.pending.halves.due(now_ms):
             if len(taken) >= max_messages:
                 break
             if half.key[0] not in wanted:
@@ -67,8 +67,8 @@ class Transactions:
             message = self._timers.kept(half.commit_log_offset)
             if message is not None:
                 due_ms = now_ms + self._core.settings.transaction_check_interval_ms
-                payload = encode_aside(AsideOp.CHECK, half.commit_log_offset, due_ms, half.checks + 1)
-                self._engine.append_record(RecordKind.ASIDE, payload, now_ms)
+                payload = encode_pending(PendingOp.CHECK, half.commit_log_offset, due_ms, half.checks + 1)
+                self._engine.append_record(RecordKind.PENDING, payload, now_ms)
                 taken.append(message)
         await self._core.commit.wait()
         return taken
@@ -76,6 +76,6 @@ class Transactions:
     def expire_transactions(self) -> None:
         """Roll back what was asked about often enough and is due again."""
         now_ms = self._core.now_ms()
-        for half in self._engine.aside.halves.due(now_ms):
+        for half in self._engine.pending.halves.due(now_ms):
             if half.checks >= self._core.settings.transaction_max_checks:
                 self._roll_back(half.commit_log_offset, now_ms)

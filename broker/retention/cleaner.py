@@ -3,7 +3,7 @@
 A round looks at every queue: entries beyond their topic's retention (by age, by size, or settled by every group where
 the topic keeps what is unsettled) become unreadable, which the queue's minimum offset says.  Then the log's oldest
 segments go, as long as no entry of a queue lies in them; before one is deleted, whatever else it says and is still true
-is said again (`restatement.py`), messages kept aside move to the end of the log, and the state file must have it all.
+is said again (`restatement.py`), pending messages move to the end of the log, and the state file must have it all.
 
 Invariant: a segment is deleted only when everything that can be asked for can be answered, and derived again, without
 it.
@@ -23,9 +23,9 @@ from broker.metadata.registry import Registry
 from broker.retention.beginning import removal_until
 from broker.retention.compaction import Compaction
 from broker.retention.restatement import Restatements
-from broker.store.aside import AsideOp, encode_aside
 from broker.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from broker.store.engine import StorageEngine
+from broker.store.pending import PendingOp, encode_pending
 from broker.store.record import (
     KEPT_KINDS,
     RecordKind,
@@ -170,12 +170,12 @@ class Cleaner:
 
     def _move_kept(self, end: int) -> Iterator[None]:
         """Messages that wait for their time or a commit, kept in records before an offset: to the end of the log."""
-        aside, moved = self.engine.aside, 0
-        for offset in aside.offsets_before(end):
+        pending, moved = self.engine.pending, 0
+        for offset in pending.offsets_before(end):
             message = self.engine.commit_log.message_at(offset, KEPT_KINDS)
             if message is None:
                 continue
-            half = aside.halves.at(offset)
+            half = pending.halves.at(offset)
             if half is None:
                 time_ms = message.time_ms(SystemProperty.DELIVER_AT_MS)
                 assert time_ms is not None, "it waits for its time"
@@ -183,8 +183,8 @@ class Cleaner:
             else:
                 due_ms, checks = half.due_ms, half.checks
                 moved_to = self.engine.keep(RecordKind.HALF, message, Origin(offset, 0), self.now_ms())
-                payload = encode_aside(AsideOp.CHECK, moved_to, due_ms, checks)
-                self.engine.append_record(RecordKind.ASIDE, payload, self.now_ms())
+                payload = encode_pending(PendingOp.CHECK, moved_to, due_ms, checks)
+                self.engine.append_record(RecordKind.PENDING, payload, self.now_ms())
             moved += 1
             if moved % KEPT_PER_STEP == 0:
                 yield

@@ -78,7 +78,7 @@ class StoreService:
         service.calls.update(self._consumption_calls())
         service.calls.update(self._topology_calls())
         service.calls.update(self._key_value_calls())
-        service.calls.update(self._aside_calls())
+        service.calls.update(self._pending_calls())
         service.calls[wire.MEASURE] = self._measure
         service.calls[wire.TIERING] = self.store.condition.tiering
         if isinstance(self.store, Tiered):
@@ -290,7 +290,7 @@ class StoreService:
 
     # -- timers and transactions ---------------------------------------------------------------------------------
 
-    def _aside_calls(self) -> dict[wire.Operation, Call]:
+    def _pending_calls(self) -> dict[wire.Operation, Call]:
         store = self.store
         return {
             wire.RECALL: store.timers.recall,

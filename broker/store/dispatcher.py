@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from broker.store import record
-from broker.store.aside import Aside
 from broker.store.changed_rows import ChangedRows
 from broker.store.consume_queue import ConsumeQueue, queue_key, read_queue_key
 from broker.store.lookup import Lookup
 from broker.store.open_files import OpenFiles
+from broker.store.pending import Pending
 from broker.store.record import KEPT_KINDS, MESSAGE_KINDS, RecordHeader
 from broker.store.record_placement import Placement, read_placement
 from broker.store.record_trailer import Move, decode_move, read_further, read_origin
@@ -46,13 +46,13 @@ class MoveApplier(Protocol):
 class Dispatcher:
     """Owns the consume queues; the appliers are registered by the broker."""
 
-    def __init__(self, files: OpenFiles, rows: ChangedRows, lookup: Lookup, aside: Aside) -> None:
+    def __init__(self, files: OpenFiles, rows: ChangedRows, lookup: Lookup, pending: Pending) -> None:
         self.queues: dict[QueueKey, ConsumeQueue] = {}
         self.appliers: dict[int, Applier] = {}
         self.move_appliers: dict[int, MoveApplier] = {}
         self.rows = rows
         self.lookup = lookup
-        self.aside = aside
+        self.pending = pending
         self._files = files
         self.doomed: set[ConsumeQueue] = set()
         self.retired: dict[QueueKey, ConsumeQueue] = {}
@@ -244,7 +244,7 @@ class Dispatcher:
         if kind in MESSAGE_KINDS or kind in KEPT_KINDS:
             origin = read_origin(data, position)
             if origin is not None:
-                self.aside.settle(origin, offset)
+                self.pending.settle(origin, offset)
         if kind in MESSAGE_KINDS:
             placement = read_placement(data, position)
             self.place(placement, offset)
@@ -257,7 +257,7 @@ class Dispatcher:
                 self.move_appliers[kind].apply_move(move, placement.topic, placement.queue_offset, offset)
         elif kind in KEPT_KINDS:
             message = decode_message(data, position, offset)
-            self.aside.keep(kind, message, offset, header.store_time_ms)
+            self.pending.keep(kind, message, offset, header.store_time_ms)
         elif kind in self.appliers:
             payload = data[position + record.HEADER_SIZE : position + header.length]
             self.appliers[kind].apply(payload, offset, header.store_time_ms)

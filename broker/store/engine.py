@@ -12,7 +12,6 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from broker.store.aside import Aside
 from broker.store.checkpointer import Checkpointer
 from broker.store.commit_log import CommitLog, CommitLogLayout
 from broker.store.consume_queue import ConsumeQueue
@@ -23,6 +22,7 @@ from broker.store.index_file import IndexLayout
 from broker.store.log_applier import LogApplier
 from broker.store.lookup import ID, Lookup, message_key
 from broker.store.open_files import OpenFiles
+from broker.store.pending import Pending
 from broker.store.record import RecordKind
 from broker.store.record_reading import Entry, read_messages, read_records
 from broker.store.record_trailer import (
@@ -99,9 +99,9 @@ class StorageEngine:
         self.rows = self.checkpointer.rows
         self.lookup = Lookup(self.open_files, self.rows, index_layout)
         self.checkpointer.lookup = self.lookup
-        self.aside = Aside(self.rows, check_after_ms)
-        self.dispatcher = Dispatcher(self.open_files, self.rows, self.lookup, self.aside)
-        self.dispatcher.appliers[RecordKind.ASIDE] = self.aside
+        self.pending = Pending(self.rows, check_after_ms)
+        self.dispatcher = Dispatcher(self.open_files, self.rows, self.lookup, self.pending)
+        self.dispatcher.appliers[RecordKind.PENDING] = self.pending
         self.epochs = EpochTable(self.rows, self._begin_epoch)
         self.dispatcher.appliers[RecordKind.EPOCH] = self.epochs
         self.applier: LogApplier | None = None
@@ -212,35 +212,35 @@ class StorageEngine:
         transaction_id = message.system_text(SystemProperty.TRANSACTION_ID)
         if not transaction_id:
             raise EntrepotError(Code.BAD_REQUEST, "a half message has a transaction id")
-        if (message.topic, transaction_id) in self.aside.halves.waiting:
+        if (message.topic, transaction_id) in self.pending.halves.waiting:
             raise EntrepotError(
                 Code.BAD_REQUEST, f"a half message of transaction {transaction_id!r} is waiting already"
             )
 
     def _keep(self, kind: RecordKind, message: Message, queue_for: QueueFor, now_ms: int) -> None:
-        """Keep a message aside.  Raises a refusal where one of its queues may not be written to."""
+        """Keep a message until its time or its commit.  Raises a refusal where a queue of it may not be written to."""
         self._further_queues(message, queue_for)
-        self._append_aside(kind, message, None, now_ms)
+        self._append_pending(kind, message, None, now_ms)
 
     def keep(self, kind: RecordKind, message: Message, origin: Origin | None, now_ms: int) -> int:
-        """Keep a message aside that was accepted before; returns its commit-log offset."""
+        """Keep a message that was accepted before; returns its commit-log offset."""
         self._ready_to_append()
         try:
-            return self._append_aside(kind, message, origin, now_ms)
+            return self._append_pending(kind, message, origin, now_ms)
         except OSError as error:
             raise self.fail(error) from error
 
-    def _append_aside(self, kind: RecordKind, message: Message, origin: Origin | None, now_ms: int) -> int:
+    def _append_pending(self, kind: RecordKind, message: Message, origin: Origin | None, now_ms: int) -> int:
         places = [(topic, queue_id, 0) for topic, queue_id in message.further_queues]
         trailer, flags = encode_trailer(origin, places)
         offset, _ = self.commit_log.append_message(message, 0, now_ms, kind, trailer, flags)
         if origin is not None:
-            self.aside.settle(origin, offset)
-        self.aside.keep(kind, message, offset, now_ms)
+            self.pending.settle(origin, offset)
+        self.pending.keep(kind, message, offset, now_ms)
         return offset
 
     def append_kept(self, message: Message, origin: Origin, now_ms: int) -> None:
-        """Store a message that was kept aside into its queue, which is there; further ones that are gone are left out.
+        """Store a pending message into its queue, which is there; further ones that are gone are left out.
 
         Raises StorageFullError: it waits on.
         """
@@ -275,7 +275,7 @@ class StorageEngine:
             message, queues[first], now_ms, trailer=trailer, trailer_flag=flags
         )
         if origin is not None:
-            self.aside.settle(origin, offset)
+            self.pending.settle(origin, offset)
         for queue, end in queues.items():
             self.dispatcher.put(queue, end, offset, size, message.filter_hash)
             self.lookup.see(queue, message.filter_hash, message.sub_topic, offset)

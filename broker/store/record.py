@@ -101,7 +101,7 @@ class RecordKind(IntEnum):
     KEY_VALUES = 7
     TIMED = 8  # a message that waits for its time
     HALF = 9  # a message that waits for the end of its transaction
-    ASIDE = 10  # what became of such a one without a message
+    PENDING = 10  # what became of such a one without a message
     RESTATEMENT = 11  # rows, said again so that older records can go
     EPOCH = 12  # a start of a master (`domain.replication.epochs`)
 

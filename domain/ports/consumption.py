@@ -27,9 +27,9 @@ class PopRequest:
     `invisible_ms` None is the group's own.  `filter` None is the group's own; what a filter does not want counts as
     settled.  `attempt_id` (of MAX_ATTEMPT_ID_BYTES at most): a name for this try, for FIFO groups: a consumer that
     never got the answer asks again with the same name, and gets the same messages while they are in flight.
-    `is_again`: only those, nothing new; for who pops over several brokers, one of which has them.  `only_over`: of each
-    queue only messages whose time is over (EXPIRES_AT_MS, or `lifetime_ms` after they were born), up to the first that
-    can be had and is not; not for FIFO groups, nor with a filter.
+    `is_again`: only those, nothing new; for who pops over several brokers, one of which has them.  `expired_only`: of
+    each queue only messages whose time is over (EXPIRES_AT_MS, or `lifetime_ms` after they were born), up to the first
+    that can be had and is not; not for FIFO groups, nor with a filter.
     """
 
     topic: str
@@ -40,7 +40,7 @@ class PopRequest:
     filter: FilterExpression | None = None
     attempt_id: str = ""
     is_again: bool = False
-    only_over: bool = False
+    expired_only: bool = False
     lifetime_ms: int | None = None
 
     def __post_init__(self) -> None:

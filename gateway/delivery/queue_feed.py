@@ -20,7 +20,7 @@ import structlog
 from domain.clock import Clock
 from domain.errors import EntrepotError
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
-from gateway.messaging.leased_consumer import LeasedConsumer
+from gateway.messaging.leased_consumer import UNANSWERED, LeasedConsumer
 from gateway.messaging.ticket import Ticket
 
 WAIT_MS: Final = 20_000
@@ -236,7 +236,7 @@ class QueueFeed:
         try:
             while True:
                 await self.leased.settle_releases()
-                found = await self.leased.ask(self._request(1, 0))
+                found = await self._ask_for_one()
                 if not found:
                     return None
                 tickets = self._sort_out(found)
@@ -245,6 +245,15 @@ class QueueFeed:
         finally:
             self._getting -= 1
             self._look_if_idle()
+
+    async def _ask_for_one(self) -> list[Ticket]:
+        """Asks once more where the answer was lost: what that had claimed comes again when its lease ends."""
+        try:
+            return await self.leased.ask(self._request(1, 0))
+        except EntrepotError as refusal:
+            if refusal.code not in UNANSWERED:
+                raise
+        return await self.leased.ask(self._request(1, 0))
 
     # -- the end -------------------------------------------------------------------------------------------------
 

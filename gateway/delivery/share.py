@@ -98,7 +98,7 @@ class Share:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._owners: dict[OrderKey, tuple[ShareMember, int]] = {}
         self._look_is_due = False
-        self._giving_back: asyncio.TimerHandle | None = None
+        self._releasing: asyncio.TimerHandle | None = None
 
     # -- members -------------------------------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class Share:
             if ticket not in ended:
                 ticket.release()
         if not self._members:
-            self._give_back_kept()
+            self._release_kept()
         self._wake_all()
 
     def remove_all(self) -> None:
@@ -219,7 +219,7 @@ class Share:
         elif self._kept:  # in the order in which they came
             self._kept.extend(tickets)
             self.look()
-            self._give_back_later()
+            self._release_later()
         else:
             self._assign(tickets)
 
@@ -229,7 +229,7 @@ class Share:
         else:
             self._assign_freely([ticket for ticket in tickets if ticket.is_open])
         if self._kept:
-            self._give_back_later()
+            self._release_later()
 
     def _assign_freely(self, tickets: list[Ticket]) -> None:
         """Messages that have no order among them: each member gets its part in one piece."""
@@ -350,14 +350,14 @@ class Share:
 
     # -- what nobody has credit for ------------------------------------------------------------------------------
 
-    def _give_back_later(self) -> None:
-        if self._giving_back is None:
-            self._giving_back = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._give_back_kept)
+    def _release_later(self) -> None:
+        if self._releasing is None:
+            self._releasing = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._release_kept)
 
-    def _give_back_kept(self) -> None:
-        if self._giving_back is not None:
-            self._giving_back.cancel()
-            self._giving_back = None
+    def _release_kept(self) -> None:
+        if self._releasing is not None:
+            self._releasing.cancel()
+            self._releasing = None
         kept = tuple(self._kept)
         self._kept.clear()
         for ticket in kept:

@@ -181,15 +181,15 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.write(encoded_answer(_OVERBURDENED, [*self.server_state.default_headers, *_CLOSE]))
             self.transport.close()
 
-    def _give_back_early(self) -> None:
+    def _release_early(self) -> None:
         if self._early_bytes:
-            self.early.give_back(self._early_bytes)
+            self.early.release(self._early_bytes)
             self._early_bytes = 0
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Free all that has come, at once: nothing of it refers back to this."""
         self._parts = None
-        self._give_back_early()
+        self._release_early()
         super().connection_lost(exc)
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -221,7 +221,7 @@ class HttpConnection(HttpToolsProtocol):
         if self._host is None and self.parser.get_http_version() == "1.1":
             raise RefusedHeadError(400, "the request has no Host header")
         self._head_bytes, self.idle_since = 0, 0.0
-        self._give_back_early()
+        self._release_early()
         if self.publish is not None and self.url.endswith(SUFFIX) and self._may_be_at_once():
             self._parts, self._is_new = [], True
         else:

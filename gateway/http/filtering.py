@@ -16,7 +16,7 @@ from domain.message import StoredMessage
 from domain.names import split_name
 from domain.ports import PopRequest, Store
 from gateway.http.problems import bad_request
-from gateway.messaging.giving_back import give_back
+from gateway.messaging.release import release
 from gateway.webhooks.dispatcher import typed_attributes
 from protocols.cloudevents.mapping import to_event
 
@@ -77,7 +77,7 @@ async def pop_wanted(store: Store, request: PopRequest, filters: EventFilters, d
             if others:
                 await store.consumption.acknowledge(request.topic, request.group, others)
         except BaseException:  # who asked has gone, or is told that it failed: others get what is wanted
-            give_back(store, request.topic, request.group, wanted)
+            release(store, request.topic, request.group, wanted)
             raise
         if wanted or not popped:
             return wanted

@@ -25,7 +25,7 @@ from gateway.http.context import HttpContext
 from gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in, pop_wanted
 from gateway.http.namespaced import Routes, group_name, topic_name
 from gateway.http.problems import bad_json
-from gateway.messaging.giving_back import give_back
+from gateway.messaging.release import release
 from protocols.cloudevents.json_format import encode_event
 from protocols.cloudevents.mapping import to_event
 from protocols.cloudevents.recorded import event_json_of
@@ -156,7 +156,7 @@ async def _pop_while_connected(
 def _take_back(context: HttpContext, request: PopRequest, pop: asyncio.Future[Sequence[Delivery]]) -> None:
     """What was popped in the moment in which the client went."""
     if not pop.cancelled() and pop.exception() is None:
-        give_back(context.store, request.topic, request.group, pop.result())
+        release(context.store, request.topic, request.group, pop.result())
 
 
 def _received(deliveries: Sequence[Delivery], default_type: str) -> bytes:
@@ -202,10 +202,10 @@ def _add_settling(routes: Routes, context: HttpContext) -> Callable[[Request, st
     ) -> Response:
         delay_ms = int(min(delay, LONGEST_DELAY_SECONDS) * 1000)
 
-        async def give_back(topic: str, group: str, tokens: list[str]) -> Outcomes:
+        async def release(topic: str, group: str, tokens: list[str]) -> Outcomes:
             return await store.consumption.change_invisible_duration(topic, group, tokens, delay_ms, release=True)
 
-        return await _settled(context, request, topic, group, give_back)
+        return await _settled(context, request, topic, group, release)
 
     @routes.post(
         f"{SUBSCRIPTION_PATH}:reject", summary="Reject: to the group's dead-letter topic at once", openapi_extra=body

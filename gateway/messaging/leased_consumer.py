@@ -172,6 +172,9 @@ class LeasedConsumer:
             if deliveries:
                 self._pause_seconds = FIRST_PAUSE_SECONDS
             return self.take(deliveries)
+        except EntrepotError as refusal:
+            self.unanswered += refusal.code in UNANSWERED
+            raise
         finally:
             self._asking -= 1
             self._look_if_idle()
@@ -187,7 +190,6 @@ class LeasedConsumer:
         try:
             tickets = await self.ask(request)
         except EntrepotError as refusal:
-            self.unanswered += refusal.code in UNANSWERED
             await self.refused(refusal)
             return []
         if not tickets and self._loop.time() - asked < request.wait_ms / 2000:
@@ -374,7 +376,7 @@ class LeasedConsumer:
         if self._renewing:
             await asyncio.wait(set(self._renewing))
 
-    def give_back(self) -> None:
+    def release_all(self) -> None:
         """Others have all that is held at once."""
         self.release(self.open_tickets)
 
@@ -384,7 +386,7 @@ class LeasedConsumer:
         self._is_closed = True
         if self._ticking is not None:
             self._ticking.cancel()
-        self.give_back()
+        self.release_all()
         settling = self._loop.create_task(self.settle())
         _, late = await asyncio.wait((settling,), timeout=seconds)
         for task in late:

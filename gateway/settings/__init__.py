@@ -11,7 +11,7 @@ near, the key that was probably meant.
 """
 
 from gateway.settings.bridge import BridgeRemote, BridgeRule, BridgeSettings
-from gateway.settings.doors import (
+from gateway.settings.listeners import (
     GroupsSettings,
     HttpSettings,
     MqttSettings,
@@ -21,9 +21,9 @@ from gateway.settings.doors import (
 )
 from gateway.settings.loading import (
     DEFAULT_ORIGIN,
-    DOORS,
     ENVIRONMENT_PREFIX,
     KNOWN_KEYS,
+    LISTENERS,
     LoadedSettings,
     SettingRow,
     SettingsError,
@@ -52,7 +52,7 @@ __all__ = [
     "ClusterSettings",
     "ControllerSettings",
     "DEFAULT_ORIGIN",
-    "DOORS",
+    "LISTENERS",
     "ENVIRONMENT_PREFIX",
     "GroupsSettings",
     "HttpSettings",

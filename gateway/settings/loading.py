@@ -83,7 +83,7 @@ def _sections() -> dict[str, type[BaseModel]]:
 
 _SECTIONS: Final = _sections()
 KNOWN_KEYS: Final = tuple(f"{section}.{name}" for section, table in _SECTIONS.items() for name in table.model_fields)
-DOORS: Final = tuple(section for section, table in _SECTIONS.items() if "port" in table.model_fields)
+LISTENERS: Final = tuple(section for section, table in _SECTIONS.items() if "port" in table.model_fields)
 """Sections with a listener of their name, in the order of the tree."""
 
 

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from gateway.settings.amqp import AmqpSettings
 from gateway.settings.bridge import BridgeSettings
-from gateway.settings.doors import GroupsSettings, HttpSettings, MqttSettings, ServerSettings, TopicsSettings
 from gateway.settings.grpc import GrpcSettings
+from gateway.settings.listeners import GroupsSettings, HttpSettings, MqttSettings, ServerSettings, TopicsSettings
 from gateway.settings.security import SecuritySettings
 from gateway.settings.stores import (
     BrokerSettings,

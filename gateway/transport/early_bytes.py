@@ -27,6 +27,6 @@ class EarlyBytes:
         self.held += count
         return self.held <= self.limit or of_connection <= SMALL_BYTES
 
-    def give_back(self, count: int) -> None:
+    def release(self, count: int) -> None:
         """Their connection has logged in, or is gone."""
         self.held -= count

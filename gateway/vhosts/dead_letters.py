@@ -20,7 +20,7 @@ from gateway.messaging.send import Refusals, Sender, first_refusal
 from gateway.messaging.settling import PASSING
 from gateway.messaging.ticket import Ticket, acknowledge_all
 from gateway.vhosts.definitions import Definitions
-from gateway.vhosts.placing import Placing
+from gateway.vhosts.routing import Routing
 from gateway.vhosts.vhost import Queue
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import ContentHeader
@@ -41,8 +41,8 @@ log = structlog.get_logger(__name__)
 class DeadLetters:
     """See the module."""
 
-    def __init__(self, definitions: Definitions, placing: Placing, sender: Sender, clock: Clock, spawn: Spawn) -> None:
-        self._definitions, self._placing, self._sender = definitions, placing, sender
+    def __init__(self, definitions: Definitions, routing: Routing, sender: Sender, clock: Clock, spawn: Spawn) -> None:
+        self._definitions, self._routing, self._sender = definitions, routing, sender
         self._clock, self._spawn = clock, spawn
         self.count = 0
         """Dead letters that were published, since the process began."""
@@ -129,9 +129,9 @@ class DeadLetters:
             publish.exchange, (key,), lambda: header.headers or {}, lambda: dict(header.values())
         )
         if isinstance(found, UnknownExchange):
-            if self._placing.exchange_of_topic(vhost, publish.exchange) is None:
+            if self._routing.exchange_of_topic(vhost, publish.exchange) is None:
                 return None
             found = ()  # a Topic that nothing is bound to: the letter lies there
         if reason is not DeathReason.REJECTED:
             found = tuple(name for name in found if not goes_round(header, name))
-        return self._placing.message(vhost, publish, found, now_ms)
+        return self._routing.message(vhost, publish, found, now_ms)

@@ -17,7 +17,7 @@ from gateway.delivery.queue_feeds import QueueFeeds
 from gateway.messaging.send import OnSent, Refusals, Sender
 from gateway.vhosts.counting import Counting
 from gateway.vhosts.dead_letters import DeadLetters
-from gateway.vhosts.placing import places
+from gateway.vhosts.routing import places
 from gateway.vhosts.vhost import Queue, Vhost
 from protocols.amqp.deaths import DeathReason
 

@@ -35,7 +35,7 @@ FURTHER_FLAG: Final = 4
 ORIGIN_FLAG: Final = 16
 ORIGIN_SIZE: Final = 16
 DECODABLE_KINDS: Final = frozenset((1, 2, 6, 8, 9))
-"""Kinds of records that are messages: in a queue, or kept aside."""
+"""Kinds of records that are messages: in a queue, or pending."""
 MESSAGE_FORMAT: Final = ">BBHIQQQ IQQQHHHBBHII"
 """A message record's fields from the version on, in the order of the layout's table."""
 

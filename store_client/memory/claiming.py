@@ -43,7 +43,7 @@ class _Claim:
     deadline_ms: int
     now_ms: int
     is_wanted: Callable[[Message], bool]
-    only_over: bool
+    expired_only: bool
     lifetime_ms: int | None
     deliveries: list[Delivery] = field(default_factory=list)
 
@@ -68,10 +68,10 @@ class Claiming:
         limit = min(request.max_messages, self._room(topic, group, request.max_messages, now_ms))
         if not group.fifo and not is_retry_topic(topic.name):
             for source in self.sources(topic, group):
-                self._retry.move_aside(group, topic.name, *source)
+                self._retry.move_pending(group, topic.name, *source)
         invisible_ms = group.invisible_seconds * 1000 if request.invisible_ms is None else request.invisible_ms
         claim = _Claim(
-            topic, group, limit, now_ms + invisible_ms, now_ms, is_wanted, request.only_over, request.lifetime_ms
+            topic, group, limit, now_ms + invisible_ms, now_ms, is_wanted, request.expired_only, request.lifetime_ms
         )
         for source in self.sources(topic, group):
             self._take(claim, *source)
@@ -104,7 +104,7 @@ class Claiming:
                 if group.fifo:
                     owned.add(ordering_key(stored))  # the others of its message group wait with it
                 continue
-            if claim.only_over and not is_over(stored, now, claim.lifetime_ms):
+            if claim.expired_only and not is_over(stored, now, claim.lifetime_ms):
                 return
             progress.entries[stored.queue_offset] = entry
             progress.frontier = max(progress.frontier, stored.queue_offset + 1)

@@ -39,7 +39,7 @@ class Retry:
         self._state = state
         self._hold_back_limit = hold_back_limit
 
-    def move_aside(self, group: ConsumerGroup, topic: str, queue: Queue, progress: GroupQueue) -> None:
+    def move_pending(self, group: ConsumerGroup, topic: str, queue: Queue, progress: GroupQueue) -> None:
         """While too much was delivered behind the first unsettled message and no consumer has it, let it wait in the
         retry topic instead, with its attempts and its deadline."""
         now = self._state.clock.now_ms()

@@ -1,4 +1,4 @@
-"""Half messages: kept aside until their producer says how they end."""
+"""Half messages: pending until their producer says how they end."""
 
 from __future__ import annotations
 

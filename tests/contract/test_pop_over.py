@@ -36,7 +36,7 @@ async def put(store: Store, clock: ManualClock, *names: str, expires_in_ms: int 
 
 
 async def over(store: Store, lifetime_ms: int | None = None, count: int = 32) -> Sequence[Delivery]:
-    return await store.consumption.pop(PopRequest(FEED, GROUP, count, only_over=True, lifetime_ms=lifetime_ms))
+    return await store.consumption.pop(PopRequest(FEED, GROUP, count, expired_only=True, lifetime_ms=lifetime_ms))
 
 
 async def test_only_what_has_lived_so_long(store: Store, clock: ManualClock) -> None:

@@ -16,8 +16,8 @@ from gateway.frontends.rocketmq.service import RocketMqService
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.security.security import Security
-from gateway.settings.doors import GroupsSettings, TopicsSettings
 from gateway.settings.grpc import GrpcSettings
+from gateway.settings.listeners import GroupsSettings, TopicsSettings
 from gateway.settings.security import SecuritySettings
 from protocols.rocketmq.published import published
 from store_client.memory import MemoryStore

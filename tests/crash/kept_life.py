@@ -68,12 +68,12 @@ def kept_of(store: SimulatedStore) -> Kept:
         assert message is not None
         return message.message_id
 
-    found = Kept([(time, message_id(offset)) for time, offset in store.engine.aside.timers.after((0, 0))])
-    for key, half in store.engine.aside.halves.waiting.items():
-        assert store.engine.aside.halves.at(half.commit_log_offset) is half
+    found = Kept([(time, message_id(offset)) for time, offset in store.engine.pending.timers.after((0, 0))])
+    for key, half in store.engine.pending.halves.waiting.items():
+        assert store.engine.pending.halves.at(half.commit_log_offset) is half
         found.halves[key] = (message_id(half.commit_log_offset), half.due_ms, half.checks)
-    assert len(found.halves) == len(store.engine.aside.halves.offsets_before(store.engine.end))
-    assert len(found.timers) == store.engine.aside.timers.count
+    assert len(found.halves) == len(store.engine.pending.halves.offsets_before(store.engine.end))
+    assert len(found.timers) == store.engine.pending.timers.count
     for place, messages in store.stored().items():
         found.queues[place] = [message.message_id for message in messages]
         for message in messages:

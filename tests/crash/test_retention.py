@@ -86,8 +86,8 @@ def facts(store: SimulatedStore) -> dict[str, object]:
             for key, windows in window_of.items()
             for queue_id, w in windows.items()
         },
-        "timers": store.engine.aside.timers.count,
-        "halves": {key: (half.due_ms, half.checks) for key, half in store.engine.aside.halves.waiting.items()},
+        "timers": store.engine.pending.timers.count,
+        "halves": {key: (half.due_ms, half.checks) for key, half in store.engine.pending.halves.waiting.items()},
     }
 
 
@@ -227,12 +227,12 @@ def test_the_log_alone_is_enough_after_segments_went():
     assert again.engine.read(again.queue("back"), 300_070, 1), "and take messages"
     queue = again.queue("t")
     assert len(again.engine.read(queue, queue.min_offset, 1000)) == queue.max_offset - queue.min_offset
-    [(deliver_at, offset)] = again.engine.aside.timers.after((0, 0))
+    [(deliver_at, offset)] = again.engine.pending.timers.after((0, 0))
     assert offset >= again.engine.commit_log.min_offset
     message = again.engine.commit_log.message_at(offset, frozenset({RecordKind.TIMED}))
     assert message is not None
     again.engine.append_kept(message, Origin(offset, deliver_at), again.now_ms)
-    assert again.engine.aside.timers.count == 0
+    assert again.engine.pending.timers.count == 0
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -298,4 +298,4 @@ def test_a_timer_whose_record_is_the_first_behind_its_row():
     store.checkpoint()
     store.append("a", system=later)
     store.answer()
-    assert crashed(store).engine.aside.timers.count == 2
+    assert crashed(store).engine.pending.timers.count == 2

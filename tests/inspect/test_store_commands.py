@@ -49,7 +49,7 @@ def test_dump_shows_every_record(clean: Path):
     assert "body" not in first
     assert any(r.get("change", {}).get("op") == "drop_topic" for r in records)
     assert any(r.get("changes", {}).get("session/1") for r in records)
-    assert any(r["kind"] == "aside" and r["op"] == "drop" for r in records)
+    assert any(r["kind"] == "pending" and r["op"] == "drop" for r in records)
 
 
 def test_dump_of_some(clean: Path):

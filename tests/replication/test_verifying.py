@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from domain.replication.rule import Rule, RuleKind
 from domain.topic import Topic
 from tests.replication.test_healing import harm
@@ -45,6 +47,7 @@ async def test_logs_are_compared_across_replicas(tmp_path: Path) -> None:
         assert difference["places"] == [group.addresses[2]]
 
 
+@pytest.mark.soak
 async def test_a_directory_is_compared_with_running_replicas(tmp_path: Path) -> None:
     async with ReplicatedGroup(tmp_path, QUORUM) as group:
         await group.store.topology.put_topic(Topic("t", queues=1))

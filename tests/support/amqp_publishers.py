@@ -92,7 +92,7 @@ class Publisher:
     def publish(self, *publishes: Publish) -> Outcome:
         kept: Any = _Kept()
         self.channel.conversation.machine = self._frontend.overflow = kept
-        self._frontend.placing.on_timed = kept.expect
+        self._frontend.routing.on_timed = kept.expect
         try:
             assert self.channel.publishing.take(list(publishes)) is None
         except (AmqpError, EntrepotError) as refusal:

@@ -19,6 +19,8 @@ from tests.support.store_steps import append_all
 from tests.support.waiting import until
 
 LAYOUT = CommitLogLayout(segment_size_bytes=1 << 20, preallocate_bytes=256 << 10, reserve_bytes=64 << 10)
+AT_ONCE: dict[str, Any] = {"max_age_seconds": 0.1, "requests_per_hour": 10**6}
+"""Settings of a tier to which messages go soon."""
 QUEUES = 2
 COUNT = 1200
 """Messages of a queue: several files of the log."""
@@ -27,7 +29,7 @@ TOPIC = Topic("factory", queues=QUEUES, retention_seconds=60, tier_seconds=10**9
 
 @asynccontextmanager
 async def opened(directory: Path, clock: ManualClock, url: str = "", **tier: Any) -> AsyncIterator[Broker]:
-    values: dict[str, Any] = {"max_age_seconds": 0.1, "segment_bytes": 256 << 10, **tier}
+    values: dict[str, Any] = {**AT_ONCE, "segment_bytes": 256 << 10, **tier}
     store = await Broker.open(
         BrokerSettings(
             directory / "data",

@@ -40,10 +40,10 @@ def state_of(store: SimulatedStore) -> dict[str, Any]:
             for (group, topic), windows in store.opened.progress.windows.items()
             for queue_id, window in windows.items()
         ),
-        "timers": list(store.engine.aside.timers.after((0, 0))),
+        "timers": list(store.engine.pending.timers.after((0, 0))),
         "halves": {
             key: (half.commit_log_offset, half.due_ms, half.checks)
-            for key, half in store.engine.aside.halves.waiting.items()
+            for key, half in store.engine.pending.halves.waiting.items()
         },
         "names": {topic: sorted(found.names.values()) for topic, found in store.engine.lookup.dictionaries.items()},
         "messages": store.stored(),

@@ -20,6 +20,7 @@ from domain.message import Message
 from domain.topic import Topic
 from store_client.blocking import StoreLocation
 from tests.support.clock import ManualClock
+from tests.support.cold_topics import AT_ONCE
 from tests.support.served_broker import ServedBroker
 from tests.support.store_steps import append_all
 from tests.support.waiting import PATIENCE_SECONDS, until
@@ -42,7 +43,7 @@ class TieredBroker:
             layout=LAYOUT,
             retention_interval_seconds=0.01,
             checkpoint_interval_seconds=0.1,
-            tier=TierSettings(self.folder.as_uri(), **{"number": NUMBER, "max_age_seconds": 0.05, **tier}),
+            tier=TierSettings(self.folder.as_uri(), **{"number": NUMBER, **AT_ONCE, **tier}),
         )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tiered-broker", daemon=True)

@@ -16,6 +16,7 @@ from domain.position import Position, PositionKind
 from domain.replication.rule import Rule, RuleKind
 from domain.topic import Topic
 from tests.controller.failing_over import another
+from tests.support.cold_topics import AT_ONCE
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.seed import seeded
 from tests.support.store_steps import append_all, eventually
@@ -55,7 +56,7 @@ def table(group: ReplicatedGroup, cold: Path) -> Counter[bytes]:
 async def test_the_next_master_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("store_client.remote.riding.RIDE_SECONDS", 2.0)
     chance, cold = seeded(), tmp_path / "cold"
-    tier = TierSettings(cold.as_uri(), max_age_seconds=0.05, segment_bytes=256 << 10)
+    tier = TierSettings(cold.as_uri(), **AT_ONCE, segment_bytes=256 << 10)
     async with ReplicatedGroup(tmp_path, RULE, controllers=3, tier=tier) as group:
         await group.store.topology.put_topic(Topic("t", queues=1, retention_seconds=60, tier_seconds=10**9))
         number = await publish(group, chance, 0)

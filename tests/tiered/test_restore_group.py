@@ -18,6 +18,7 @@ from domain.replication.rule import Rule, RuleKind
 from domain.tiering import RestoreRequest
 from domain.topic import Topic
 from tests.controller.failing_over import another
+from tests.support.cold_topics import AT_ONCE
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append_all
 from tests.support.waiting import until
@@ -61,7 +62,7 @@ async def all_in_table(cold: Path, count: int) -> None:
 async def test_a_restored_topic_survives_a_failover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("store_client.remote.riding.RIDE_SECONDS", 2.0)
     cold = tmp_path / "cold"
-    tier = TierSettings(cold.as_uri(), max_age_seconds=0.05, segment_bytes=256 << 10)
+    tier = TierSettings(cold.as_uri(), **AT_ONCE, segment_bytes=256 << 10)
     async with ReplicatedGroup(tmp_path / "first", RULE, controllers=3, tier=tier) as group:
         await group.store.topology.put_topic(Topic("t", queues=1, tier_seconds=10**9))
         number = await publish(group, 0)

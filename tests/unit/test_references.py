@@ -11,7 +11,7 @@ import typer
 
 from gateway.cli.app import app
 from gateway.cli.references import PAGES, write
-from gateway.settings import DOORS, KNOWN_KEYS, Settings
+from gateway.settings import KNOWN_KEYS, LISTENERS, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -43,7 +43,7 @@ def test_the_ready_file_is_shown_with_every_door_of_a_first_start() -> None:
     assert shown is not None
     ports = {
         door: f"127.0.0.1:{getattr(Settings(), door).port}"
-        for door in DOORS
+        for door in LISTENERS
         if door not in ("broker", "nameserver", "controller")
     }
     assert json.loads(shown[1]) == {door: ports[door] for door in ("mqtt", "amqp", "grpc", "http")}

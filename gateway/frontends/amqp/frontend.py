@@ -29,14 +29,14 @@ from gateway.frontends.mqtt.routes import Routes
 from gateway.messaging.send import Sender
 from gateway.security.security import PrincipalChange, Security
 from gateway.settings.amqp import AmqpSettings
+from gateway.vhosts.bindings import Bindings
 from gateway.vhosts.counting import Counting
-from gateway.vhosts.crossing import Crossing
 from gateway.vhosts.dead_letters import DeadLetters
 from gateway.vhosts.definitions import Definitions
-from gateway.vhosts.keeper import QueueKeeper
+from gateway.vhosts.expiry import Expiry
 from gateway.vhosts.overflow import Overflow
-from gateway.vhosts.placing import Placing
 from gateway.vhosts.presence import ConsumerPresence
+from gateway.vhosts.routing import Routing
 from gateway.vhosts.vhost import Queue, Vhost
 from protocols.amqp.connection_events import ConnectionLimits, Greeting
 from protocols.amqp.errors import AmqpError
@@ -93,18 +93,18 @@ class AmqpFrontend:
         self.max_unacknowledged = settings.max_unacknowledged
         self.access = AmqpAccess(security)
         self.counting = Counting(store)
-        self.placing = Placing(store, routes, keeps_topics=settings.exchange_topics)
+        self.routing = Routing(store, routes, keeps_topics=settings.exchange_topics)
         self.remembered = RememberedPublishes(definitions, security, store.topology)
-        self.dead_letters = DeadLetters(definitions, self.placing, sender, clock, self.spawn)
+        self.dead_letters = DeadLetters(definitions, self.routing, sender, clock, self.spawn)
         self.feeds = QueueFeeds(store, clock, self.dead_letters.sort_out)
         self.overflow = Overflow(store, sender, self.counting, self.feeds, self.dead_letters)
-        self.keeper = QueueKeeper(store, definitions, self.feeds, self.dead_letters, clock, gateway, is_alone=is_alone)
-        self.placing.on_timed = self.keeper.expect
-        sender.bindings = Crossing(store, definitions, self.keeper.expect)
+        self.expiry = Expiry(store, definitions, self.feeds, self.dead_letters, clock, gateway, is_alone=is_alone)
+        self.routing.on_timed = self.expiry.expect
+        sender.bindings = Bindings(store, definitions, self.expiry.expect)
         self.presence = ConsumerPresence(
             store, clock, gateway, self._consumers_changed, self.feeds.settle, is_alone=is_alone
         )
-        self.keeper.presence = self.presence
+        self.expiry.presence = self.presence
         self.conversations: set[AmqpConversation] = set()
         self.counters = AmqpCounters()
         self.consumption = Consumption(sender.traffic)
@@ -125,7 +125,7 @@ class AmqpFrontend:
         """Learn the definitions and keep them.  Raises what the store raises."""
         await self.definitions.start()
         await self.presence.start()
-        await self.keeper.start()
+        await self.expiry.start()
         self._looking = self._loop.call_later(TIMEOUT_LOOK_SECONDS, self._look_for_late)
 
     # -- connections ---------------------------------------------------------------------------------------------
@@ -192,13 +192,13 @@ class AmqpFrontend:
 
     def exchange(self, vhost: Vhost, name: str) -> Exchange | None:
         """The exchange of a name: that which was declared, or else the Topic of that name."""
-        return vhost.routing.exchange(name) or self.placing.exchange_of_topic(vhost, name)
+        return vhost.routing.exchange(name) or self.routing.exchange_of_topic(vhost, name)
 
     def used(self, queue: Queue) -> None:
         """Somebody declared the queue or got of it."""
         vhost = self.definitions.vhost_in(queue.namespace)
         if vhost is not None:
-            self.keeper.used(vhost, queue)
+            self.expiry.used(vhost, queue)
 
     async def make_reply_queue(self, conversation: AmqpConversation) -> Queue:
         """The queue of one channel's replies: only its connection's, and gone with that."""
@@ -315,7 +315,7 @@ class AmqpFrontend:
         self._is_stopping = True
         if self._looking is not None:
             self._looking.cancel()
-        await self.keeper.close()
+        await self.expiry.close()
         if self._tasks:
             await asyncio.wait(tuple(self._tasks), timeout=SETTLE_SECONDS)
         await self.feeds.close()

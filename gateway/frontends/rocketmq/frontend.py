@@ -18,8 +18,8 @@ from gateway.frontends.rocketmq.access import RocketMqAccess
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.security.security import Security
-from gateway.settings.doors import GroupsSettings
 from gateway.settings.grpc import GrpcSettings
+from gateway.settings.listeners import GroupsSettings
 from protocols.rocketmq.names import Address
 from protocols.rocketmq.published import PublishLimits
 

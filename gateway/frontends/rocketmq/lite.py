@@ -31,7 +31,7 @@ from gateway.frontends.rocketmq.caller import Caller
 from gateway.frontends.rocketmq.frontend import RocketMqFrontend
 from gateway.frontends.rocketmq.lite_start import begin_at, is_wanted
 from gateway.frontends.rocketmq.names import group_of, topic_of
-from gateway.messaging.giving_back import give_back
+from gateway.messaging.release import release
 from gateway.messaging.watched_keys import WatchedKeys
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.errors import OK_STATUS, WireError
@@ -258,7 +258,7 @@ class LiteSubscriptions:
             await self._pop_each(names, request, popped)
         except BaseException:
             for group, _, deliveries in popped:
-                give_back(self._store, request.topic, group, deliveries)
+                release(self._store, request.topic, group, deliveries)
             raise
         return popped
 

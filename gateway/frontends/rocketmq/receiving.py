@@ -76,7 +76,7 @@ class Receiving:
             is_sent = True
         finally:
             if not is_sent and not request.attempt_id:
-                self._give_back(request.topic, popped, caller)
+                self._release(request.topic, popped, caller)
 
     async def _tell(self, popped: Popped, request: PopRequest, write: Write) -> None:
         """Hand deliveries over."""
@@ -132,7 +132,7 @@ class Receiving:
         popped = await self._frontend.store.consumption.pop(request)
         return [(request.group, "", popped)] if popped else []
 
-    def _give_back(self, topic: str, popped: Popped, caller: Caller) -> None:
+    def _release(self, topic: str, popped: Popped, caller: Caller) -> None:
         """The client went while it was told."""
         for group, _, deliveries in popped:
             self._holding.forget(caller.identity, [delivery.receipt_handle for delivery in deliveries])

@@ -170,7 +170,7 @@ async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> b
     )
     if isinstance(queues, UnknownExchange):  # a Topic that nothing is bound to
         queues = ()
-    message = frontend.placing.message(vhost, without_bcc(publish), queues, frontend.clock.now_ms())
+    message = frontend.routing.message(vhost, without_bcc(publish), queues, frontend.clock.now_ms())
     if message is not None:
         await _sent(frontend, vhost, message)
     return bool(queues)

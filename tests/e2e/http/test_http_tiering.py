@@ -21,7 +21,8 @@ V1 = "/api/v1"
 
 
 def settings(directory: Path) -> dict[str, str]:
-    return {"tier.url": (directory / "cold").as_uri(), "tier.max_age_seconds": "0.1", "mqtt.enabled": "false"}
+    soon = {"tier.max_age_seconds": "0.1", "tier.requests_per_hour": "1000000"}
+    return {"tier.url": (directory / "cold").as_uri(), "mqtt.enabled": "false", **soon}
 
 
 @pytest.mark.soak

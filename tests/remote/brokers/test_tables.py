@@ -15,6 +15,7 @@ from domain.tiering import AttachRequest, RestoreRequest
 from domain.topic import Permission
 from gateway.clock import SystemClock
 from tests.support.broker_world import LAYOUT, BrokerWorld
+from tests.support.cold_topics import AT_ONCE
 from tests.support.served_broker import ServedBroker
 from tests.support.store_steps import append_all
 from tests.support.waiting import until
@@ -23,7 +24,7 @@ from tests.support.waiting import until
 async def brokers(world: BrokerWorld, stack: AsyncExitStack, directory: Path, *lives: str) -> None:
     """Numbers from 0 on, each with its own data, over one object store."""
     for number, life in enumerate(lives):
-        tier = TierSettings((directory / "cold").as_uri(), number=number, max_age_seconds=0.1)
+        tier = TierSettings((directory / "cold").as_uri(), number=number, **AT_ONCE)
         of_broker = BrokerSettings(directory / life, name=f"broker-{number}", layout=LAYOUT, tier=tier)
         served = await ServedBroker.open(of_broker, world.clock, number, keeps=number == 0)
         stack.push_async_callback(served.close)

@@ -9,6 +9,7 @@ from broker.tiered.settings import TierSettings
 from domain.message import Message
 from gateway.clock import SystemClock
 from tests.support.broker_world import BrokerWorld
+from tests.support.cold_topics import AT_ONCE
 from tests.support.store_steps import append_all
 from tests.support.waiting import until
 
@@ -16,7 +17,7 @@ from tests.support.waiting import until
 async def test_a_gateway_tells_of_each_broker_by_itself_and_adds_the_numbers(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         world = BrokerWorld(SystemClock(), stack)
-        tier = TierSettings((tmp_path / "cold").as_uri(), max_age_seconds=0.1)
+        tier = TierSettings((tmp_path / "cold").as_uri(), **AT_ONCE)
         await world.start(tmp_path, 2, tier=tier)
         store = await world.store()
         await world.topic("t", queues=1, tier_seconds=10**9)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from gateway.settings import (
-    DOORS,
     KNOWN_KEYS,
+    LISTENERS,
     LoadedSettings,
     Settings,
     SettingsError,
@@ -209,7 +209,7 @@ def test_free_ports_are_for_listeners_without_one_of_their_own():
 
 
 def test_doors_are_the_sections_with_a_port():
-    assert DOORS == ("mqtt", "amqp", "grpc", "http", "broker", "nameserver", "controller")
+    assert LISTENERS == ("mqtt", "amqp", "grpc", "http", "broker", "nameserver", "controller")
 
 
 def test_rows_tell_everything_about_every_setting():
@@ -227,7 +227,7 @@ def test_numbers_have_their_unit_in_the_name():
     counts += ("_iterations", "_parallelism", "_threads", "_logins", "_decisions", "_per_second")
     counts += ("_channels", "_unacknowledged", "_properties", "_receives", "_clients", "_subscriptions", "_characters")
     counts += ("_channels", "_unacknowledged", "_streams", "_sockets", "_subscriptions", "_requests", "_failures")
-    counts += ("_per_minute", "_per_subscription", "_per_host")
+    counts += ("_per_minute", "_per_hour", "_per_subscription", "_per_host")
     counts += ("_per_listener", "_per_address", "_per_user", "_sessions", "_levels")
     counts += ("replica_id", "min_in_sync", "controller.id", "retries")
     for row in load_settings().rows():

@@ -23,8 +23,8 @@ from gateway.settings import TopicsSettings
 from gateway.vhosts.counting import Counting
 from gateway.vhosts.dead_letters import DeadLetters
 from gateway.vhosts.definitions import Definitions
-from gateway.vhosts.keeper import QueueKeeper
-from gateway.vhosts.placing import Placing
+from gateway.vhosts.expiry import Expiry
+from gateway.vhosts.routing import Routing
 from gateway.vhosts.vhost import Queue, Vhost
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import ContentHeader
@@ -47,11 +47,11 @@ class World:
         topology = Topology(self.store, TopicsSettings())
         self.sender = Sender(self.store, topology, self.clock)
         self.definitions = Definitions(self.store)
-        self.placing = Placing(self.store, Routes(self.store, topology, []), keeps_topics=False)
+        self.routing = Routing(self.store, Routes(self.store, topology, []), keeps_topics=False)
         self.tasks: set[asyncio.Task[None]] = set()
-        self.dead_letters = DeadLetters(self.definitions, self.placing, self.sender, self.clock, self._spawn)
+        self.dead_letters = DeadLetters(self.definitions, self.routing, self.sender, self.clock, self._spawn)
         self.feeds = QueueFeeds(self.store, self.clock, self.dead_letters.sort_out)
-        self.keeper = QueueKeeper(
+        self.expiry = Expiry(
             self.store, self.definitions, self.feeds, self.dead_letters, self.clock, lambda: "g", is_alone=True
         )
         await self.definitions.start()
@@ -78,12 +78,12 @@ class World:
     async def publish(self, number: int, expiration: int | None) -> None:
         header = ContentHeader.of(expiration=None if expiration is None else str(expiration))
         publish = Publish("", "q", False, header, b"%d" % number)
-        message = self.placing.message(self.vhost, publish, ("q",), self.clock.now_ms())
+        message = self.routing.message(self.vhost, publish, ("q",), self.clock.now_ms())
         assert message is not None
         await self.sender.send_and_wait([message])
 
     async def look(self) -> None:
-        await self.keeper._take_out(self.queue)
+        await self.expiry._take_out(self.queue)
 
     async def get(self) -> Ticket | None:
         return await self.feeds.of(self.queue).get()
@@ -188,7 +188,7 @@ class DeadLetterMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.held)
     @rule(choice=st.integers(0, 9))
-    def give_back(self, choice: int) -> None:
+    def release(self, choice: int) -> None:
         _, ticket, _ = self._one(choice)
         self.run(self.world.end(ticket, is_released=True))
 

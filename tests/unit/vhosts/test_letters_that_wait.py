@@ -21,7 +21,7 @@ from gateway.messaging.topology import Topology
 from gateway.settings import TopicsSettings
 from gateway.vhosts.dead_letters import DeadLetters
 from gateway.vhosts.definitions import Definitions
-from gateway.vhosts.placing import Placing
+from gateway.vhosts.routing import Routing
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import ContentHeader
 from protocols.amqp.deaths import DeathReason
@@ -83,9 +83,9 @@ async def test_a_letter_that_is_refused_now_is_published_later(
         return spawned[-1]
 
     topology = Topology(store, TopicsSettings())
-    placing = Placing(store, Routes(store, topology, []), keeps_topics=False)
+    routing = Routing(store, Routes(store, topology, []), keeps_topics=False)
     sender = Sender(store, topology, clock)
-    letters = DeadLetters(definitions, placing, sender, clock, spawn)
+    letters = DeadLetters(definitions, routing, sender, clock, spawn)
     publish = Publish("", "q", False, ContentHeader.of(), b"m")
     await append_all(store, to_message(publish, ((queue.topic, 0),), "", 0, clock.now_ms()))
     feed = feeds.of(queue)

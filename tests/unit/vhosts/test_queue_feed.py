@@ -149,18 +149,9 @@ async def test_an_only_consumer_waits_for_what_is_held_elsewhere(store: MemorySt
     assert taker.bodies == list("abc")
 
 
-@pytest.mark.parametrize("kind", ["single active", "exclusive"])
-async def test_an_only_consumer_waits_for_what_a_lost_answer_has_claimed(
-    store: MemoryStore, feed: QueueFeed, kind: str
-) -> None:
-    """As when a broker dies between its claim and its answer."""
-    own, claimed, looks = store.consumption, list[Delivery](), 0
-    status = store.topology.group_status
-
-    async def counted(name: str) -> GroupStatus:
-        nonlocal looks
-        looks += 1
-        return await status(name)
+def losing_an_answer(store: MemoryStore) -> list[Delivery]:
+    """Have the next pop that finds something claim it, and its answer lost; what it claimed is in the list then."""
+    own, claimed = store.consumption, list[Delivery]()
 
     async def pop_once(request: PopRequest) -> Sequence[Delivery]:
         found = await own.pop(request)
@@ -169,8 +160,35 @@ async def test_an_only_consumer_waits_for_what_a_lost_answer_has_claimed(
         claimed.extend(found)
         raise EntrepotError(Code.OUTCOME_UNKNOWN, "the connection was lost before pop was answered")
 
-    await put(store, *"abc")
     store.consumption = replaced(own, pop=pop_once)
+    return claimed
+
+
+async def test_a_get_whose_answer_is_lost_asks_once_more(store: MemoryStore, feed: QueueFeed) -> None:
+    claimed = losing_an_answer(store)
+    await put(store, *"ab")
+    found = await feed.get()
+    assert found is not None and found.message.body == b"b" and bodies(claimed) == ["a"]
+    await store.consumption.change_invisible_duration(TOPIC, "q", handles(claimed), 0, release=True)
+    again = await feed.get()
+    assert again is not None and again.message.body == b"a"
+
+
+@pytest.mark.parametrize("kind", ["single active", "exclusive"])
+async def test_an_only_consumer_waits_for_what_a_lost_answer_has_claimed(
+    store: MemoryStore, feed: QueueFeed, kind: str
+) -> None:
+    """As when a broker dies between its claim and its answer."""
+    own, looks = store.consumption, 0
+    claimed = losing_an_answer(store)
+    status = store.topology.group_status
+
+    async def counted(name: str) -> GroupStatus:
+        nonlocal looks
+        looks += 1
+        return await status(name)
+
+    await put(store, *"abc")
     store.topology.group_status = counted  # type: ignore[method-assign]
     feed.is_single, taker = kind == "single active", Taker(2)
     taker.exclusive = kind == "exclusive"

@@ -49,9 +49,9 @@ class History:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.keeper = SimulatedKeeper()
+        self.expiry = SimulatedKeeper()
         self.loop = asyncio.get_running_loop()
-        store = cast("KeyValues", self.keeper)
+        store = cast("KeyValues", self.expiry)
         self.table = WatchedTable(store, "x/", bytes.decode, str.encode)
         self.plain = Plain(store)
         self.keys = [self.table._keys, self.plain._keys]
@@ -72,13 +72,13 @@ class History:
         for keys in self.keys:
             keys.close()
             assert len(keys._ahead) <= len(NAMES)
-        kept = self.keeper.kept
+        kept = self.expiry.kept
         assert dict(self.table.items()) == {k[2:]: v.value.decode() for k, v in kept.items() if k.startswith("x/")}
         assert all(self.table.version(name) == kept[f"x/{name}"].version for name, _ in self.table.items())
         assert self.plain.values == {k[2:]: v.value.decode() for k, v in kept.items() if k.startswith("y/")}
 
     def _step(self) -> None:
-        keeper, rng = self.keeper, self.rng
+        keeper, rng = self.expiry, self.rng
         if keeper.is_away:
             if rng.random() < 0.3:
                 keeper.find(moves=rng.random() < 0.4)
@@ -106,7 +106,7 @@ class History:
         chosen = self.rng.sample([prefix + name for prefix in ("x/", "y/") for name in NAMES], self.rng.randint(1, 3))
         values = [self._value() for _ in chosen]
         changes = [KeyValueChange(k, None if v is None else v.encode()) for k, v in zip(chosen, values, strict=True)]
-        self.keeper.change(changes)
+        self.expiry.change(changes)
 
     async def _noop(self) -> None:
         """Nobody here does anything."""
@@ -138,13 +138,13 @@ class History:
         if not version or self.losses:
             return
         try:
-            is_told = ("y/", version) in self.keeper.told
+            is_told = ("y/", version) in self.expiry.told
             await self.plain._keys.catch_up(version, patience_seconds=1e9 if is_told else 0)
         except EntrepotError:
             return
         if losses == self.losses:
             for name in NAMES:
-                states = [(v, value) for v, key, value in self.keeper.written if key == f"y/{name}"]
+                states = [(v, value) for v, key, value in self.expiry.written if key == f"y/{name}"]
                 before = [value for v, value in states if v <= version][-1:] or [None]
                 allowed = [*before, *(value for v, value in states if v > version)]
                 shown = self.plain.values.get(name)
@@ -165,13 +165,13 @@ class History:
 
     async def _rest(self) -> None:
         """What is under way comes to its end, and nothing new is begun."""
-        if self.keeper.is_away:
-            self.keeper.find(moves=False)
+        if self.expiry.is_away:
+            self.expiry.find(moves=False)
         for _ in range(1000):
             await self._settle()
-            for step in self.keeper.may()[:1]:
+            for step in self.expiry.may()[:1]:
                 step()
-            if not self.keeper.may() and all(task.done() for task in self.tasks) and self._is_quiet():
+            if not self.expiry.may() and all(task.done() for task in self.tasks) and self._is_quiet():
                 await asyncio.gather(*self.tasks)  # what they found wrong
                 return
         raise AssertionError("it does not come to rest")

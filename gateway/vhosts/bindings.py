@@ -1,4 +1,4 @@
-"""Crossing: what other doors publish reaches the AMQP queues that are bound to it.
+"""Bindings: what other doors publish reaches the AMQP queues that are bound to it.
 
 A name `factory/line1/temp` is the routing key `factory.line1.temp` of `amq.topic`, and `line1.temp` of the exchange
 `factory`, if one of that name is there (every Topic is an exchange).  What AMQP clients publish was routed before.
@@ -15,7 +15,7 @@ from domain.ports import Store
 from domain.routing.entity_name import decoded_name
 from domain.routing.exchange_routing import UnknownExchange
 from gateway.vhosts.definitions import Definitions
-from gateway.vhosts.placing import OnTimed
+from gateway.vhosts.routing import OnTimed
 from gateway.vhosts.vhost import Queue, Vhost
 from protocols.amqp.mapping import MQTT_EXCHANGE
 
@@ -23,7 +23,7 @@ MAX_ROUTES: Final = 65_536
 """Names whose queues are remembered; all are forgotten when there is no room."""
 
 
-class Crossing:
+class Bindings:
     """Of the default virtual host: MQTT's names are its."""
 
     def __init__(self, store: Store, definitions: Definitions, on_timed: OnTimed) -> None:

@@ -1,4 +1,4 @@
-"""The keeper of queues: messages whose time is over, also before they were there."""
+"""Expiry: messages of queues whose time is over, also before they were there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.delivery.queue_feeds import QueueFeeds
 from gateway.messaging.ticket import Ticket, acknowledge_all
 from gateway.vhosts.dead_letters import DeadLetters
 from gateway.vhosts.definitions import Definitions
-from gateway.vhosts.keeper import ARRIVAL_MS, QueueKeeper
+from gateway.vhosts.expiry import ARRIVAL_MS, Expiry
 from gateway.vhosts.vhost import Queue
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import ContentHeader
@@ -40,7 +40,7 @@ class CountingStore(MemoryStore):
         self.consumption = replaced(self.own, pop=self.pop)
 
     async def pop(self, request: PopRequest) -> Sequence[Delivery]:
-        self.looks += request.only_over
+        self.looks += request.expired_only
         return await self.own.pop(request)
 
 
@@ -62,22 +62,22 @@ async def test_a_message_that_comes_after_its_time_is_taken_out() -> None:
     definitions = Definitions(store)
     await definitions.start()
     feeds = QueueFeeds(store, clock, lambda queue, tickets: tickets)
-    keeper = QueueKeeper(store, definitions, feeds, graves, clock, lambda: "g", is_alone=True)
+    expiry = Expiry(store, definitions, feeds, graves, clock, lambda: "g", is_alone=True)
     vhost = definitions.vhost("/")
     assert vhost is not None
     wanted = declared_queue("q", "/", durable=True, arguments={})
     queue, _ = await definitions.declare_queue(vhost, wanted, gateway="g", connection="", now_ms=1)
-    await keeper.start()
+    await expiry.start()
     try:
         looked = store.looks
         now_ms = clock.now_ms()
-        keeper.expect(vhost, queue, now_ms + 1)
+        expiry.expect(vhost, queue, now_ms + 1)
         await until(lambda: store.looks > looked, "it was looked for it")
         publish = Publish("", "q", False, ContentHeader.of(expiration="1"), b"late")
         store.messages.append([to_message(publish, ((queue.topic, 0),), "", 0, now_ms)])
         await until(lambda: graves.buried == [b"late"], "it is taken out")
         assert ARRIVAL_MS >= 20_000, "a broker may be away for a while"
     finally:
-        await keeper.close()
+        await expiry.close()
         await feeds.close()
         definitions.close()

@@ -1,4 +1,4 @@
-"""Placing: the message that a publish becomes: which queues of which Topics get it.
+"""Routing: the message that a publish becomes: which queues of which Topics get it.
 
 What is published to an exchange of its own name lies in that Topic too, under the sub-topic `<topic>/<key>` with `/`
 for `.`, and what is published to `amq.topic` lies where MQTT's names do: other doors see it.  The default exchange and
@@ -25,7 +25,7 @@ DELAY: Final = "x-delay"
 OnTimed = Callable[[Vhost, Queue, int], None]
 
 
-class Placing:
+class Routing:
     """`keeps_topics`: whether exchanges have Topics."""
 
     def __init__(self, store: Store, routes: Routes, *, keeps_topics: bool) -> None:

@@ -12,23 +12,23 @@ from domain.delivery import Receipt
 from domain.errors import EntrepotError
 from domain.ports import Store
 
-_giving_back: Final[set[asyncio.Task[list[EntrepotError | None]]]] = set()
+_releasing: Final[set[asyncio.Task[list[EntrepotError | None]]]] = set()
 """A task that nobody holds may vanish."""
 
 log = structlog.get_logger(__name__)
 
 
-def give_back(store: Store, topic: str, group: str, receipts: Sequence[Receipt]) -> None:
+def release(store: Store, topic: str, group: str, receipts: Sequence[Receipt]) -> None:
     """What was popped for them was cut short: others have them at once, and that was no attempt."""
     if receipts:
         task = asyncio.get_running_loop().create_task(
             store.consumption.change_invisible_duration(topic, group, receipts, 0, release=True, suspend=True)
         )
-        _giving_back.add(task)
+        _releasing.add(task)
         task.add_done_callback(_given_back)
 
 
 def _given_back(task: asyncio.Task[list[EntrepotError | None]]) -> None:
-    _giving_back.discard(task)
+    _releasing.discard(task)
     if not task.cancelled() and (error := task.exception()) is not None:
         log.info("what was popped for nobody waits until its time is over", problem=str(error))

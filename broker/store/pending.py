@@ -1,10 +1,10 @@
-"""Aside: messages in the log that are in no queue yet, because they wait for their time or for a commit.
+"""Pending: messages in the log that are in no queue yet, because they wait for their time or for a commit.
 
 A timed or half record keeps the whole message.  A later record ends its waiting: the message itself, stored into its
-queue with the place of the record it was kept in (`Origin`), or an aside record that drops it.  One record, so that it
+queue with the place of the record it was kept in (`Origin`), or a pending record that drops it.  One record, so that it
 is never both delivered and waiting.
 
-An aside record's payload (big-endian): u8 op, u64 commit-log offset of the kept record, i64 time, u32 checks.
+A pending record's payload (big-endian): u8 op, u64 commit-log offset of the kept record, i64 time, u32 checks.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from domain.message import Message, SystemProperty
 _PAYLOAD = struct.Struct(">BQqI")
 
 
-class AsideOp(IntEnum):
+class PendingOp(IntEnum):
     DROP = 1  # the time is that of delivery, 0 for a half message
     CHECK = 2  # the time is when the producer is to be asked again
 
 
-class Aside:
+class Pending:
     """Both kinds of waiting."""
 
     def __init__(self, rows: ChangedRows, check_after_ms: int) -> None:
@@ -35,7 +35,7 @@ class Aside:
         self.halves = HalfMessages(rows, check_after_ms)
 
     def keep(self, kind: int, message: Message, commit_log_offset: int, store_time_ms: int) -> None:
-        """A message was kept aside."""
+        """A message is pending."""
         if kind == RecordKind.TIMED:
             deliver_at_ms = message.time_ms(SystemProperty.DELIVER_AT_MS)
             assert deliver_at_ms is not None, "it waits for its time"
@@ -52,7 +52,7 @@ class Aside:
 
     def apply(self, payload: bytes, commit_log_offset: int, store_time_ms: int) -> None:
         op, kept_offset, time_ms, checks = _PAYLOAD.unpack(payload)
-        if op == AsideOp.CHECK:
+        if op == PendingOp.CHECK:
             self.halves.check(kept_offset, time_ms, checks, commit_log_offset)
         else:
             self.settle(Origin(kept_offset, time_ms), commit_log_offset)
@@ -62,12 +62,12 @@ class Aside:
         return sorted([*self.timers.offsets_before(commit_log_offset), *self.halves.offsets_before(commit_log_offset)])
 
 
-def encode_aside(op: AsideOp, kept_offset: int, time_ms: int, checks: int = 0) -> bytes:
-    """An aside record's payload."""
+def encode_pending(op: PendingOp, kept_offset: int, time_ms: int, checks: int = 0) -> bytes:
+    """A pending record's payload."""
     return _PAYLOAD.pack(op, kept_offset, time_ms, checks)
 
 
-def decode_aside(payload: bytes) -> tuple[AsideOp, int, int, int]:
-    """The reverse of `encode_aside`.  Raises ValueError, struct.error."""
+def decode_pending(payload: bytes) -> tuple[PendingOp, int, int, int]:
+    """The reverse of `encode_pending`.  Raises ValueError, struct.error."""
     op, kept_offset, time_ms, checks = _PAYLOAD.unpack(payload)
-    return AsideOp(op), kept_offset, time_ms, checks
+    return PendingOp(op), kept_offset, time_ms, checks

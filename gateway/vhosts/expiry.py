@@ -1,4 +1,4 @@
-"""QueueKeeper: what happens to queues with time alone: messages whose time is over, queues that nobody uses, and what
+"""Expiry: what happens to queues with time alone: messages whose time is over, queues that nobody uses, and what
 belonged to a gateway that is gone.
 
 Every gateway keeps the queues that it knows may have something to do; two that keep one queue do no harm, for each
@@ -49,7 +49,7 @@ USED_PREFIX: Final = "amqp-used/"
 log = structlog.get_logger(__name__)
 
 
-class QueueKeeper:
+class Expiry:
     """`is_alone`: no other gateway works on the store, so what another one had is left over from before."""
 
     def __init__(
@@ -171,7 +171,7 @@ class QueueKeeper:
         """Take out what is over; when the next message is, if it ever is."""
         lifetime_ms = queue.declaration.arguments.message_ttl_ms
         request = PopRequest(
-            queue.topic, queue.group, MAX_POP_MESSAGES, 0, LEASE_MS, only_over=True, lifetime_ms=lifetime_ms
+            queue.topic, queue.group, MAX_POP_MESSAGES, 0, LEASE_MS, expired_only=True, lifetime_ms=lifetime_ms
         )
         while tickets := await self._feeds.of(queue).leased.ask(request):
             await self._dead_letters.bury(queue, tickets, DeathReason.EXPIRED)
