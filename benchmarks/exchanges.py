@@ -16,9 +16,9 @@ from rich.console import Console
 
 from benchmarks.processes import BenchmarkError
 from benchmarks.report import Goal, Report
-from domain.routing.binding import Binding, DestinationKind
-from domain.routing.exchange import Exchange, ExchangeType
-from domain.routing.exchange_routing import Routing
+from domain.exchanges.binding import Binding, DestinationKind
+from domain.exchanges.exchange import Exchange, ExchangeType
+from domain.exchanges.routing import Routing
 
 BINDINGS: Final = 100_000
 QUICK_BINDINGS: Final = 10_000

@@ -68,7 +68,7 @@ def is_hidden_topic(name: str) -> bool:
 
 
 def queue_feed(namespace: str, queue: str) -> str:
-    """The Topic of an AMQP queue, by the queue's name in the model's alphabet (`domain.routing.entity_name`)."""
+    """The Topic of an AMQP queue, by the queue's name in the model's alphabet (`domain.exchanges.entity_name`)."""
     return qualified(namespace, QUEUE_FEED_PREFIX + queue)
 
 

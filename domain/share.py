@@ -12,8 +12,8 @@ from hashlib import blake2b
 from typing import Final
 
 from domain.errors import Code, EntrepotError
+from domain.exchanges.entity_name import encoded_name
 from domain.names import QUEUE_FEED_PREFIX, check_group_name, is_topic_name
-from domain.routing.entity_name import encoded_name
 
 SHARE_SEPARATOR: Final = "~"
 HASH_BYTES: Final = 8

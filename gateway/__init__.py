@@ -1,1 +1,1 @@
-"""The gateway process: listeners, frontends, HTTP, the verbs, and the command line."""
+"""The gateway process: a room for each door, what all of them use, HTTP, and the command line."""

@@ -20,41 +20,41 @@ from domain.clock import Clock
 from domain.cluster import Clustered
 from domain.errors import EntrepotError
 from domain.ports import Store
+from gateway.amqp.frontend import AmqpFrontend
+from gateway.amqp.listener import AmqpDoors
+from gateway.amqp.virtual_hosts.definitions import Definitions
+from gateway.amqp.virtual_hosts.shared_queues import SharedQueues
 from gateway.counters import Counters, door_counters, event_counters, rocketmq_counters
 from gateway.deadlines import DeadlineWheel
-from gateway.delivery.hub import DeliveryHub
-from gateway.delivery.shares import Shares
 from gateway.events.admission import Admission
 from gateway.events.deduplication import Deduplication
 from gateway.events.rules import EventRules
-from gateway.frontends.amqp.frontend import AmqpFrontend
-from gateway.frontends.mqtt.frontend import MqttFrontend
-from gateway.frontends.mqtt.sys_messages import SysMessages
+from gateway.events.subscriptions.subscriptions import Subscriptions
 from gateway.listener import address_of
 from gateway.messaging.membership import Memberships
-from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
+from gateway.mqtt.fan_out.hub import DeliveryHub
+from gateway.mqtt.frontend import MqttFrontend
+from gateway.mqtt.listener import HTTP_PATH, MqttDoors
+from gateway.mqtt.retained.retained import RetainedMessages
+from gateway.mqtt.shares.shares import Shares
+from gateway.mqtt.sys_messages import SysMessages
 from gateway.process import StopSignal, write_ready_file
 from gateway.security.security import Security
 from gateway.security.setup_token import FILE_NAME
 from gateway.settings import Settings
-from gateway.subscriptions.subscriptions import Subscriptions
-from gateway.transport.amqp_doors import AmqpDoors
 from gateway.transport.certificate_watch import CertificateWatch
 from gateway.transport.early_bytes import EarlyBytes
-from gateway.transport.mqtt_doors import HTTP_PATH, MqttDoors
 from gateway.version import own_version
-from gateway.vhosts.definitions import Definitions
-from gateway.vhosts.shared_queues import SharedQueues
 
 if TYPE_CHECKING:
     from gateway.bridge.bridges import Bridges
-    from gateway.frontends.rocketmq.service import RocketMqService
+    from gateway.events.webhooks.webhooks import Webhooks
     from gateway.http.context import HttpContext
     from gateway.http.server import HttpListener
-    from gateway.transport.grpc_door import GrpcDoor
-    from gateway.webhooks.webhooks import Webhooks
+    from gateway.rocketmq.listener import GrpcDoor
+    from gateway.rocketmq.service import RocketMqService
 
 WEBHOOK_MARGIN_SECONDS: Final = 3.0
 """Of the time to drain: what deliveries leave to the rest."""
@@ -170,9 +170,9 @@ class Gateway:
 
     def _build_grpc(self, reserved: socket.socket, topology: Topology, clock: Clock) -> None:
         """The door for RocketMQ's clients; its libraries are loaded only where it is open."""
-        from gateway.frontends.rocketmq.frontend import RocketMqFrontend
-        from gateway.frontends.rocketmq.service import RocketMqService
-        from gateway.transport.grpc_door import GrpcDoor
+        from gateway.rocketmq.frontend import RocketMqFrontend
+        from gateway.rocketmq.listener import GrpcDoor
+        from gateway.rocketmq.service import RocketMqService
 
         host, port = reserved.getsockname()[:2]
         settings = self.settings
@@ -202,10 +202,10 @@ class Gateway:
 
     def _build_http(self, listener: socket.socket, topology: Topology, clock: Clock) -> HttpListener:
         """The HTTP door; its libraries are loaded only where it is open."""
+        from gateway.events.webhooks.webhooks import Webhooks
         from gateway.http.app import build_app
         from gateway.http.context import HttpContext
         from gateway.http.server import HttpListener
-        from gateway.webhooks.webhooks import Webhooks
 
         deduplication = Deduplication(self.store, clock)
         webhooks = self._webhooks = Webhooks(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gateway.delivery.hub import DeliveryHub
-from gateway.frontends.amqp.frontend import AmqpFrontend
-from gateway.frontends.mqtt.frontend import MqttFrontend
-from gateway.transport.mqtt_doors import MqttDoors
+from gateway.amqp.frontend import AmqpFrontend
+from gateway.mqtt.fan_out.hub import DeliveryHub
+from gateway.mqtt.frontend import MqttFrontend
+from gateway.mqtt.listener import MqttDoors
 
 if TYPE_CHECKING:
     from gateway.events.admission import Admission
     from gateway.events.deduplication import Deduplication
-    from gateway.frontends.rocketmq.service import RocketMqService
-    from gateway.webhooks.webhooks import Webhooks
+    from gateway.events.webhooks.webhooks import Webhooks
+    from gateway.rocketmq.service import RocketMqService
 
 Counters = dict[str, tuple[str, Callable[[], int]]]
 """By name: what it counts, and how to read it."""

@@ -16,16 +16,16 @@ from domain.cluster import Clustered
 from domain.ports import Store
 from domain.printable import printable
 from domain.route import UNIX
+from gateway.amqp.listener import open_amqp_doors
 from gateway.app import Gateway
 from gateway.clock import SystemClock
 from gateway.log import configure_logging
+from gateway.mqtt.listener import open_mqtt_doors
 from gateway.process import bind_listeners, run_process, settle_memory
 from gateway.security.security import Security
 from gateway.settings import LoadedSettings, Settings
 from gateway.store_process import StoreProcess
 from gateway.stores import open_broker_door, open_store, open_store_elsewhere, served_number
-from gateway.transport.amqp_doors import open_amqp_doors
-from gateway.transport.mqtt_doors import open_mqtt_doors
 from gateway.workers import run_workers
 
 log = structlog.get_logger(__name__)

@@ -2,7 +2,7 @@
 
 *Configure* is CREATE and DELETE of Topics, *write* PUB and UPDATE, *read* SUB of Topics and of Groups.  A permission
 is on an exchange with whatever routing key, so a Topic is named with all its sub-topics (`Topic:orders/#`).  Names are
-those of the Topics that stand for exchanges and queues (`domain.routing.entity_name`).  RabbitMQ's
+those of the Topics that stand for exchanges and queues (`domain.exchanges.entity_name`).  RabbitMQ's
 patterns are regular expressions and resources are not: of expressions only those are taken that stand for names and
 for beginnings of names (`^(orders|app\\..*)$`), or for everything (`.*`) or nothing (empty).  Others are refused, never
 widened or narrowed.
@@ -16,8 +16,8 @@ from typing import Final
 
 from domain.access.model import NAMESPACE_LEVEL, Action, Effect, Statement
 from domain.errors import Code, EntrepotError
+from domain.exchanges.entity_name import MAX_KEPT_PREFIX, decoded_name, encoded_name
 from domain.names import DEFAULT_NAMESPACE
-from domain.routing.entity_name import MAX_KEPT_PREFIX, decoded_name, encoded_name
 
 Token = tuple[str, bool]
 

@@ -25,8 +25,8 @@ from gateway.bridge.lease import BridgeLease
 from gateway.bridge.origin import store_origin
 from gateway.bridge.outbound import Outbound, ensure_groups
 from gateway.bridge.status import BridgeCounters, BridgeState, BridgeStatus
-from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender
+from gateway.mqtt.retained.retained import RetainedMessages
 from gateway.settings import BridgeRemote
 
 FIRST_BACK_OFF_SECONDS: Final = 0.5

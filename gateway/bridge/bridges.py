@@ -15,8 +15,8 @@ from domain.ports import Store
 from gateway.bridge.bridge import Bridge, BridgeParts
 from gateway.bridge.inbound import Routes
 from gateway.bridge.status import BridgeStatus
-from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender
+from gateway.mqtt.retained.retained import RetainedMessages
 from gateway.settings import BridgeSettings
 
 AFTER_FAULT_SECONDS: Final = 5.0

@@ -9,21 +9,21 @@ from prometheus_client import CollectorRegistry
 
 from domain.clock import Clock
 from domain.ports import Store
+from gateway.amqp.frontend import AmqpFrontend
 from gateway.bridge.status import BridgeStatus
 from gateway.events.deduplication import Deduplication
 from gateway.events.rules import EventRules
-from gateway.frontends.amqp.frontend import AmqpFrontend
-from gateway.frontends.mqtt.frontend import MqttFrontend
+from gateway.events.subscriptions.subscriptions import Subscriptions
+from gateway.events.webhooks.webhooks import Webhooks
 from gateway.http.request_times import RequestTimes
 from gateway.messaging.membership import Memberships
-from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
+from gateway.mqtt.frontend import MqttFrontend
+from gateway.mqtt.retained.retained import RetainedMessages
 from gateway.periodic_work import PeriodicWork
 from gateway.security.security import Security
 from gateway.settings import Settings
-from gateway.subscriptions.subscriptions import Subscriptions
-from gateway.webhooks.webhooks import Webhooks
 
 
 @dataclass(slots=True)

@@ -15,9 +15,9 @@ from domain.expression.event_filter_json import parse_event_filters, parse_sql_f
 from domain.message import StoredMessage
 from domain.names import split_name
 from domain.ports import PopRequest, Store
+from gateway.events.webhooks.dispatcher import typed_attributes
 from gateway.http.problems import bad_request
 from gateway.messaging.release import release
-from gateway.webhooks.dispatcher import typed_attributes
 from protocols.cloudevents.mapping import to_event
 
 MAX_FILTERS_LENGTH: Final = 16_384

@@ -12,7 +12,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from gateway.frontends.mqtt.frontend import MqttFrontend
+from gateway.mqtt.frontend import MqttFrontend
 from protocols.mqtt.packets import Publish
 
 VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5"}

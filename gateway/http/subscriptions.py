@@ -15,6 +15,9 @@ from pydantic import ValidationError
 
 from domain.access.model import EVERYTHING, Action, ResourceType, whole_topic
 from domain.errors import Code, EntrepotError
+from gateway.events.subscriptions.definition import SubscriptionModel, record_of, shape
+from gateway.events.subscriptions.record import Subscription
+from gateway.events.webhooks.handshake import CALLBACK_PATH
 from gateway.http.access import HttpAccess
 from gateway.http.admin.common import CREATED, NO_CONTENT, OK
 from gateway.http.asgi import name_in_path
@@ -24,9 +27,6 @@ from gateway.http.methods import is_head
 from gateway.http.namespaced import Routes, asked_namespace, known_namespace, namespace_of
 from gateway.http.problems import MissingError, bad_json, bad_request
 from gateway.http.streaming.server_sent_events import position_of
-from gateway.subscriptions.definition import SubscriptionModel, record_of, shape
-from gateway.subscriptions.record import Subscription
-from gateway.webhooks.handshake import CALLBACK_PATH
 from protocols.cloudevents import webhook
 
 PATH: Final = "/subscriptions"

@@ -13,9 +13,10 @@ from domain.key_value import KeyValueChange
 from domain.message import Message, SystemProperty
 from domain.ports import Store
 from domain.retained import RETAINED_PREFIX, RetainedLimits, retained_key
-from gateway.messaging import retained as module
-from gateway.messaging import retained_writer, watched_keys
-from gateway.messaging.retained import RetainedMessages
+from gateway.messaging import watched_keys
+from gateway.mqtt.retained import retained as module
+from gateway.mqtt.retained import writer as retained_writer
+from gateway.mqtt.retained.retained import RetainedMessages
 from tests.support.clock import ManualClock
 from tests.support.retained import names_matching
 from tests.support.waiting import PATIENCE_SECONDS, until

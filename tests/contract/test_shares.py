@@ -15,10 +15,10 @@ from domain.expression.filter import FilterExpression, FilterKind
 from domain.message import Message
 from domain.ports import PopRequest, Store
 from domain.topic import Permission, Topic
-from gateway.delivery.shares import Shares
 from gateway.messaging.leased_consumer import MIN_LEASE_MS, LeasedConsumer
 from gateway.messaging.ticket import Ticket
 from gateway.messaging.traffic import Traffic
+from gateway.mqtt.shares.shares import Shares
 from tests.support.clock import ManualClock
 from tests.support.share_member import KeepingMember
 from tests.support.store_steps import append_all, bodies, eventually, message, pop, refusal_of

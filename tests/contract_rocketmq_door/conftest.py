@@ -10,11 +10,11 @@ import pytest
 
 from domain.consumer_group import ConsumerGroup
 from domain.topic import Topic
-from gateway.frontends.rocketmq import sending
-from gateway.frontends.rocketmq.frontend import RocketMqFrontend
-from gateway.frontends.rocketmq.service import RocketMqService
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
+from gateway.rocketmq import sending
+from gateway.rocketmq.frontend import RocketMqFrontend
+from gateway.rocketmq.service import RocketMqService
 from gateway.security.security import Security
 from gateway.settings.grpc import GrpcSettings
 from gateway.settings.listeners import GroupsSettings, TopicsSettings

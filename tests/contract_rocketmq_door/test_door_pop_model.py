@@ -18,8 +18,8 @@ from domain.consumer_group import ConsumerGroup
 from domain.errors import EntrepotError
 from domain.ports import PopRequest
 from domain.topic import Topic
-from gateway.frontends.rocketmq.caller import Caller
-from gateway.frontends.rocketmq.service import RocketMqService
+from gateway.rocketmq.caller import Caller
+from gateway.rocketmq.service import RocketMqService
 from gateway.security.authentication import anonymous
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.errors import status_of

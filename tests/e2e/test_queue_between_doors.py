@@ -9,7 +9,7 @@ from uuid import uuid4
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from domain.routing.entity_name import encoded_name
+from domain.exchanges.entity_name import encoded_name
 from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
 from tests.support.amqp_load import parameters

@@ -12,7 +12,7 @@ from domain.errors import EntrepotError
 from domain.message import Message
 from domain.retained import RetainedLimits
 from gateway.clock import SystemClock
-from gateway.messaging.retained import RetainedMessages
+from gateway.mqtt.retained.retained import RetainedMessages
 from store_client.embedded import open_embedded
 from tests.e2e.http.steps import get
 from tests.support.server import ServerProcess

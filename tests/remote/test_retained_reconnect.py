@@ -9,7 +9,7 @@ from broker.settings import BrokerSettings
 from domain.errors import Code, EntrepotError
 from domain.message import Message
 from domain.retained import RetainedLimits
-from gateway.messaging.retained import RetainedMessages
+from gateway.mqtt.retained.retained import RetainedMessages
 from tests.support.clock import ManualClock
 from tests.support.retained import names_matching
 from tests.support.served_broker import ServedBroker, connect

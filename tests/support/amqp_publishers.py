@@ -8,21 +8,21 @@ from typing import Any, Self
 
 from domain.access.model import Action, Effect, Origin, Principal, Statement
 from domain.errors import EntrepotError
+from domain.exchanges.exchange import Exchange, ExchangeType
 from domain.message import Message
-from domain.queue_declaration import declared_queue
-from domain.routing.exchange import Exchange, ExchangeType
-from gateway.frontends.amqp.channel import AmqpChannel
-from gateway.frontends.amqp.conversation import AmqpConversation
-from gateway.frontends.amqp.frontend import AmqpFrontend
-from gateway.frontends.amqp.remembered_publishes import Known, RememberedPublishes
-from gateway.frontends.mqtt.routes import Routes
+from domain.queues.declaration import declared_queue
+from gateway.amqp.connections.channel import AmqpChannel
+from gateway.amqp.connections.conversation import AmqpConversation
+from gateway.amqp.connections.remembered_publishes import Known, RememberedPublishes
+from gateway.amqp.frontend import AmqpFrontend
+from gateway.amqp.virtual_hosts.definitions import Definitions
+from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from gateway.messaging.routes import Routes
 from gateway.messaging.send import OnSent, Sender
 from gateway.messaging.topology import Topology
 from gateway.security.administration import By, UserChange
 from gateway.security.security import Security
 from gateway.settings import SecuritySettings, Settings
-from gateway.vhosts.definitions import Definitions
-from gateway.vhosts.vhost import Queue, Vhost
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import received_header
 from protocols.amqp.errors import AmqpError

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from domain.clock import Clock
 from domain.message import StoredMessage
 from domain.ports import Store
-from gateway.delivery.audience import QueueKey, Run, SubscriptionOptions
-from gateway.delivery.hub import DeliveryHub
+from gateway.mqtt.fan_out.audience import QueueKey, Run, SubscriptionOptions
+from gateway.mqtt.fan_out.hub import DeliveryHub
 from protocols.mqtt.encoder import PublishTemplate
 
 QOS_1 = SubscriptionOptions(1)

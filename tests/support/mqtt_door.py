@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from domain.key_value import KeyValueChange
-from gateway.delivery.hub import DeliveryHub
-from gateway.delivery.shares import Shares
-from gateway.frontends.mqtt.conversation import MqttConversation
-from gateway.frontends.mqtt.frontend import MqttFrontend
-from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
+from gateway.mqtt.connections.conversation import MqttConversation
+from gateway.mqtt.fan_out.hub import DeliveryHub
+from gateway.mqtt.frontend import MqttFrontend
+from gateway.mqtt.retained.retained import RetainedMessages
+from gateway.mqtt.shares.shares import Shares
 from gateway.security.security import Security
 from gateway.settings import Settings
 from gateway.transport.source import Source

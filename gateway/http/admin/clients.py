@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from fastapi import Query, Response
 
-from gateway.frontends.mqtt.conversation import MqttConversation
-from gateway.frontends.mqtt.frontend import MqttFrontend
 from gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer
@@ -16,6 +14,8 @@ from gateway.http.context import HttpContext
 from gateway.http.mqtt_metrics import version_name
 from gateway.http.namespaced import Routes
 from gateway.http.problems import MissingError
+from gateway.mqtt.connections.conversation import MqttConversation
+from gateway.mqtt.frontend import MqttFrontend
 
 MAX_LIMIT: Final = 1000
 MAX_TEXT: Final = 1024

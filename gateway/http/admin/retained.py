@@ -18,8 +18,8 @@ from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes
 from gateway.http.problems import MissingError, bad_request
-from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.yielding import with_pauses
+from gateway.mqtt.retained.retained import RetainedMessages
 
 MAX_LIMIT: Final = 1000
 _TEXT: Final = "text/plain; charset=utf-8"

@@ -9,7 +9,6 @@ from fastapi import Query, Response
 
 from domain.errors import Code, EntrepotError
 from domain.timestamp import MAX_EPOCH_MS
-from gateway.frontends.mqtt.conversation import MqttConversation
 from gateway.http.admin.clients import MAX_LIMIT, MAX_TEXT, mqtt_of, subscription_shape
 from gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
 from gateway.http.asgi import name_in_path
@@ -18,7 +17,8 @@ from gateway.http.context import HttpContext
 from gateway.http.mqtt_metrics import version_name
 from gateway.http.namespaced import Routes
 from gateway.http.problems import MissingError
-from gateway.sessions.record import SessionRecord
+from gateway.mqtt.connections.conversation import MqttConversation
+from gateway.mqtt.sessions.record import SessionRecord
 
 MAX_CURSOR: Final = 2000
 END_SECONDS: Final = 10.0

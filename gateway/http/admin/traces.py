@@ -7,7 +7,6 @@ from typing import Any
 from fastapi import Query, Request, Response
 from pydantic import Field
 
-from gateway.frontends.mqtt.traces import MAX_ENTRIES, MAX_SECONDS, Trace
 from gateway.http.admin.clients import mqtt_of
 from gateway.http.admin.common import NO_CONTENT, PREFIX, Body, schema_of, time_shape
 from gateway.http.asgi import name_in_path
@@ -15,6 +14,7 @@ from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes
 from gateway.http.problems import MissingError
+from gateway.mqtt.connections.traces import MAX_ENTRIES, MAX_SECONDS, Trace
 
 
 class TraceBody(Body):

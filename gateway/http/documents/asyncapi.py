@@ -16,7 +16,7 @@ from gateway.http.access import HttpAccess
 from gateway.http.context import HttpContext
 from gateway.http.documents.event_schema import EVENT_SCHEMA
 from gateway.messaging.yielding import with_pauses
-from gateway.transport.mqtt_doors import HTTP_PATH
+from gateway.mqtt.listener import HTTP_PATH
 from gateway.version import own_version
 
 PATH: Final = "/asyncapi.json"

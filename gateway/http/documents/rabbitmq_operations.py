@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from domain.queue_policy import ApplyTo
+from domain.queues.policy import ApplyTo
 from gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers, query
 from gateway.http.documents.rabbitmq_shapes import (
     BINDING,

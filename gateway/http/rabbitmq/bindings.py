@@ -13,9 +13,11 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from domain.routing import exchange as exchanges
-from domain.routing.binding import Binding, DestinationKind
-from domain.routing.exchange import Exchange
+from domain.exchanges import exchange as exchanges
+from domain.exchanges.binding import Binding, DestinationKind
+from domain.exchanges.exchange import Exchange
+from gateway.amqp.virtual_hosts import needs
+from gateway.amqp.virtual_hosts.vhost import Vhost, namespace_of
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
@@ -35,8 +37,6 @@ from gateway.http.rabbitmq.door import (
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.rights import check
 from gateway.http.rabbitmq.shapes import binding_shape, properties_key
-from gateway.vhosts import needs
-from gateway.vhosts.vhost import Vhost, namespace_of
 
 _KINDS = {"q": DestinationKind.QUEUE, "e": DestinationKind.EXCHANGE}
 _BETWEEN = "/bindings/{vhost}/e/{source}/{kind}/{destination}"

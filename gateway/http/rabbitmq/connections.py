@@ -6,10 +6,10 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from gateway.frontends.amqp.channel import AmqpChannel
-from gateway.frontends.amqp.consuming import Consumer
-from gateway.frontends.amqp.conversation import AmqpConversation
-from gateway.frontends.amqp.frontend import AmqpFrontend
+from gateway.amqp.connections.channel import AmqpChannel
+from gateway.amqp.connections.consuming import Consumer
+from gateway.amqp.connections.conversation import AmqpConversation
+from gateway.amqp.frontend import AmqpFrontend
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext

@@ -10,15 +10,15 @@ from typing import Any
 
 import structlog
 
-from domain import queue_declaration
 from domain.errors import Code, EntrepotError
-from domain.queue_declaration import declared_queue
-from domain.queue_policy import Policy
-from domain.routing import exchange as exchanges
-from domain.routing.binding import Binding, check_binding
-from domain.routing.exchange import Exchange, exchange_type
-from gateway.frontends.amqp.frontend import AmqpFrontend
-from gateway.vhosts.vhost import Queue, Vhost
+from domain.exchanges import exchange as exchanges
+from domain.exchanges.binding import Binding, check_binding
+from domain.exchanges.exchange import Exchange, exchange_type
+from domain.queues import declaration as queue_declaration
+from domain.queues.declaration import declared_queue
+from domain.queues.policy import Policy
+from gateway.amqp.frontend import AmqpFrontend
+from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 
 log = structlog.get_logger(__name__)
 

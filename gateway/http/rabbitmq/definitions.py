@@ -11,7 +11,8 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from domain.routing.exchange import RESERVED_PREFIX
+from domain.exchanges.exchange import RESERVED_PREFIX
+from gateway.amqp.virtual_hosts.vhost import Vhost, vhost_of
 from gateway.http.bodies import json_answer, json_body
 from gateway.http.context import HttpContext
 from gateway.http.problems import bad_request
@@ -22,7 +23,6 @@ from gateway.http.rabbitmq.shapes import binding_shape, exchange_shape, plain, p
 from gateway.http.rabbitmq.users import user_shape
 from gateway.security.administration import By
 from gateway.version import own_version
-from gateway.vhosts.vhost import Vhost, vhost_of
 
 _OF_EXCHANGE = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
 _OF_BINDING = ("source", "vhost", "destination", "destination_type", "routing_key", "arguments")

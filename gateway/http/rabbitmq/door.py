@@ -12,7 +12,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from domain.errors import Code, EntrepotError
-from gateway.frontends.amqp.frontend import AmqpFrontend
+from gateway.amqp.frontend import AmqpFrontend
+from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from gateway.http.asgi import name_in_path
 from gateway.http.context import HttpContext
 from gateway.http.problems import (
@@ -21,7 +22,6 @@ from gateway.http.problems import (
     log_refusal,
     problem_answer,
 )
-from gateway.vhosts.vhost import Queue, Vhost
 from protocols.amqp.errors import AmqpError
 from protocols.amqp.reply_codes import ReplyCode
 from protocols.cloudevents.errors import Problem

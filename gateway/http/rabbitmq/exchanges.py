@@ -10,13 +10,15 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from domain.errors import Code, EntrepotError
+from domain.exchanges import exchange as exchanges
+from domain.exchanges.binding import DestinationKind
+from domain.exchanges.exchange import exchange_text
+from domain.exchanges.routing import UnknownExchange
 from domain.message import Message
-from domain.routing import exchange as exchanges
-from domain.routing.binding import DestinationKind
-from domain.routing.exchange import exchange_text
-from domain.routing.exchange_routing import UnknownExchange
-from gateway.frontends.amqp.frontend import AmqpFrontend
-from gateway.frontends.amqp.publishing import all_keys, without_bcc
+from gateway.amqp.connections.publishing import all_keys, without_bcc
+from gateway.amqp.frontend import AmqpFrontend
+from gateway.amqp.virtual_hosts import needs
+from gateway.amqp.virtual_hosts.vhost import Vhost, namespace_of
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
@@ -39,8 +41,6 @@ from gateway.http.rabbitmq.rights import check
 from gateway.http.rabbitmq.shapes import binding_shape, exchange_shape
 from gateway.messaging.answer import Answer
 from gateway.messaging.send import Refusals
-from gateway.vhosts import needs
-from gateway.vhosts.vhost import Vhost, namespace_of
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import ContentHeader
 from protocols.amqp.mapping import expiration_ms

@@ -13,9 +13,10 @@ from typing import Any, Final
 from pydantic import Field, ValidationError
 
 from domain.errors import EntrepotError
-from domain.queue_policy import KNOWN_KEYS, OPERATOR_KEYS
-from domain.routing.binding import Binding, DestinationKind
-from gateway.frontends.amqp.frontend import AmqpFrontend
+from domain.exchanges.binding import Binding, DestinationKind
+from domain.queues.policy import KNOWN_KEYS, OPERATOR_KEYS
+from gateway.amqp.frontend import AmqpFrontend
+from gateway.amqp.virtual_hosts.vhost import Vhost
 from gateway.http.context import HttpContext
 from gateway.http.problems import bad_json, bad_request
 from gateway.http.rabbitmq import declaring
@@ -28,7 +29,6 @@ from gateway.http.rabbitmq.queues import QueueBody
 from gateway.http.rabbitmq.users import UserBody, create_user, unknown_tags
 from gateway.http.rabbitmq.vhosts import create_vhost
 from gateway.security.administration import By
-from gateway.vhosts.vhost import Vhost
 from protocols.amqp.errors import AmqpError
 
 AT_ONCE: Final = 64

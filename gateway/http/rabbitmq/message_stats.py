@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gateway.frontends.amqp.consumption import QueueCounts
-from gateway.frontends.amqp.frontend import AmqpFrontend
-from gateway.vhosts.vhost import Queue
+from gateway.amqp.connections.consumption import QueueCounts
+from gateway.amqp.frontend import AmqpFrontend
+from gateway.amqp.virtual_hosts.vhost import Queue
 
 SAMPLE_SECONDS: Final = 5.0
 """Between two samples, as RabbitMQ has it."""

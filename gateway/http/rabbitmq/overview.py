@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
-from domain.routing.exchange import ExchangeType
-from gateway.frontends.amqp.frontend import AmqpFrontend
+from domain.exchanges.exchange import ExchangeType
+from gateway.amqp.frontend import AmqpFrontend
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Request, Response
 
 from domain.access.model import ANONYMOUS, EVERYBODY
 from domain.access.vhost_permission import VhostPermission, is_of_vhost, permission_of, statements_of
+from gateway.amqp.virtual_hosts.vhost import Vhost
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
@@ -18,7 +19,6 @@ from gateway.http.problems import MissingError
 from gateway.http.rabbitmq.door import LenientBody, created, frontend_of, new_router, nothing, vhost_in_path
 from gateway.http.rabbitmq.listing import listing
 from gateway.security.administration import By
-from gateway.vhosts.vhost import Vhost
 
 
 class PermissionBody(LenientBody):

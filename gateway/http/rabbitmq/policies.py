@@ -7,7 +7,9 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from domain.queue_policy import ApplyTo, Policy
+from domain.queues.policy import ApplyTo, Policy
+from gateway.amqp.virtual_hosts import needs
+from gateway.amqp.virtual_hosts.vhost import Vhost
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
@@ -16,8 +18,6 @@ from gateway.http.rabbitmq.door import LenientBody, created, frontend_of, missin
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.rights import check
 from gateway.http.rabbitmq.shapes import policy_shape
-from gateway.vhosts import needs
-from gateway.vhosts.vhost import Vhost
 
 
 class PolicyBody(LenientBody):

@@ -9,14 +9,14 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from domain.errors import Code, EntrepotError
-from gateway.frontends.amqp.frontend import AmqpFrontend
+from gateway.amqp.frontend import AmqpFrontend
+from gateway.amqp.virtual_hosts.vhost import Queue
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.rabbitmq import declaring
 from gateway.http.rabbitmq.door import LenientBody, frontend_of, new_router, nothing, queue_in_path, vhost_in_path
 from gateway.http.rabbitmq.shapes import plain
 from gateway.messaging.ticket import Ticket, acknowledge_all
-from gateway.vhosts.vhost import Queue
 from protocols.amqp.content import ContentHeader
 from protocols.amqp.mapping import origin_of
 

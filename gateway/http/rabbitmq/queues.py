@@ -10,8 +10,10 @@ from fastapi import APIRouter, Request, Response
 
 from domain.errors import Code, EntrepotError
 from domain.field_value import text_of
-from domain.queue_arguments import DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY
-from domain.queue_declaration import queue_text
+from domain.queues.arguments import DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY
+from domain.queues.declaration import queue_text
+from gateway.amqp.virtual_hosts import needs
+from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
@@ -31,8 +33,6 @@ from gateway.http.rabbitmq.listing import Row, listing
 from gateway.http.rabbitmq.message_stats import MessageRates, totals_of_queue, totals_of_queues
 from gateway.http.rabbitmq.rights import check
 from gateway.http.rabbitmq.shapes import queue_shape
-from gateway.vhosts import needs
-from gateway.vhosts.vhost import Queue, Vhost
 
 COUNTED_AT_ONCE: Final = 64
 """Queues that the store is asked about at the same time."""

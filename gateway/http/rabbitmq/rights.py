@@ -1,5 +1,5 @@
 """What each route of RabbitMQ's API needs: the rights that the AMQP door asks for the same
-(`frontends/amqp/access.py`), LIST and GET for looking, and of the Cluster for what is about connections.
+(`amqp/connections/access.py`), LIST and GET for looking, and of the Cluster for what is about connections.
 
 What only the body tells, the route itself asks for by `check`: routing keys of what is published and bound, and where
 dead letters and unrouted messages are to go.
@@ -14,12 +14,12 @@ from fastapi import Request
 
 from domain.access.model import EVERYTHING, Action, ResourceType
 from domain.access.model import Request as Need
+from gateway.amqp.virtual_hosts.needs import entity_name
+from gateway.amqp.virtual_hosts.vhost import namespace_of
 from gateway.http.access import PROTOCOL as HTTP
 from gateway.http.asgi import name_in_path
 from gateway.http.context import HttpContext
 from gateway.http.rabbitmq.door import PREFIX
-from gateway.vhosts.needs import entity_name
-from gateway.vhosts.vhost import namespace_of
 
 Needs = Callable[[HttpContext, Request], list[Need]]
 _TOPIC, _GROUP, _NAMESPACE = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.NAMESPACE

@@ -7,11 +7,11 @@ from hashlib import blake2b
 from typing import Any, Final
 from urllib.parse import quote
 
+from domain.exchanges.binding import Binding
+from domain.exchanges.exchange import Exchange
 from domain.field_value import text_of
-from domain.queue_policy import Policy, effective_definition
-from domain.routing.binding import Binding
-from domain.routing.exchange import Exchange
-from gateway.vhosts.vhost import Queue, Vhost
+from domain.queues.policy import Policy, effective_definition
+from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from protocols.amqp.field_table import encode_table
 
 _HASH_BYTES: Final = 12

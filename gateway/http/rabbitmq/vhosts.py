@@ -8,12 +8,12 @@ from fastapi import APIRouter, Request, Response
 
 from domain.errors import Code, EntrepotError
 from domain.names import DEFAULT_NAMESPACE, is_hidden_topic, split_name
+from gateway.amqp.virtual_hosts.vhost import Vhost, namespace_of
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
 from gateway.http.rabbitmq.door import created, frontend_of, new_router, nothing, vhost_in_path
 from gateway.http.rabbitmq.listing import listing
-from gateway.vhosts.vhost import Vhost, namespace_of
 from protocols.amqp.reply_codes import ReplyCode
 
 

@@ -19,7 +19,6 @@ from domain.errors import Code, EntrepotError
 from domain.expression.event_filter import EventFilters
 from domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
 from domain.ports import MAX_POP_MESSAGES, PopRequest
-from gateway.delivery.messages_that_fit import MessagesThatFit
 from gateway.http.access import HttpAccess
 from gateway.http.asgi import Receive, Scope, Send, decoded_name
 from gateway.http.context import HttpContext
@@ -30,6 +29,7 @@ from gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, lo
 from gateway.http.receive import ensure_both
 from gateway.http.streaming import frames
 from gateway.messaging.leased_consumer import LeasedConsumer
+from gateway.messaging.messages_that_fit import MessagesThatFit
 from gateway.messaging.settling import PASSING
 from gateway.messaging.ticket import Ticket
 from gateway.transport.web_origin import WebOrigins

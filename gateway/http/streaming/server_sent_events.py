@@ -18,13 +18,13 @@ from domain.errors import Code, EntrepotError
 from domain.expression.event_filter import EventFilters
 from domain.names import split_name
 from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from gateway.events.webhooks.dispatcher import typed_attributes
 from gateway.http.access import PROTOCOL
 from gateway.http.admin.common import MAX_NUMBER, epoch_ms_of
 from gateway.http.context import HttpContext
 from gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in
 from gateway.http.namespaced import Routes, topic_name
 from gateway.http.streaming.topic_stream import TopicStream, cursor_of, parse_cursor, places_of
-from gateway.webhooks.dispatcher import typed_attributes
 from protocols.cloudevents.event import CloudEvent
 from protocols.cloudevents.json_format import encode_event
 from protocols.cloudevents.mapping import to_event

@@ -6,13 +6,13 @@ import itertools
 
 import pytest
 
-from domain.queue_arguments import QueueType, known_arguments
-from domain.queue_policy import KNOWN_KEYS
-from domain.routing.exchange import ExchangeType
-from gateway.frontends.amqp.messages import HANDLERS
-from gateway.frontends.amqp.publishing import FURTHER_KEYS
-from gateway.frontends.mqtt.names import SERVERS_LEVELS
+from domain.exchanges.exchange import ExchangeType
+from domain.queues.arguments import QueueType, known_arguments
+from domain.queues.policy import KNOWN_KEYS
+from gateway.amqp.connections.messages import HANDLERS
+from gateway.amqp.connections.publishing import FURTHER_KEYS
 from gateway.http.rights import RULES, Open, SuperUsers
+from gateway.mqtt.connections.names import SERVERS_LEVELS
 from protocols.mqtt.packet_types import PacketType
 from protocols.mqtt.properties import PropertyId
 from protocols.rocketmq import v2_pb2 as v2

@@ -20,9 +20,9 @@ import uvloop
 from gateway.app import Gateway
 from gateway.clock import SystemClock
 from gateway.listener import bind
+from gateway.rocketmq.relay import GrpcRelay
 from gateway.settings import Settings
 from gateway.stores import open_store
-from gateway.transport.grpc_relay import GrpcRelay
 from protocols.mqtt.encoder import encode
 from protocols.mqtt.packets import Connect, Disconnect
 from protocols.mqtt.properties import PropertyId
@@ -32,7 +32,8 @@ from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.websocket_client import BINARY, WebSocketClient, frame
 
 OF_CONNECTIONS = (
-    "gateway.driver", "gateway.transport.", "gateway.frontends.", "gateway.sessions.session", "gateway.http.connection",
+    "gateway.driver", "gateway.transport.", "gateway.amqp.connections.", "gateway.mqtt.connections.",
+    "gateway.mqtt.sessions.session", "gateway.rocketmq.", "gateway.http.connection",
     "gateway.http.streaming.event_socket", "protocols.", "wsproto.", "h11.", "httptools.",
     "asyncio.streams",
 )  # fmt: skip

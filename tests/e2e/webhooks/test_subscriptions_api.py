@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
+from gateway.events.subscriptions.record import Subscription, SubscriptionRecord
 from gateway.settings import Settings
-from gateway.subscriptions.record import Subscription, SubscriptionRecord
 from tests.e2e.http.steps import event, is_problem, publish
 from tests.e2e.webhooks.conftest import WEBHOOKS, Subscribe
 from tests.support.cases import cases

@@ -10,8 +10,8 @@ import pytest
 
 from domain.consumer_group import ConsumerGroup
 from gateway.clock import SystemClock
-from gateway.delivery.shares import Shares
 from gateway.messaging.traffic import Traffic
+from gateway.mqtt.shares.shares import Shares
 from store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 from tests.support.share_member import KeepingMember

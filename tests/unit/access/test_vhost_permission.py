@@ -19,7 +19,7 @@ from domain.access.vhost_permission import (
     statements_of,
 )
 from domain.errors import Code, EntrepotError
-from gateway.vhosts.needs import entity_name
+from gateway.amqp.virtual_hosts.needs import entity_name
 from tests.support.cases import cases
 
 PRINCIPAL = Principal("bob", Origin.PASSWORD, "10.0.0.1")

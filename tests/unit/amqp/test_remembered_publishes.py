@@ -9,12 +9,12 @@ import pytest
 
 from broker.store.record import encode_properties, properties_of
 from domain.access.model import Effect, Origin, Principal
+from domain.exchanges.binding import Binding, DestinationKind
+from domain.exchanges.exchange import ALTERNATE_EXCHANGE, DELAYED_TYPE, ExchangeType
 from domain.message import SharedProperties, SystemProperty, as_texts
-from domain.queue_policy import ApplyTo, Policy
-from domain.routing.binding import Binding, DestinationKind
-from domain.routing.exchange import ALTERNATE_EXCHANGE, DELAYED_TYPE, ExchangeType
+from domain.queues.policy import ApplyTo, Policy
 from domain.topic import Topic
-from gateway.frontends.amqp import remembered_publishes
+from gateway.amqp.connections import remembered_publishes
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import REPEATED_HEADER_MAX_BYTES, ContentHeader
 from tests.support.amqp_publishers import ME, Publisher, Site, anybody

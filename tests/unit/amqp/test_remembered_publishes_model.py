@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from broker.store.record import encode_new, encode_properties, properties_of
 from domain.access.model import Effect
 from domain.errors import EntrepotError
+from domain.exchanges.binding import Binding, DestinationKind
+from domain.exchanges.exchange import ALTERNATE_EXCHANGE, DELAYED_TYPE, HASH_HEADER, ExchangeType
 from domain.message import SharedProperties, as_texts
-from domain.queue_policy import ApplyTo, Policy
-from domain.routing.binding import Binding, DestinationKind
-from domain.routing.exchange import ALTERNATE_EXCHANGE, DELAYED_TYPE, HASH_HEADER, ExchangeType
+from domain.queues.policy import ApplyTo, Policy
 from domain.topic import Topic
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import ContentHeader, received_header

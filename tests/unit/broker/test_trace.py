@@ -17,7 +17,7 @@ from domain.names import TRACE_TOPIC, is_topic_name
 from domain.ports import Store
 from domain.query import HopKind
 from domain.topic import Permission, Topic
-from gateway.delivery.hub import DeliveryHub
+from gateway.mqtt.fan_out.hub import DeliveryHub
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, bodies, eventually, handles, pop
 

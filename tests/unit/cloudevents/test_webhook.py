@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.errors import EntrepotError
+from gateway.events.subscriptions.definition import SubscriptionModel, record_of
 from gateway.http.streaming import frames
 from gateway.http.streaming.topic_stream import cursor_of, parse_cursor
-from gateway.subscriptions.definition import SubscriptionModel, record_of
 from protocols.cloudevents import webhook
 from protocols.cloudevents.errors import CloudEventError
 from protocols.cloudevents.webhook import Consent, Verdict

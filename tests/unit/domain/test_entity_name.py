@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.errors import Code, EntrepotError
+from domain.exchanges.entity_name import MAX_ENCODED_LENGTH, decoded_name, encoded_name
 from domain.names import check_group_name, check_topic_name, is_topic_name
-from domain.routing.entity_name import MAX_ENCODED_LENGTH, decoded_name, encoded_name
 from tests.support.cases import cases
 
 entities = st.text(st.characters(codec="utf-8"), max_size=80).filter(lambda name: len(name.encode()) <= 255)

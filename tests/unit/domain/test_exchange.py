@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from domain.errors import Code, EntrepotError
-from domain.routing.exchange import (
+from domain.exchanges.exchange import (
     Exchange,
     ExchangeType,
     check_deletable,

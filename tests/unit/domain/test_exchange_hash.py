@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.routing.binding import Binding
-from domain.routing.exchange_hash import HashTable
-from domain.routing.exchange_table import RoutedMessage
+from domain.exchanges.binding import Binding
+from domain.exchanges.hash import HashTable
+from domain.exchanges.table import RoutedMessage
 from tests.support.cases import cases
 
 KEYS = [f"key {number}" for number in range(4000)]

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from domain.errors import Code, EntrepotError
-from domain.routing import exchange_routing, remembered_routes
-from domain.routing.binding import Binding, DestinationKind
-from domain.routing.exchange import PREDECLARED, Exchange, ExchangeType
-from domain.routing.exchange_routing import Removal, Routing, UnknownExchange
+from domain.exchanges import remembered_routes
+from domain.exchanges import routing as exchange_routing
+from domain.exchanges.binding import Binding, DestinationKind
+from domain.exchanges.exchange import PREDECLARED, Exchange, ExchangeType
+from domain.exchanges.routing import Removal, Routing, UnknownExchange
 from tests.support.cases import cases
 from tests.tiers.marks import scaled
 from tests.unit.domain.routing_model import RoutingModel

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from domain.errors import Code, EntrepotError
-from domain.queue_arguments import DeadLetterStrategy, DelayedRetry, Overflow, QueueArguments, QueueType
-from domain.queue_declaration import check_new_name, declared_queue, inequivalence, locked, not_found
+from domain.queues.arguments import DeadLetterStrategy, DelayedRetry, Overflow, QueueArguments, QueueType
+from domain.queues.declaration import check_new_name, declared_queue, inequivalence, locked, not_found
 from tests.support.cases import cases
 
 QUORUM = {"x-queue-type": "quorum"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from domain.errors import Code, EntrepotError
-from domain.queue_arguments import DeadLetterStrategy, Overflow, QueueArguments, QueueType
-from domain.queue_declaration import declared_queue
-from domain.queue_policy import (
+from domain.queues.arguments import DeadLetterStrategy, Overflow, QueueArguments, QueueType
+from domain.queues.declaration import declared_queue
+from domain.queues.policy import (
     ApplyTo,
     Policy,
     alternate_exchange,

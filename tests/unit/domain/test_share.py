@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.errors import Code, EntrepotError
+from domain.exchanges.entity_name import encoded_name
 from domain.names import MAX_GROUP_LENGTH, check_group_name, check_topic_name, dead_letter_topic, is_topic_name
-from domain.routing.entity_name import encoded_name
 from domain.share import filtered_share_group, queue_group, share_group, shared_queue, whole_topic
 from tests.support.cases import cases
 

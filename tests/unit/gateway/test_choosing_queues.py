@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from domain.message import BY_SUB_TOPIC, Message
-from gateway.frontends.mqtt.routes import Routes
+from gateway.messaging.routes import Routes
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.settings import TopicsSettings

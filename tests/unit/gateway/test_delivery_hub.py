@@ -8,8 +8,8 @@ import pytest
 
 from domain.message import SystemProperty
 from domain.routing.topic_filter import matches
-from gateway.delivery.audience import SubscriptionOptions
-from gateway.delivery.hub import DeliveryHub
+from gateway.mqtt.fan_out.audience import SubscriptionOptions
+from gateway.mqtt.fan_out.hub import DeliveryHub
 from protocols.mqtt.decoder import Decoder
 from protocols.mqtt.encoder import PublishTemplate
 from protocols.mqtt.packets import Publish

@@ -13,10 +13,11 @@ from domain.errors import Code, EntrepotError
 from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent, OnEvents
 from domain.message import Message
 from domain.retained import RetainedLimits
-from gateway.messaging import retained as module
-from gateway.messaging import retained_writer, watched_keys
-from gateway.messaging.retained import RetainedMessages
-from gateway.messaging.retained_record import encode_retained
+from gateway.messaging import watched_keys
+from gateway.mqtt.retained import retained as module
+from gateway.mqtt.retained import writer as retained_writer
+from gateway.mqtt.retained.record import encode_retained
+from gateway.mqtt.retained.retained import RetainedMessages
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.replaced import replaced

@@ -15,9 +15,9 @@ from domain.delivery import Deliveries, Delivery, Receipt
 from domain.errors import Code, EntrepotError
 from domain.ports import PopRequest
 from domain.topic import Topic
-from gateway.delivery.share import KEEP_SECONDS, MAX_HELD
-from gateway.delivery.shares import Shares
 from gateway.messaging.traffic import Traffic
+from gateway.mqtt.shares.share import KEEP_SECONDS, MAX_HELD
+from gateway.mqtt.shares.shares import Shares
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.replaced import replaced

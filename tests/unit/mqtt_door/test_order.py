@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.frontends.mqtt.ordering import MAX_LATER
+from gateway.mqtt.connections.ordering import MAX_LATER
 from protocols.mqtt.packets import Puback, Publish, Suback, Subscribe, Subscription
 from tests.support.mqtt_door import DoorClient, MqttDoor
 from tests.support.waiting import until

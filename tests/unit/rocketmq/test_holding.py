@@ -10,9 +10,9 @@ import pytest
 
 from domain.access.model import ANONYMOUS, Origin, Principal
 from domain.topic import Topic
-from gateway.frontends.rocketmq.caller import Caller
-from gateway.frontends.rocketmq.holding import Holding
-from gateway.frontends.rocketmq.receiving import Receiving
+from gateway.rocketmq.caller import Caller
+from gateway.rocketmq.holding import Holding
+from gateway.rocketmq.receiving import Receiving
 from gateway.settings.grpc import GrpcSettings
 from protocols.rocketmq import v2_pb2 as v2
 from store_client.memory import MemoryStore

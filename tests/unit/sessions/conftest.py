@@ -9,11 +9,11 @@ import pytest
 
 from domain.errors import Code, EntrepotError
 from domain.key_value import KeyValueChange
-from gateway.sessions.census import SessionCensus
-from gateway.sessions.opening import Arrival, Sessions
-from gateway.sessions.record import SessionRecord, WillRecord
-from gateway.sessions.session import Session
-from gateway.sessions.sweeper import Sweeper
+from gateway.mqtt.sessions.census import SessionCensus
+from gateway.mqtt.sessions.opening import Arrival, Sessions
+from gateway.mqtt.sessions.record import SessionRecord, WillRecord
+from gateway.mqtt.sessions.session import Session
+from gateway.mqtt.sessions.sweeper import Sweeper
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.replaced import replaced

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.sessions.lifecycle import depart, is_over, will_at_takeover
-from gateway.sessions.record import NEVER_EXPIRES, SessionRecord, WillRecord
+from gateway.mqtt.sessions.lifecycle import depart, is_over, will_at_takeover
+from gateway.mqtt.sessions.record import NEVER_EXPIRES, SessionRecord, WillRecord
 from tests.support.cases import cases
 
 NOW = 1_000_000

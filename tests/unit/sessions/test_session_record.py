@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.key_value import KeyValueChange, check_changes
-from gateway.sessions.record import (
+from gateway.mqtt.sessions.record import (
     DUE_PREFIX,
     NEVER_EXPIRES,
     SESSION_PREFIX,

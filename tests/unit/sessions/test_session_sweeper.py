@@ -8,11 +8,11 @@ import pytest
 
 from domain.errors import Code, EntrepotError
 from domain.key_value import KeyValueChange
-from gateway.sessions.lifecycle import depart
-from gateway.sessions.opening import Sessions
-from gateway.sessions.record import (
+from gateway.messaging.gateway_leases import GATEWAY_PREFIX
+from gateway.mqtt.sessions.lifecycle import depart
+from gateway.mqtt.sessions.opening import Sessions
+from gateway.mqtt.sessions.record import (
     DUE_PREFIX,
-    GATEWAY_PREFIX,
     SESSION_PREFIX,
     TAKEN_PREFIX,
     WILL_PREFIX,
@@ -20,8 +20,8 @@ from gateway.sessions.record import (
     WillRecord,
     decode_session,
 )
-from gateway.sessions.sweeper import ALIVE_SECONDS, Sweeper
-from gateway.sessions.wills import OVERDUE_SECONDS, Wills
+from gateway.mqtt.sessions.sweeper import ALIVE_SECONDS, Sweeper
+from gateway.mqtt.sessions.wills import OVERDUE_SECONDS, Wills
 from tests.support.store_steps import eventually
 from tests.unit.sessions.conftest import SessionWorld, will
 

@@ -11,21 +11,21 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from domain.queue_declaration import declared_queue
-from domain.routing.binding import Binding
-from domain.routing.exchange import Exchange, ExchangeType
-from gateway.delivery.queue_feeds import QueueFeeds
-from gateway.frontends.mqtt.routes import Routes
+from domain.exchanges.binding import Binding
+from domain.exchanges.exchange import Exchange, ExchangeType
+from domain.queues.declaration import declared_queue
+from gateway.amqp.feeds.queue_feeds import QueueFeeds
+from gateway.amqp.virtual_hosts.counting import Counting
+from gateway.amqp.virtual_hosts.dead_letters import DeadLetters
+from gateway.amqp.virtual_hosts.definitions import Definitions
+from gateway.amqp.virtual_hosts.expiry import Expiry
+from gateway.amqp.virtual_hosts.routing import Routing
+from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from gateway.messaging.routes import Routes
 from gateway.messaging.send import Sender
 from gateway.messaging.ticket import Ticket
 from gateway.messaging.topology import Topology
 from gateway.settings import TopicsSettings
-from gateway.vhosts.counting import Counting
-from gateway.vhosts.dead_letters import DeadLetters
-from gateway.vhosts.definitions import Definitions
-from gateway.vhosts.expiry import Expiry
-from gateway.vhosts.routing import Routing
-from gateway.vhosts.vhost import Queue, Vhost
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import ContentHeader
 from protocols.amqp.deaths import deaths_of

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
+from domain.exchanges.binding import Binding, DestinationKind
+from domain.exchanges.exchange import Exchange, ExchangeType
 from domain.names import queue_feed
-from domain.queue_declaration import QueueDeclaration, declared_queue
-from domain.routing.binding import Binding, DestinationKind
-from domain.routing.exchange import Exchange, ExchangeType
-from gateway.vhosts.definitions import Definitions
-from gateway.vhosts.vhost import Queue, Vhost
+from domain.queues.declaration import QueueDeclaration, declared_queue
+from gateway.amqp.virtual_hosts.definitions import Definitions
+from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from protocols.amqp.field_table import Timestamp
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from domain.clock import Clock
 from domain.delivery import Delivery
 from domain.ports import PopRequest
-from domain.queue_declaration import declared_queue
-from gateway.delivery.queue_feeds import QueueFeeds
+from domain.queues.declaration import declared_queue
+from gateway.amqp.feeds.queue_feeds import QueueFeeds
+from gateway.amqp.virtual_hosts.dead_letters import DeadLetters
+from gateway.amqp.virtual_hosts.definitions import Definitions
+from gateway.amqp.virtual_hosts.expiry import ARRIVAL_MS, Expiry
+from gateway.amqp.virtual_hosts.vhost import Queue
 from gateway.messaging.ticket import Ticket, acknowledge_all
-from gateway.vhosts.dead_letters import DeadLetters
-from gateway.vhosts.definitions import Definitions
-from gateway.vhosts.expiry import ARRIVAL_MS, Expiry
-from gateway.vhosts.vhost import Queue
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import ContentHeader
 from protocols.amqp.deaths import DeathReason

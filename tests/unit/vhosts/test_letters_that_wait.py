@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-import gateway.vhosts.dead_letters as module
+import gateway.amqp.virtual_hosts.dead_letters as module
 from domain.confirmation import Confirmation
 from domain.errors import Code, EntrepotError
 from domain.message import Message
 from domain.ports import PopRequest
-from domain.queue_declaration import declared_queue
-from gateway.delivery.queue_feeds import QueueFeeds
-from gateway.frontends.mqtt.routes import Routes
+from domain.queues.declaration import declared_queue
+from gateway.amqp.feeds.queue_feeds import QueueFeeds
+from gateway.amqp.virtual_hosts.dead_letters import DeadLetters
+from gateway.amqp.virtual_hosts.definitions import Definitions
+from gateway.amqp.virtual_hosts.routing import Routing
+from gateway.messaging.routes import Routes
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.settings import TopicsSettings
-from gateway.vhosts.dead_letters import DeadLetters
-from gateway.vhosts.definitions import Definitions
-from gateway.vhosts.routing import Routing
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import ContentHeader
 from protocols.amqp.deaths import DeathReason

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from domain.access.filters import covers
 from domain.access.model import EVERYTHING, whole_topic
 from domain.errors import Code, EntrepotError
-from domain.routing.binding import Binding
-from domain.routing.exchange import DELAYED_TYPE, Exchange, ExchangeType
-from domain.routing.exchange_routing import Routing
+from domain.exchanges.binding import Binding
+from domain.exchanges.exchange import DELAYED_TYPE, Exchange, ExchangeType
+from domain.exchanges.routing import Routing
 from domain.routing.topic_filter import is_valid_filter
-from gateway.vhosts import needs
+from gateway.amqp.virtual_hosts import needs
 from tests.support.cases import cases
 
 words = st.sampled_from(["a", "b", "", "a-b"])

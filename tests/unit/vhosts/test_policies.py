@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from domain.errors import Code, EntrepotError
+from domain.exchanges.binding import Binding
+from domain.exchanges.exchange import Exchange, ExchangeType
 from domain.key_value import KeyValueChange
-from domain.queue_declaration import declared_queue
-from domain.queue_policy import ApplyTo, Policy
-from domain.routing.binding import Binding
-from domain.routing.exchange import Exchange, ExchangeType
-from gateway.vhosts import records
-from gateway.vhosts.definitions import Definitions
-from gateway.vhosts.vhost import Queue, Vhost
+from domain.queues.declaration import declared_queue
+from domain.queues.policy import ApplyTo, Policy
+from gateway.amqp.virtual_hosts import records
+from gateway.amqp.virtual_hosts.definitions import Definitions
+from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 

@@ -14,7 +14,7 @@ from domain.message import Message
 from domain.names import queue_feed
 from domain.ports import PopRequest
 from domain.topic import Topic
-from gateway.delivery.queue_feed import QueueFeed
+from gateway.amqp.feeds.queue_feed import QueueFeed
 from gateway.messaging.ticket import Ticket
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
@@ -251,7 +251,7 @@ async def test_what_is_given_back_has_its_place(store: MemoryStore, feed: QueueF
 
 async def test_a_feed_is_kept_while_something_is_got_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message that was got of a feed that is gone has a lease that nobody renews."""
-    monkeypatch.setattr("gateway.delivery.queue_feed.IDLE_SECONDS", 0)
+    monkeypatch.setattr("gateway.amqp.feeds.queue_feed.IDLE_SECONDS", 0)
     answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     store = MemoryStore(ManualClock())

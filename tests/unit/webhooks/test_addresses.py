@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.webhooks.addresses import AddressPolicy, CheckingResolver, ForbiddenAddressError, checked_socket
+from gateway.events.webhooks.addresses import AddressPolicy, CheckingResolver, ForbiddenAddressError, checked_socket
 from tests.support.cases import cases
 
 REFUSED = [

@@ -13,8 +13,8 @@ from domain.errors import Code, EntrepotError
 from domain.expression.cesql.value import Value
 from domain.message import Message, StoredMessage
 from domain.topic import Topic, TopicQueues
-from gateway.subscriptions.record import Subscription, SubscriptionRecord
-from gateway.webhooks.dispatcher import RELEASE_MS, Dispatcher
+from gateway.events.subscriptions.record import Subscription, SubscriptionRecord
+from gateway.events.webhooks.dispatcher import RELEASE_MS, Dispatcher
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.replaced import replaced

@@ -1,0 +1,1 @@
+"""Exchanges and bindings of AMQP, as RabbitMQ has them."""

@@ -1,0 +1,89 @@
+"""Consistent-hash exchanges: each message goes to one binding, chosen by the hash of its routing key, or of the header
+or property that the exchange names; bindings get shares by their weights.
+
+The hash names one of `SLOTS` places, and each place belongs to the destination with the highest score there (weighted
+rendezvous hashing).  So the choice depends on the set of bindings and not on their order: every gateway makes the same.
+A binding that comes takes places and no other place moves; one that goes gives up its own alone.  Who has a place is
+worked out when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from math import log
+from typing import Final
+
+from domain.exchanges.binding import Binding, weight
+from domain.exchanges.exchange import HASH_HEADER, HASH_PROPERTY
+from domain.exchanges.table import Destinations, RoutedMessage
+from domain.field_value import comparable, text_of
+
+SLOTS: Final = 1 << 14
+"""Places: the more, the closer the shares are to the weights.  It must never change: gateways of two versions agree."""
+_HASH_BYTES: Final = 8
+_MASK: Final = (1 << 64) - 1
+_GOLDEN: Final = 0x9E3779B97F4A7C15
+
+
+class HashTable:
+    """Bindings by their weight.  Of several that lead to one destination the heaviest counts.
+
+    A message that lacks the header or property goes where all such messages go.  Of several routing keys the first
+    counts.
+    """
+
+    __slots__ = ("_contenders", "_header", "_owners", "_property", "is_by_key")
+
+    def __init__(self, arguments: Mapping[str, object]) -> None:
+        self._header = text_of(arguments.get(HASH_HEADER))
+        self._property = text_of(arguments.get(HASH_PROPERTY))
+        self.is_by_key = self._header is None and self._property is None
+        self._contenders: dict[Binding, tuple[int, int, Destinations]] = {}
+        self._owners: dict[int, Destinations] = {}
+
+    def add(self, binding: Binding) -> None:
+        destinations = Destinations()
+        destinations.add(binding)
+        seed = _hash(f"{binding.destination_kind} {binding.destination}")
+        self._contenders[binding] = (seed, weight(binding), destinations)
+        self._owners.clear()
+
+    def remove(self, binding: Binding) -> None:
+        del self._contenders[binding]
+        self._owners.clear()
+
+    def match(self, message: RoutedMessage) -> tuple[Destinations, ...]:
+        if not self._contenders:
+            return ()
+        slot = _hash(self._hashed(message)) % SLOTS
+        owner = self._owners.get(slot)
+        if owner is None:
+            owner = self._owners[slot] = self._owner(slot)
+        return (owner,)
+
+    def _hashed(self, message: RoutedMessage) -> str:
+        if self._header is not None:
+            headers = message.headers()
+            return repr(comparable(headers[self._header])) if self._header in headers else ""
+        if self._property is not None:
+            value = message.properties_of().get(self._property)
+            return "" if value is None else str(comparable(value))
+        return message.routing_keys[0] if message.routing_keys else ""
+
+    def _owner(self, slot: int) -> Destinations:
+        return max(self._contenders.values(), key=lambda each: (_score(each[0], slot, each[1]), each[0]))[2]
+
+
+def _hash(text: str) -> int:
+    """The same in every process, which `hash()` is not."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogateescape"), digest_size=_HASH_BYTES).digest(), "big")
+
+
+def _score(seed: int, slot: int, share: int) -> float:
+    """How much a destination wants a place.  Of scores made so, each is the highest as often as its share says."""
+    mixed = (seed + (slot + 1) * _GOLDEN) & _MASK
+    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+    mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _MASK
+    mixed ^= mixed >> 31
+    return -share / log(((mixed >> 11) + 0.5) / (1 << 53))

@@ -1,0 +1,374 @@
+"""The exchanges and bindings of one vhost, and the queues a message goes to.
+
+The table changes in small steps and is asked for every message.  It knows what exists and what follows from a removal;
+who declared what, and where it is kept, is not its business.  Invariants: both ends of every binding exist; a
+remembered route is what the bindings say, for whatever changes takes it from all exchanges that it came through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from domain.errors import Code, EntrepotError
+from domain.exchanges.binding import Binding, DestinationKind, check_binding
+from domain.exchanges.exchange import DEFAULT_EXCHANGE, PREDECLARED, Exchange, ExchangeType, exchange_text, not_found
+from domain.exchanges.hash import HashTable
+from domain.exchanges.headers import HeadersTable
+from domain.exchanges.remembered_routes import RememberedRoutes
+from domain.exchanges.table import DirectTable, ExchangeTable, FanoutTable, Fields, RoutedMessage
+from domain.exchanges.topic import TopicTable
+from domain.field_value import no_arguments
+
+MAX_EXCHANGES: Final = 100_000
+MAX_BINDINGS: Final = 1_000_000
+"""Named limits of one vhost."""
+_NONE: Final[Mapping[Binding, None]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownExchange:
+    """The answer for a message to an exchange that is not there."""
+
+    name: str
+
+    def refusal(self, vhost: str) -> EntrepotError:
+        return not_found(self.name, vhost)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What goes together: a removal with all that follows from it, in the order in which it follows."""
+
+    bindings: tuple[Binding, ...] = ()
+    exchanges: tuple[str, ...] = ()
+    queue: str | None = None
+
+
+class _Entry:
+    """An exchange with its bindings.  `consulted`: some answer that is remembered may have come through it.
+    `leading`: the bindings that lead to it; `feeders`: the exchanges that these are of, with how many of each."""
+
+    __slots__ = ("alternate", "bindings", "consulted", "exchange", "feeders", "leading", "routes", "table")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.table = _table(exchange)
+        self.bindings: dict[Binding, None] = {}
+        self.leading: dict[Binding, None] = {}
+        self.feeders: dict[str, int] = {}
+        self.alternate = exchange.alternate
+        self.routes = RememberedRoutes()
+        self.consulted = False
+
+
+class Routing:
+    """Exchanges, bindings and the names of queues of one vhost."""
+
+    def __init__(self, vhost: str = "/") -> None:
+        self.vhost = vhost
+        self._entries = {exchange.name: _Entry(exchange) for exchange in PREDECLARED}
+        self._queues: dict[str, dict[Binding, None]] = {}  # with the bindings that lead to each
+        self._alternates_of: dict[str, dict[str, None]] = {}  # by the alternate: for which exchanges it is one
+        self._bindings = 0
+
+    # -- what a message asks -----------------------------------------------------------------------------------------
+
+    def route(
+        self,
+        exchange: str,
+        routing_keys: Sequence[str],
+        headers: Fields = no_arguments,
+        properties: Fields = no_arguments,
+    ) -> tuple[str, ...] | UnknownExchange:
+        """The queues that get the message, each once.  `routing_keys`: its own first, then those of CC and BCC.
+
+        `headers` is called only if an exchange on the way looks at headers, `properties` (correlation_id, message_id,
+        timestamp) only if one hashes them.
+        """
+        entry = self._entries.get(exchange)
+        if entry is None:
+            return UnknownExchange(exchange)
+        if len(routing_keys) == 1:
+            key = routing_keys[0]
+            found = entry.routes.recent.get(key)
+            if found is not None:
+                return found
+            if exchange == DEFAULT_EXCHANGE:
+                return (key,) if key in self._queues else ()
+            found = entry.routes.find(key)
+            if found is not None:
+                return found
+        elif exchange == DEFAULT_EXCHANGE:
+            return tuple(dict.fromkeys(key for key in routing_keys if key in self._queues))
+        queues, is_by_key = self._walk(entry, RoutedMessage(routing_keys, headers, properties))
+        if is_by_key and len(routing_keys) == 1:
+            entry.routes.keep(routing_keys[0], queues)
+        return queues
+
+    def _walk(self, first: _Entry, message: RoutedMessage) -> tuple[tuple[str, ...], bool]:
+        """The queues, and whether the routing key alone decided.  Every exchange is asked once, so circles end."""
+        queues: dict[str, int] = {}
+        seen = {first.exchange.name}
+        waiting = [first]
+        is_by_key = True
+        while waiting:
+            entry = waiting.pop()
+            entry.consulted = True
+            is_by_key = is_by_key and entry.table.is_by_key
+            following: list[str] = []
+            matched = False
+            for destinations in entry.table.match(message):
+                matched = True
+                queues.update(destinations.queues)
+                if destinations.exchanges:
+                    following += destinations.exchanges
+            if not matched and entry.alternate is not None:
+                is_by_key = self._go_on_to_alternate(entry.alternate, message, queues, following) and is_by_key
+            for name in following:
+                if name not in seen:
+                    seen.add(name)
+                    waiting.append(self._entries[name])
+        return tuple(queues), is_by_key
+
+    def _go_on_to_alternate(
+        self, name: str, message: RoutedMessage, queues: dict[str, int], following: list[str]
+    ) -> bool:
+        """An alternate that is not there is passed over.  The default exchange answers at once; its answer changes
+        with any queue, so it is not remembered (False)."""
+        if name == DEFAULT_EXCHANGE:
+            queues.update((key, 1) for key in message.routing_keys if key in self._queues)
+            return False
+        if name in self._entries:
+            following.append(name)
+        return True
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    def exchange(self, name: str) -> Exchange | None:
+        entry = self._entries.get(name)
+        return None if entry is None else entry.exchange
+
+    def exchanges(self) -> Iterator[Exchange]:
+        return (entry.exchange for entry in self._entries.values())
+
+    def has_binding(self, binding: Binding) -> bool:
+        entry = self._entries.get(binding.source)
+        return entry is not None and binding in entry.bindings
+
+    @property
+    def binding_count(self) -> int:
+        return self._bindings
+
+    def bindings_of_source(self, exchange: str) -> tuple[Binding, ...]:
+        """The bindings of an exchange, oldest first; those that every queue has to the default exchange are not
+        listed."""
+        entry = self._entries.get(exchange)
+        return () if entry is None else tuple(entry.bindings)
+
+    def bindings_of_destination(self, kind: DestinationKind, name: str) -> tuple[Binding, ...]:
+        """The bindings that lead to a queue or an exchange, oldest first."""
+        return tuple(self._leading(kind, name))
+
+    def _leading(self, kind: DestinationKind, name: str) -> Mapping[Binding, None]:
+        if kind is DestinationKind.QUEUE:
+            return self._queues.get(name, _NONE)
+        entry = self._entries.get(name)
+        return _NONE if entry is None else entry.leading
+
+    def is_bound(self, exchange: str) -> bool:
+        """Whether the exchange has bindings, so that it is in use; those that lead to it do not count."""
+        entry = self._entries.get(exchange)
+        return entry is not None and bool(entry.bindings)
+
+    # -- what comes --------------------------------------------------------------------------------------------------
+
+    def check_room(self, exchange: Exchange | None = None) -> None:
+        """Raise PRECONDITION_FAILED where a vhost has as many exchanges, or else bindings, as it may have.
+
+        Asked before something is declared; what is known to be declared is always taken in.
+        """
+        if exchange is not None and exchange.name not in self._entries and len(self._entries) >= MAX_EXCHANGES:
+            of = exchange_text(exchange.name, self.vhost)
+            raise EntrepotError(
+                Code.PRECONDITION_FAILED, f"cannot declare {of}: exchange limit of {MAX_EXCHANGES} is reached"
+            )
+        if exchange is None and self._bindings >= MAX_BINDINGS:
+            raise EntrepotError(
+                Code.PRECONDITION_FAILED, f"vhost '{self.vhost}' has {MAX_BINDINGS} bindings, which is the limit"
+            )
+
+    def declare_queue(self, name: str) -> bool:
+        """Take in a queue; says whether it is new."""
+        if name in self._queues:
+            return False
+        self._queues[name] = {}
+        return True
+
+    def declare_exchange(self, exchange: Exchange) -> bool:
+        """Take in an exchange that `check_exchange` lets pass; says whether it is new.  One that is there stays."""
+        if exchange.name in self._entries:
+            return False
+        self._entries[exchange.name] = entry = _Entry(exchange)
+        self._note_alternate(entry, None, entry.alternate)
+        self._forget_all(self._alternates_of.get(exchange.name, ()))
+        return True
+
+    def set_policy_alternate(self, exchange: str, alternate: str | None) -> None:
+        """What a policy says of the exchange's alternate, None for nothing.  The exchange's own argument wins."""
+        entry = self._entries.get(exchange)
+        if entry is None:
+            return
+        wanted = alternate if entry.exchange.alternate is None else entry.exchange.alternate
+        if wanted != entry.alternate:
+            self._note_alternate(entry, entry.alternate, wanted)
+            entry.alternate = wanted
+            self._forget_all((exchange,))
+
+    def bind(self, binding: Binding) -> bool:
+        """Take in a binding; says whether it is new.  Raises what `check_binding` raises, and TOPIC_NOT_FOUND where
+        one of its ends is missing."""
+        entry = self._entries.get(binding.source)
+        if entry is None:
+            raise not_found(binding.source, self.vhost)
+        check_binding(binding, entry.exchange.routing_type)
+        self._check_destination(binding)
+        if binding in entry.bindings:
+            return False
+        entry.bindings[binding] = None
+        entry.table.add(binding)
+        if binding.destination_kind is DestinationKind.QUEUE:
+            self._queues[binding.destination][binding] = None
+        else:
+            destination = self._entries[binding.destination]
+            destination.leading[binding] = None
+            destination.feeders[binding.source] = destination.feeders.get(binding.source, 0) + 1
+        self._bindings += 1
+        self._forget_all((binding.source,))
+        return True
+
+    def _check_destination(self, binding: Binding) -> None:
+        if binding.destination_kind is DestinationKind.EXCHANGE:
+            if binding.destination not in self._entries:
+                raise not_found(binding.destination, self.vhost)
+        elif binding.destination not in self._queues:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"no queue '{binding.destination}' in vhost '{self.vhost}'")
+
+    # -- what goes ---------------------------------------------------------------------------------------------------
+
+    def removal_of_binding(self, binding: Binding) -> Removal:
+        """What goes with a binding: its source too if that is auto-delete and this was its last, and so on.  Nothing
+        where there is no such binding."""
+        return self._removal([binding] if self.has_binding(binding) else [])
+
+    def removal_of_queue(self, name: str) -> Removal:
+        """What goes with a queue: the bindings that lead to it, and what follows."""
+        if name not in self._queues:
+            return Removal()
+        return self._removal(list(self._queues[name]), queue=name)
+
+    def removal_of_exchange(self, name: str) -> Removal:
+        """What goes with an exchange: its bindings and those that lead to it, and what follows."""
+        entry = self._entries.get(name)
+        if entry is None:
+            return Removal()
+        lost = [*entry.bindings, *entry.leading]
+        return self._removal(lost, exchange=name)
+
+    def _removal(self, lost: list[Binding], *, exchange: str | None = None, queue: str | None = None) -> Removal:
+        """Follow the bindings that are lost to the auto-delete exchanges whose last they were."""
+        bindings: dict[Binding, None] = {}
+        exchanges: dict[str, None] = {} if exchange is None else {exchange: None}
+        left: dict[str, int] = {}
+        for binding in lost:  # which grows while it is walked
+            if binding in bindings:
+                continue
+            bindings[binding] = None
+            source = self._entries[binding.source]
+            left[binding.source] = left.get(binding.source, len(source.bindings)) - 1
+            if source.exchange.auto_delete and not left[binding.source]:
+                exchanges[binding.source] = None
+                lost += source.leading
+        return Removal(tuple(bindings), tuple(exchanges), queue)
+
+    def remove(self, removal: Removal) -> None:
+        """Let go of what a removal names; what is not there is passed over.  An exchange that is named without its
+        bindings takes them along."""
+        for binding in removal.bindings:
+            self._unbind(binding)
+        for name in removal.exchanges:
+            self._remove_exchange(name)
+        if removal.queue is not None and removal.queue in self._queues:
+            for binding in tuple(self._queues[removal.queue]):
+                self._unbind(binding)
+            del self._queues[removal.queue]
+
+    def _remove_exchange(self, name: str) -> None:
+        entry = self._entries.get(name)
+        if entry is None:
+            return
+        for binding in (*entry.bindings, *entry.leading):
+            self._unbind(binding)
+        self._forget_all((name,))
+        self._note_alternate(entry, entry.alternate, None)
+        del self._entries[name]
+
+    def _unbind(self, binding: Binding) -> None:
+        entry = self._entries.get(binding.source)
+        if entry is None or binding not in entry.bindings:
+            return
+        self._forget_all((binding.source,))
+        del entry.bindings[binding]
+        entry.table.remove(binding)
+        self._bindings -= 1
+        if binding.destination_kind is DestinationKind.QUEUE:
+            del self._queues[binding.destination][binding]
+            return
+        destination = self._entries[binding.destination]
+        del destination.leading[binding]
+        destination.feeders[binding.source] -= 1
+        if not destination.feeders[binding.source]:
+            del destination.feeders[binding.source]
+
+    # -- what is remembered ------------------------------------------------------------------------------------------
+
+    def _note_alternate(self, entry: _Entry, before: str | None, after: str | None) -> None:
+        name = entry.exchange.name
+        if before is not None:
+            of = self._alternates_of[before]
+            del of[name]
+            if not of:
+                del self._alternates_of[before]
+        if after is not None:
+            self._alternates_of.setdefault(after, {})[name] = None
+
+    def _forget_all(self, names: Sequence[str] | Mapping[str, None]) -> None:
+        """Forget what came through these exchanges, and through those that lead to them.
+
+        An exchange that was not consulted since it was last told to forget is in no remembered route, nor is anything
+        above it by way of it: there the walk ends.  So a change costs no more than the routes before it.
+        """
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop()
+            entry = self._entries.get(name)
+            if entry is None or not entry.consulted:
+                continue
+            entry.consulted = False
+            entry.routes.clear()
+            waiting += entry.feeders
+            waiting += self._alternates_of.get(name, ())
+
+
+def _table(exchange: Exchange) -> ExchangeTable:
+    kind = exchange.routing_type
+    if kind is ExchangeType.FANOUT:
+        return FanoutTable()
+    if kind is ExchangeType.TOPIC:
+        return TopicTable()
+    if kind is ExchangeType.HEADERS:
+        return HeadersTable()
+    if kind is ExchangeType.CONSISTENT_HASH:
+        return HashTable(exchange.arguments)
+    return DirectTable()

@@ -1,0 +1,176 @@
+"""Topic exchanges: patterns of words, where `*` stands for one word and `#` for any number of them, none included.
+
+Patterns without wildcards are found by the whole key.  The others are a trie, walked once from word to word with all
+nodes that are possible so far: the cost of a key is its words times those nodes, however the wildcards lie, and no
+node is visited twice for a word.  For that, runs of wildcards are brought into one order (`#.*.#` is `*.#`), so that a
+`#` is followed by a word or by nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from domain.exchanges.binding import Binding
+from domain.exchanges.table import Destinations, RoutedMessage
+
+ONE_WORD: Final = "*"
+ANY_WORDS: Final = "#"
+
+
+def pattern_words(pattern: str) -> Sequence[str]:
+    """The words of a pattern, runs of wildcards in order: patterns that say the same with wildcards are the same."""
+    words: list[str] = []
+    pending = False  # whether the run of wildcards that ends here had a `#`
+    for word in pattern.split(".") if pattern else ():
+        if word == ANY_WORDS:
+            pending = True
+            continue
+        if word != ONE_WORD and pending:
+            words.append(ANY_WORDS)
+            pending = False
+        words.append(word)
+    if pending:
+        words.append(ANY_WORDS)
+    return words
+
+
+def has_wildcards(pattern: str) -> bool:
+    """Whether the pattern has a word that is a wildcard; `a*` is a word like others."""
+    if ONE_WORD not in pattern and ANY_WORDS not in pattern:
+        return False
+    words = pattern.split(".")
+    return ONE_WORD in words or ANY_WORDS in words
+
+
+class _Node:
+    """A place in patterns.  `any_words` is the node behind a `#`: once reached it stays possible to the end."""
+
+    __slots__ = ("any_words", "children", "destinations", "one_word")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] | None = None
+        self.one_word: _Node | None = None
+        self.any_words: _Node | None = None
+        self.destinations: Destinations | None = None
+
+    def next(self, word: str) -> _Node | None:
+        """The node behind a word of a pattern."""
+        if word == ONE_WORD:
+            return self.one_word
+        if word == ANY_WORDS:
+            return self.any_words
+        return None if self.children is None else self.children.get(word)
+
+    def grow(self, word: str) -> _Node:
+        node = _Node()
+        if word == ONE_WORD:
+            self.one_word = node
+        elif word == ANY_WORDS:
+            self.any_words = node
+        else:
+            if self.children is None:
+                self.children = {}
+            self.children[word] = node
+        return node
+
+    def prune(self, word: str) -> None:
+        if word == ONE_WORD:
+            self.one_word = None
+        elif word == ANY_WORDS:
+            self.any_words = None
+        elif self.children is not None:
+            del self.children[word]
+            self.children = self.children or None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.children is None and self.one_word is None and self.any_words is None and self.destinations is None
+
+
+class TopicTable:
+    """Bindings by their pattern."""
+
+    __slots__ = ("_by_key", "_root")
+    is_by_key = True
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, Destinations] = {}
+        self._root = _Node()
+
+    def add(self, binding: Binding) -> None:
+        pattern = binding.routing_key
+        if not has_wildcards(pattern):
+            destinations = self._by_key.get(pattern)
+            if destinations is None:
+                destinations = self._by_key[pattern] = Destinations()
+            destinations.add(binding)
+            return
+        node = self._root
+        for word in pattern_words(pattern):
+            node = node.next(word) or node.grow(word)
+        if node.destinations is None:
+            node.destinations = Destinations()
+        node.destinations.add(binding)
+
+    def remove(self, binding: Binding) -> None:
+        pattern = binding.routing_key
+        if not has_wildcards(pattern):
+            if self._by_key[pattern].remove(binding):
+                del self._by_key[pattern]
+            return
+        path: list[tuple[_Node, str]] = []
+        node = self._root
+        for word in pattern_words(pattern):
+            path.append((node, word))
+            child = node.next(word)
+            assert child is not None, "taken off without having been added"
+            node = child
+        assert node.destinations is not None, "taken off without having been added"
+        if node.destinations.remove(binding):
+            node.destinations = None
+        for parent, word in reversed(path):
+            if not node.is_empty:
+                break
+            parent.prune(word)
+            node = parent
+
+    def match(self, message: RoutedMessage) -> list[Destinations]:
+        by_key = self._by_key
+        found = [by_key[key] for key in message.routing_keys if key in by_key]
+        if not self._root.is_empty:
+            for words in message.words():
+                found += _matching(self._root, words)
+        return found
+
+
+def _matching(root: _Node, words: Sequence[str]) -> Iterator[Destinations]:
+    """The destinations of all patterns in the trie that the words match."""
+    nodes = [root]
+    lasting: dict[_Node, None] = {}  # the nodes behind a `#`
+    if root.any_words is not None:
+        lasting[root.any_words] = None
+    for word in words:
+        following: list[_Node] = []
+        for node in nodes:
+            children = node.children
+            if children is not None and (child := children.get(word)) is not None:
+                following.append(child)
+            if (child := node.one_word) is not None:
+                following.append(child)
+        for node in lasting:
+            children = node.children
+            if children is not None and (child := children.get(word)) is not None:
+                following.append(child)
+        for node in following:
+            if (child := node.any_words) is not None:
+                lasting[child] = None
+        nodes = following
+        if not nodes and not lasting:
+            return
+    for node in nodes:
+        if node.destinations is not None:
+            yield node.destinations
+    for node in lasting:
+        if node.destinations is not None:
+            yield node.destinations

@@ -1,0 +1,1 @@
+"""Queues of AMQP: what they are declared with, and what policies add."""

@@ -1,0 +1,338 @@
+"""ChannelConsuming: the consumers of one channel, and what they and basic.get have been given and not settled.
+
+Invariant: a delivery tag stands for one message until that is settled, once; what is not settled when the channel ends
+goes back to its place in its queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+from weakref import ref
+
+from domain.message import StoredMessage
+from domain.position import Position
+from domain.queues.arguments import QueueType
+from gateway.amqp.connections.streams import StreamTicket, stream_start
+from gateway.amqp.virtual_hosts.vhost import Queue
+from gateway.messaging.messages_that_fit import MessagesThatFit
+from gateway.messaging.ticket import Ticket, acknowledge_all
+from protocols.amqp.connection_events import ACK, Settlement
+from protocols.amqp.delivery import ContentTemplate
+from protocols.amqp.errors import AmqpError
+from protocols.amqp.field_table import FieldTable
+from protocols.amqp.mapping import template_of
+from protocols.amqp.methods import BasicCancel
+from protocols.amqp.recorded import template_of_record
+from protocols.amqp.reply_codes import ReplyCode
+
+if TYPE_CHECKING:
+    from gateway.amqp.connections.channel import AmqpChannel
+
+NO_ACK_BATCH: Final = 200
+"""Messages that a consumer without acknowledgements is handed at a time, as long as the socket takes them."""
+
+
+class Handed:
+    """One hand-out: the `member` of the tickets that it was of.  `since`: when, in seconds of the process's clock."""
+
+    __slots__ = ("consumer", "queue", "since")
+
+    def __init__(self, queue: Queue, consumer: Consumer | None, since: float) -> None:
+        self.queue, self.consumer, self.since = queue, consumer, since
+
+
+Held: TypeAlias = Ticket | StreamTicket
+"""A message that was delivered and is not settled; its `member` is the `Handed` that it was of."""
+
+
+class Consumer:
+    """A consumer.  `prefetch`: how many messages it may hold; 0 for no limit of its own."""
+
+    __slots__ = ("_consuming", "arguments", "exclusive", "held", "no_ack", "prefetch", "priority", "queue", "tag")
+
+    def __init__(
+        self,
+        consuming: ChannelConsuming,
+        tag: str,
+        queue: Queue,
+        *,
+        no_ack: bool,
+        exclusive: bool,
+        priority: int,
+        prefetch: int,
+        arguments: dict[str, object],
+    ) -> None:
+        self._consuming = consuming
+        self.tag, self.queue = tag, queue
+        self.no_ack, self.exclusive, self.priority, self.prefetch = no_ack, exclusive, priority, prefetch
+        self.arguments = arguments
+        self.held = 0
+
+    @property
+    def channel(self) -> AmqpChannel:
+        return self._consuming.channel
+
+    @property
+    def credit(self) -> int:
+        return self._consuming.credit(self)
+
+    @property
+    def start(self) -> int | Position | None:
+        """Where it begins to read a stream."""
+        return stream_start(self.arguments, self.channel.conversation.frontend.clock.now_ms())
+
+    def take(self, tickets: Sequence[Ticket]) -> None:
+        self._consuming.deliver(self, tickets)
+
+    def take_of_stream(self, messages: Sequence[StoredMessage]) -> None:
+        self._consuming.deliver(self, [StreamTicket(message) for message in messages])
+
+
+class ChannelConsuming:
+    """One channel's.  `prefetch`: of consumers that come from now on; `channel_prefetch`: of all of them together."""
+
+    __slots__ = (
+        "_channel_ref",
+        "_fit",
+        "_next_tag",
+        "channel_prefetch",
+        "consumers",
+        "held",
+        "prefetch",
+        "tx",
+    )
+
+    def __init__(self, channel: AmqpChannel) -> None:
+        self._channel_ref = ref(channel)  # which has it: both go at once
+        self.consumers: dict[str, Consumer] = {}
+        self.held: dict[int, Held] = {}
+        self.prefetch = self.channel_prefetch = 0
+        self.tx: list[Settlement] = []
+        """Settlements of a transaction that wait for its end."""
+        self._next_tag = 1
+        self._fit = MessagesThatFit()
+
+    @property
+    def channel(self) -> AmqpChannel:
+        """The channel.  Whoever works for it has it."""
+        channel = self._channel_ref()
+        assert channel is not None
+        return channel
+
+    # -- credit --------------------------------------------------------------------------------------------------
+
+    def credit(self, consumer: Consumer) -> int:
+        """How many messages a consumer can be handed now."""
+        driver = self.channel.conversation.driver
+        if driver is None or driver.is_congested or not self.channel.is_open:
+            return 0
+        fitting = self._fit.in_bytes(driver.write_limit - driver.unwritten)
+        if consumer.no_ack:
+            return min(NO_ACK_BATCH, fitting)
+        room = self.channel.conversation.frontend.max_unacknowledged - len(self.held)
+        if consumer.prefetch:
+            room = min(room, consumer.prefetch - consumer.held)
+        if self.channel_prefetch:
+            room = min(room, self.channel_prefetch - len(self.held))
+        return max(min(room, fitting), 0)
+
+    def has_room(self) -> None:
+        """Credit may have grown."""
+        feeds = self.channel.conversation.frontend.feeds
+        for queue in {consumer.queue for consumer in self.consumers.values()}:
+            if queue.is_stream:
+                feeds.stream(queue).look()
+            else:
+                feeds.of(queue).look()
+
+    def set_prefetch(self, count: int, *, of_channel: bool) -> None:
+        if of_channel:
+            self.channel_prefetch = count
+            self.has_room()
+        else:
+            self.prefetch = count
+
+    # -- deliveries ----------------------------------------------------------------------------------------------
+
+    def deliver(self, consumer: Consumer, tickets: Sequence[Held]) -> None:
+        """Send messages to a consumer."""
+        conversation = self.channel.conversation
+        frontend = conversation.frontend
+        first = self._next_tag
+        self._next_tag = end = first + len(tickets)
+        queue = consumer.queue
+        queue_type = queue.declaration.arguments.queue_type
+        templates = [_template(ticket, queue_type) for ticket in tickets]
+        again = [ticket.attempt > 1 for ticket in tickets]
+        sizes = [len(template.body) for template in templates]
+        self._fit.note(max(sizes))
+        frontend.consumption.delivered(queue, sizes, sum(again))
+        if consumer.no_ack:
+            acknowledge_all([ticket for ticket in tickets if isinstance(ticket, Ticket)])
+        else:
+            self._hold(tickets, first, Handed(queue, consumer, frontend.time()))
+            consumer.held += len(tickets)
+        run = zip(range(first, end), again, templates, strict=True)
+        conversation.machine.deliver_run(self.channel.number, consumer.tag, run)
+        conversation.flush()
+
+    def _hold(self, tickets: Sequence[Held], first: int, handed: Handed) -> None:
+        for ticket in tickets:
+            ticket.member = handed
+        self.held.update(enumerate(tickets, first))
+
+    def get_ok(self, queue: Queue, ticket: Ticket, message_count: int, *, no_ack: bool) -> None:
+        """Answer basic.get with a message."""
+        conversation = self.channel.conversation
+        tag = self._next_tag
+        self._next_tag += 1
+        template = _template(ticket, queue.declaration.arguments.queue_type)
+        if no_ack:
+            ticket.acknowledge()
+        else:
+            self._hold((ticket,), tag, Handed(queue, None, conversation.frontend.time()))
+        is_again = ticket.attempt > 1
+        conversation.frontend.consumption.delivered(queue, [len(template.body)], int(is_again))
+        conversation.machine.get_ok(self.channel.number, tag, is_again, template, message_count)
+
+    # -- settlements ---------------------------------------------------------------------------------------------
+
+    def settle(self, settlements: Sequence[Settlement]) -> Awaitable[None] | None:
+        """A run of acknowledgements and refusals.  Raises PRECONDITION_FAILED for an unknown tag."""
+        if self.channel.publishing.is_tx:
+            self.tx += settlements
+            return None
+        return self.apply(settlements)
+
+    def apply(self, settlements: Sequence[Settlement]) -> Awaitable[None] | None:
+        acknowledged: list[Held] = []
+        dead: list[Held] = []
+        try:
+            for method, tag, multiple, requeue in settlements:
+                found = self._take(method, tag, multiple)
+                if method == ACK:
+                    acknowledged += found
+                elif requeue:
+                    dead += self._requeue(found)
+                else:
+                    dead += found
+        finally:
+            acknowledge_all([held for held in acknowledged if isinstance(held, Ticket)])
+            if acknowledged:
+                consumption = self.channel.conversation.frontend.consumption
+                consumption.acknowledged([held.member.queue for held in acknowledged])
+            self._settled(acknowledged)
+            self._settled(dead)
+        if dead:
+            letters = [(held.member.queue, held) for held in dead if isinstance(held, Ticket)]
+            return self.channel.conversation.frontend.dead_letters.reject(letters)
+        return None
+
+    def _take(self, method: int, tag: int, multiple: bool) -> list[Held]:
+        held = self.held
+        if not multiple:
+            found = held.pop(tag, None)
+            if found is None:
+                raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}", 60, method)
+            return [found]
+        if tag and tag not in held and (tag >= self._next_tag or not held or tag < next(iter(held))):
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}", 60, method)
+        tags = [each for each in held if not tag or each <= tag]
+        return [held.pop(each) for each in tags]
+
+    def _requeue(self, found: list[Held]) -> list[Held]:
+        """Give back; what has come back too often is returned: it is a dead letter."""
+        dead: list[Held] = []
+        for held in found:
+            limit = held.member.queue.declaration.arguments.attempts_allowed
+            if limit is not None and held.attempt > limit:
+                dead.append(held)
+            else:
+                held.release()
+        self._settled([held for held in found if held not in dead])
+        return dead
+
+    def _settled(self, found: Sequence[Held]) -> None:
+        if not found:
+            return
+        for held in found:
+            consumer = held.member.consumer
+            if consumer is not None:
+                consumer.held -= 1
+        self.has_room()
+
+    def recover(self) -> None:
+        """basic.recover: everything goes back."""
+        found = list(self.held.values())
+        self.held.clear()
+        for held in found:
+            held.release()
+        self._settled(found)
+
+    def holds_too_long(self, now: float, seconds: float) -> bool:
+        """Whether a message is held for longer than that, or than its queue allows."""
+        for held in self.held.values():
+            handed = held.member
+            own_ms = handed.queue.declaration.arguments.consumer_timeout_ms
+            if now - handed.since > (seconds if own_ms is None else own_ms / 1000):
+                return True
+        return False
+
+    # -- consumers -----------------------------------------------------------------------------------------------
+
+    def add(self, consumer: Consumer) -> None:
+        self.consumers[consumer.tag] = consumer
+        self.channel.conversation.frontend.consumer_came(consumer)
+
+    def cancel(self, tag: str) -> Consumer | None:
+        """End a consumer; what it holds is still the channel's."""
+        consumer = self.consumers.pop(tag, None)
+        if consumer is not None:
+            if consumer.queue.name == self.channel.publishing.reply_queue:
+                self.channel.publishing.reply_queue = ""  # another consumer of replies may come
+            self.channel.conversation.frontend.consumer_went(consumer)
+        return consumer
+
+    def queue_gone(self, consumer: Consumer) -> None:
+        """The consumer's queue was deleted: tell it, if it understands that."""
+        if self.consumers.pop(consumer.tag, None) is None:
+            return
+        conversation = self.channel.conversation
+        if conversation.machine.capabilities.consumer_cancel_notify:
+            self.channel.notify(BasicCancel(consumer.tag, True))
+
+    def ask_again(self) -> None:
+        """The client's rights have changed: consumers of queues that it may not read any more end."""
+        conversation = self.channel.conversation
+        vhost = conversation.vhost
+        for consumer in tuple(self.consumers.values()):
+            try:
+                if vhost is not None:
+                    conversation.frontend.access.check_read(conversation, vhost, consumer.queue.name)
+            except AmqpError:
+                self.cancel(consumer.tag)
+                self.channel.notify(BasicCancel(consumer.tag, True))
+
+    def close(self) -> None:
+        """The channel is over."""
+        for tag in tuple(self.consumers):
+            self.cancel(tag)
+        held, self.held = self.held, {}
+        self.tx = []
+        for each in held.values():
+            each.release()
+
+
+def _template(ticket: Held, queue_type: QueueType) -> ContentTemplate:
+    """The message as a queue of this type gives it: out of its record, where nothing is to be added."""
+    more: FieldTable | None = None
+    if queue_type is QueueType.QUORUM:
+        more = {"x-delivery-count": ticket.attempt - 1}
+    elif queue_type is QueueType.STREAM:
+        more = {"x-stream-offset": ticket.message.queue_offset}
+    elif isinstance(ticket, Ticket) and (record := ticket.record) is not None:
+        found = template_of_record(record)
+        if found is not None:
+            return found
+    return template_of(ticket.message, more)

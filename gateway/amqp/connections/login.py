@@ -1,0 +1,45 @@
+"""Login: what the mechanisms of SASL say of a client."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from domain.errors import Code, EntrepotError
+from gateway.amqp.connections.names import PROTOCOL
+from gateway.security.credentials import CertificateIdentity, Credentials
+from gateway.transport.source import Source
+from protocols.amqp.connection_events import Login
+from protocols.amqp.credentials import credentials_of as given_credentials
+
+PLAIN, AMQPLAIN, EXTERNAL = "PLAIN", "AMQPLAIN", "EXTERNAL"
+MECHANISMS: Final = f"{PLAIN} {AMQPLAIN}"
+CERTIFIED_MECHANISMS: Final = f"{MECHANISMS} {EXTERNAL}"
+"""What who has shown a certificate may choose from: some clients take EXTERNAL wherever it is offered."""
+
+
+def credentials_of(login: Login, source: Source) -> Credentials:
+    """What the client shows.  Raises UNAUTHORIZED for a response that says nothing, or another mechanism."""
+    username: str | None = None
+    password: bytes | None = None
+    if login.mechanism in (PLAIN, AMQPLAIN):
+        shown_in = given_credentials(login.mechanism, login.response)
+        if shown_in is None:
+            raise EntrepotError(Code.UNAUTHORIZED, f"the response is not one of {login.mechanism}")
+        username, password = shown_in.user, shown_in.password.encode()
+    elif login.mechanism != EXTERNAL:
+        raise EntrepotError(Code.UNAUTHORIZED, f"unknown mechanism {login.mechanism[:40]!r}")
+    elif source.certificate is None:
+        raise EntrepotError(Code.UNAUTHORIZED, "EXTERNAL needs a client certificate")
+    certificate = None
+    if source.certificate is not None:
+        shown = source.certificate
+        certificate = CertificateIdentity(shown.common_name or None, shown.uris, shown.dns_names)
+    return Credentials(
+        PROTOCOL,
+        source.host,
+        username,
+        password,
+        is_tls=source.is_tls,
+        certificate=certificate,
+        listener=source.listener,
+    )

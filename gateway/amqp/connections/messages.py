@@ -1,0 +1,240 @@
+"""Methods of messages: qos, consume, cancel, get, recover, confirms, transactions, flow."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from domain.queues.declaration import queue_text
+from gateway.amqp.connections import topology
+from gateway.amqp.connections.consuming import Consumer
+from gateway.amqp.connections.names import CONSUMER_NAMED, REPLY_TO_QUEUE
+from gateway.amqp.connections.streams import stream_start
+from gateway.amqp.connections.topology import queue_to_read, vhost_of
+from gateway.amqp.virtual_hosts.vhost import Queue
+from protocols.amqp import methods
+from protocols.amqp.errors import AmqpError
+from protocols.amqp.methods import (
+    AmqpMethod,
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicGetEmpty,
+    BasicQos,
+    BasicQosOk,
+    BasicRecover,
+    BasicRecoverAsync,
+    BasicRecoverOk,
+    ChannelFlow,
+    ChannelFlowOk,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    TxCommit,
+    TxCommitOk,
+    TxRollback,
+    TxRollbackOk,
+    TxSelect,
+    TxSelectOk,
+)
+from protocols.amqp.reply_codes import ReplyCode
+
+if TYPE_CHECKING:
+    from gateway.amqp.connections.channel import AmqpChannel
+
+PRIORITY: Final = "x-priority"
+
+
+def basic_qos(channel: AmqpChannel, method: BasicQos) -> None:
+    if method.prefetch_size:
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
+    channel.consuming.set_prefetch(method.prefetch_count, of_channel=method.is_global)
+    channel.send(BasicQosOk())
+
+
+async def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
+    consuming, tag = channel.consuming, method.consumer_tag
+    if tag and tag in consuming.consumers:
+        raise AmqpError(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
+    tag = tag or CONSUMER_NAMED + secrets.token_urlsafe(16)
+    if method.queue == REPLY_TO_QUEUE:
+        queue = await _reply_queue(channel, method)
+    else:
+        queue = queue_to_read(channel, method.queue)
+    _check_exclusive(channel, queue, method.exclusive)
+    if queue.is_stream:
+        _check_stream(channel, queue, method)
+    consumer = Consumer(
+        consuming,
+        tag,
+        queue,
+        no_ack=method.no_ack,
+        exclusive=method.exclusive,
+        priority=_priority(method.arguments),
+        prefetch=consuming.prefetch,
+        arguments=method.arguments,
+    )
+    if not method.nowait:
+        channel.send(BasicConsumeOk(tag))
+    consuming.add(consumer)
+
+
+def _check_stream(channel: AmqpChannel, queue: Queue, method: BasicConsume) -> None:
+    """A stream's consumers acknowledge, and say how far they read ahead."""
+    of = queue_text(queue.name, vhost_of(channel).name)
+    if method.no_ack:
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"automatic acknowledgement not supported by stream {of}")
+    if not channel.consuming.prefetch and not channel.consuming.channel_prefetch:
+        raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"consumer prefetch count is not set for stream {of}")
+    stream_start(method.arguments, channel.conversation.frontend.clock.now_ms())
+
+
+async def _reply_queue(channel: AmqpChannel, method: BasicConsume) -> Queue:
+    """The queue behind the pseudo-queue of direct reply-to: one for each channel."""
+    if not method.no_ack:
+        raise AmqpError(ReplyCode.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
+    if channel.publishing.reply_queue:
+        raise AmqpError(ReplyCode.PRECONDITION_FAILED, "reply consumer already set")
+    queue = await channel.conversation.frontend.make_reply_queue(channel.conversation)
+    channel.publishing.reply_queue = queue.name
+    return queue
+
+
+def _check_exclusive(channel: AmqpChannel, queue: Queue, wanted: bool) -> None:
+    others = channel.conversation.frontend.feeds.all_of(queue)
+    presence = channel.conversation.frontend.presence
+    is_used = bool(others) or presence.elsewhere(queue) > 0
+    is_excluded = presence.is_exclusive_elsewhere(queue)
+    if (wanted and is_used) or is_excluded or any(isinstance(each, Consumer) and each.exclusive for each in others):
+        text = f"{queue_text(queue.name, vhost_of(channel).name)} in exclusive use"
+        raise AmqpError(ReplyCode.ACCESS_REFUSED, text)
+
+
+def _priority(arguments: Mapping[str, object]) -> int:
+    wanted = arguments.get(PRIORITY, 0)
+    if isinstance(wanted, bool) or not isinstance(wanted, int):
+        raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"invalid arg '{PRIORITY}': {wanted!r}")
+    return wanted
+
+
+def basic_cancel(channel: AmqpChannel, method: BasicCancel) -> Awaitable[None] | None:
+    consumer = channel.consuming.cancel(method.consumer_tag)
+    if consumer is not None and consumer.queue.declaration.auto_delete:
+        return _cancel_and_wait(channel, method, consumer.queue)
+    if not method.nowait:
+        channel.send(BasicCancelOk(method.consumer_tag))
+    return None
+
+
+async def _cancel_and_wait(channel: AmqpChannel, method: BasicCancel, queue: Queue) -> None:
+    """The queue goes with its last consumer, before the client hears."""
+    await channel.conversation.frontend.unused(queue)
+    if not method.nowait:
+        channel.send(BasicCancelOk(method.consumer_tag))
+
+
+async def basic_get(channel: AmqpChannel, method: BasicGet) -> None:
+    conversation = channel.conversation
+    frontend = conversation.frontend
+    queue = queue_to_read(channel, method.queue)
+    if queue.is_stream:
+        text = f"basic.get not supported by stream {queue_text(queue.name, vhost_of(channel).name)}"
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, text)
+    frontend.used(queue)
+    await channel.publishing.settled()
+    ticket = await frontend.feeds.of(queue).get()
+    if ticket is None:
+        channel.send(BasicGetEmpty())
+    elif not channel.is_open:
+        ticket.release()
+    else:
+        ready = await frontend.counting.ready(queue)
+        channel.consuming.get_ok(queue, ticket, ready, no_ack=method.no_ack)
+
+
+def basic_recover(channel: AmqpChannel, method: BasicRecover | BasicRecoverAsync) -> None:
+    if not method.requeue:
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
+    channel.consuming.recover()
+    if isinstance(method, BasicRecover):
+        channel.send(BasicRecoverOk())
+
+
+def channel_flow(channel: AmqpChannel, method: ChannelFlow) -> None:
+    if not method.active:
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "active=false")
+    channel.send(ChannelFlowOk(True))
+
+
+def flow_ok(channel: AmqpChannel, method: ChannelFlowOk) -> None:
+    """The client's answer to what is never asked."""
+
+
+def confirm_select(channel: AmqpChannel, method: ConfirmSelect) -> None:
+    if channel.publishing.is_tx:
+        raise AmqpError(ReplyCode.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
+    channel.publishing.confirms = True
+    if not method.nowait:
+        channel.send(ConfirmSelectOk())
+
+
+def tx_select(channel: AmqpChannel, method: TxSelect) -> None:
+    if channel.publishing.confirms:
+        raise AmqpError(ReplyCode.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
+    channel.publishing.is_tx = True
+    channel.send(TxSelectOk())
+
+
+async def tx_commit(channel: AmqpChannel, method: TxCommit) -> None:
+    _check_tx(channel)
+    await channel.publishing.commit()
+    settlements, channel.consuming.tx = channel.consuming.tx, []
+    queues = {held.member.queue for held in channel.consuming.held.values()}
+    work = channel.consuming.apply(settlements)
+    if work is not None:
+        await work
+    for queue in queues:
+        await channel.conversation.frontend.feeds.of(queue).leased.settle()
+    channel.send(TxCommitOk())
+
+
+def tx_rollback(channel: AmqpChannel, method: TxRollback) -> None:
+    _check_tx(channel)
+    channel.publishing.roll_back()
+    channel.consuming.tx = []
+    channel.send(TxRollbackOk())
+
+
+def _check_tx(channel: AmqpChannel) -> None:
+    if not channel.publishing.is_tx:
+        raise AmqpError(ReplyCode.PRECONDITION_FAILED, "channel is not transactional")
+
+
+Handler = Callable[["AmqpChannel", Any], Awaitable[None] | None]
+
+HANDLERS: Final[dict[type[AmqpMethod], Handler]] = {
+    methods.ExchangeDeclare: topology.exchange_declare,
+    methods.ExchangeDelete: topology.exchange_delete,
+    methods.ExchangeBind: topology.exchange_bind,
+    methods.ExchangeUnbind: topology.exchange_unbind,
+    methods.QueueDeclare: topology.queue_declare,
+    methods.QueueBind: topology.queue_bind,
+    methods.QueueUnbind: topology.queue_unbind,
+    methods.QueuePurge: topology.queue_purge,
+    methods.QueueDelete: topology.queue_delete,
+    BasicQos: basic_qos,
+    BasicConsume: basic_consume,
+    BasicCancel: basic_cancel,
+    BasicGet: basic_get,
+    BasicRecover: basic_recover,
+    BasicRecoverAsync: basic_recover,
+    ChannelFlow: channel_flow,
+    ChannelFlowOk: flow_ok,
+    ConfirmSelect: confirm_select,
+    TxSelect: tx_select,
+    TxCommit: tx_commit,
+    TxRollback: tx_rollback,
+}
+"""What a client may ask for on a channel."""

@@ -1,0 +1,322 @@
+"""ChannelPublishing: basic.publish on one channel, confirms, returns and transactions.
+
+A run of publishes becomes one send.  A confirm says that the message is durable in every queue it was routed to; what
+could be routed nowhere is returned, if that was asked for, before its confirm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Final
+from weakref import ref
+
+import structlog
+
+from domain.errors import Code, EntrepotError
+from domain.exchanges.routing import UnknownExchange
+from domain.message import Message
+from gateway.amqp.connections.names import REPLY_TO_QUEUE
+from gateway.amqp.connections.remembered_publishes import NOTHING, Known
+from gateway.amqp.virtual_hosts.vhost import Vhost
+from gateway.messaging.send import Refusals
+from protocols.amqp.connection_events import Publish
+from protocols.amqp.delivery import content_template
+from protocols.amqp.errors import AmqpError
+from protocols.amqp.mapping import expiration_ms
+from protocols.amqp.reply_codes import ReplyCode
+
+if TYPE_CHECKING:
+    from gateway.amqp.connections.channel import AmqpChannel
+
+PUBLISH_OVERHEAD: Final = 1024
+"""Bytes that a publish in a transaction counts for besides its own: what the objects around it need."""
+FURTHER_KEYS: Final = ("CC", "BCC")
+"""Headers that name more routing keys: each is a publish of its own to who asks for rights."""
+
+log = structlog.get_logger(__name__)
+
+
+class ChannelPublishing:
+    """One channel's."""
+
+    __slots__ = (
+        "_channel_ref",
+        "_idle",
+        "_is_relief_asked",
+        "_sequence",
+        "_under_way",
+        "confirms",
+        "is_tx",
+        "refused_in_tx",
+        "reply_queue",
+        "transaction",
+        "transaction_bytes",
+    )
+
+    def __init__(self, channel: AmqpChannel) -> None:
+        self._channel_ref = ref(channel)  # which has it: both go at once
+        self._sequence = 0
+        self._is_relief_asked = False
+        self._under_way = 0
+        self._idle: asyncio.Future[None] | None = None
+        self.confirms = False
+        self.reply_queue = ""
+        self.is_tx = False
+        self.refused_in_tx = 0
+        self.transaction: list[Publish] = []
+        self.transaction_bytes = 0
+
+    @property
+    def _channel(self) -> AmqpChannel:
+        channel = self._channel_ref()
+        assert channel is not None  # whoever works for it has it
+        return channel
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether more is published than the store takes in just now."""
+        return self._is_relief_asked
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether anything that was published is not in its queues yet."""
+        return self._under_way > 0
+
+    async def settled(self) -> None:
+        """Return when what was published on the channel is in its queues: what is asked of them next counts it."""
+        if self._under_way:
+            self._idle = self._idle or asyncio.get_running_loop().create_future()
+            await self._idle
+
+    def note_under_way(self, change: int) -> None:
+        self._under_way += change
+        if not self._under_way and self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
+
+    def take(self, publishes: list[Publish]) -> Awaitable[None] | None:
+        """A run of messages came.  Raises what closes the channel: then those before it are on their way."""
+        if not self.is_tx:
+            return self._publish(publishes)
+        for publish in publishes:
+            self._check(publish)
+        self.transaction_bytes += sum(map(_bytes_of, publishes))
+        most = self._channel.conversation.frontend.settings.max_transaction_bytes
+        if self.transaction_bytes > most:
+            text = f"a transaction of more than {most} bytes (amqp.max_transaction_bytes)"
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, 60, 40)
+        self.transaction += publishes
+        return None
+
+    def roll_back(self) -> list[Publish]:
+        """Forget what waits for the transaction's end, and return it."""
+        publishes, self.transaction, self.transaction_bytes = self.transaction, [], 0
+        return publishes
+
+    def _publish(self, publishes: Sequence[Publish]) -> Awaitable[None] | None:
+        conversation = self._channel.conversation
+        frontend, vhost = conversation.frontend, conversation.vhost
+        assert vhost is not None
+        conversation.has_published = True
+        frontend.counters.published += len(publishes)
+        now_ms = frontend.clock.now_ms()
+        known = None if self.is_tx else frontend.remembered.of(vhost, conversation.principal, now_ms)
+        of_key = (NOTHING if known is None else known).get
+        messages: list[Message] = []
+        unrouted: list[int] = []
+        try:
+            for publish in publishes:
+                exchange, routing_key, mandatory, header, body = publish
+                found = of_key((exchange, routing_key, header.data))
+                if found is not None and (found.is_routed or not mandatory):
+                    messages.append(found.message(body, now_ms))
+                elif (message := self._new_message(vhost, publish, known, now_ms)) is not None:
+                    messages.append(message)
+                else:
+                    unrouted.append(len(messages) + len(unrouted))
+        finally:
+            work = self._send(vhost, messages, unrouted)
+        if frontend.sender.backlogged:
+            self._pause()
+        return work
+
+    def _new_message(self, vhost: Vhost, publish: Publish, known: Known | None, now_ms: int) -> Message | None:
+        """The message of a publish, None where nothing is to keep it.  Raises what closes the channel."""
+        frontend, given = self._channel.conversation.frontend, publish
+        if not publish.header.is_plain:
+            self._check(publish)
+            publish = self._with_reply_queue(publish)
+        queues = self._route(publish)
+        if publish.header.may_have_header(b"BCC"):
+            publish = without_bcc(publish)
+        message = frontend.routing.message(vhost, publish, queues, now_ms)
+        if not queues and publish.mandatory:
+            self._return(publish)
+        if message is not None and known is not None and publish is given:
+            frontend.remembered.keep(known, vhost, publish, queues, message)
+        return message
+
+    def _send(self, vhost: Vhost, messages: list[Message], unrouted: list[int]) -> Awaitable[None] | None:
+        """Send what a run became; `unrouted`: the places in it of what goes nowhere, which is confirmed at once."""
+        channel, first = self._channel, self._sequence + 1
+        tags: Sequence[int] = ()
+        if self.confirms:
+            self._sequence += len(messages) + len(unrouted)
+            tags = range(first, self._sequence + 1)
+            if unrouted:
+                nowhere = set(unrouted)
+                channel.conversation.machine.confirm(channel.number, [tags[place] for place in unrouted])
+                tags = [tag for place, tag in enumerate(tags) if place not in nowhere]
+        if not messages:
+            return None
+        self.note_under_way(1)
+        return channel.conversation.frontend.overflow.admit(vhost, messages, _Sent(channel, len(messages), tags))
+
+    def _check(self, publish: Publish) -> None:
+        """What RabbitMQ looks at before it routes."""
+        header = publish.header
+        if (expiration := header.expiration) is not None:
+            try:
+                expiration_ms(expiration)
+            except ValueError as error:
+                raise AmqpError(ReplyCode.PRECONDITION_FAILED, str(error), 60, 40) from None
+        if (user := header.user_id) is not None:
+            conversation = self._channel.conversation
+            if user != conversation.login_name:
+                text = f"user_id property set to '{user}' but authenticated user was '{conversation.login_name}'"
+                raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, 60, 40)
+
+    def _with_reply_queue(self, publish: Publish) -> Publish:
+        """Direct reply-to: who answers is told the channel's own queue."""
+        if publish.header.reply_to != REPLY_TO_QUEUE:
+            return publish
+        if not self.reply_queue:
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist", 60, 40)
+        return publish._replace(header=publish.header.replaced(reply_to=self.reply_queue))
+
+    def _route(self, publish: Publish) -> tuple[str, ...]:
+        """The queues.  Raises NOT_FOUND, ACCESS_REFUSED."""
+        channel = self._channel
+        frontend, vhost = channel.conversation.frontend, channel.conversation.vhost
+        assert vhost is not None
+        name, header = publish.exchange, publish.header
+        keys: Sequence[str] = (publish.routing_key,)
+        if header.may_have_header(b"CC"):
+            keys = all_keys(publish)
+        frontend.access.check_publish(channel.conversation, vhost, name, keys)
+        exchange = vhost.routing.exchange(name)
+        if exchange is None and frontend.routing.exchange_of_topic(vhost, name) is not None:
+            return ()  # a Topic that nothing is bound to: the message lies there
+        if exchange is None:
+            raise AmqpError(ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '{vhost.name}'", 60, 40)
+        if exchange.internal:
+            text = f"cannot publish to internal exchange '{name}' in vhost '{vhost.name}'"
+            raise AmqpError(ReplyCode.ACCESS_REFUSED, text, 60, 40)
+        found = vhost.routing.route(name, keys, lambda: header.headers or {}, lambda: dict(header.values()))
+        assert not isinstance(found, UnknownExchange)
+        return found
+
+    def _return(self, publish: Publish) -> None:
+        self._channel.conversation.frontend.counters.returned += 1
+        template = content_template(publish.exchange, publish.routing_key, publish.header.data, publish.body)
+        channel = self._channel
+        channel.conversation.machine.return_(
+            channel.number, ReplyCode.NO_ROUTE, "NO_ROUTE", publish.exchange, publish.routing_key, template
+        )
+
+    # -- transactions --------------------------------------------------------------------------------------------
+
+    async def commit(self) -> None:
+        """Publish what waited; return when it is durable.  Raises AmqpError where any of it was refused, as RabbitMQ
+        does: the rest may be stored."""
+        publishes, self.refused_in_tx = self.roll_back(), 0
+        if not publishes:
+            return
+        work = self._publish(publishes)
+        if work is not None:
+            await work
+        await self.settled()
+        if self.refused_in_tx:
+            text = f"partial tx completion: {self.refused_in_tx} of {len(publishes)} messages were refused"
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, 90, 20)
+
+    # -- backpressure --------------------------------------------------------------------------------------------
+
+    def _pause(self) -> None:
+        frontend = self._channel.conversation.frontend
+        self._channel.conversation.pause_reading()
+        if not self._is_relief_asked:
+            self._is_relief_asked = True
+            frontend.sender.when_relieved(self._relieved)
+
+    def _relieved(self) -> None:
+        self._is_relief_asked = False
+        channel = self._channel_ref()
+        if channel is not None:
+            channel.conversation.resume_reading()
+
+
+class _Sent:
+    """A run of messages that were sent, with their places in the channel's sequence where they are to be confirmed."""
+
+    __slots__ = ("channel", "size", "tags")
+
+    def __init__(self, channel: AmqpChannel, size: int, tags: Sequence[int]) -> None:
+        self.channel, self.size, self.tags = channel, size, tags
+
+    def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
+        channel = self.channel
+        conversation = channel.conversation
+        channel.publishing.note_under_way(-1)
+        if not channel.is_open:
+            return
+        if failure is not None:  # no word for "unknown": a nack says that nothing is promised, and the client goes on
+            refusals = [failure] * self.size
+        counters = conversation.frontend.counters
+        if refusals is not None:
+            counters.refused += sum(refusal is not None for refusal in refusals)
+            if any(refusal is not None and refusal.code is Code.STORAGE_FULL for refusal in refusals):
+                conversation.frontend.storage_full()
+        if not self.tags:
+            if refusals is not None:
+                count = sum(refusal is not None for refusal in refusals)
+                channel.publishing.refused_in_tx += count
+                log.warning("messages were refused", seldom="amqp", peer=conversation.peer, count=count)
+            return
+        counters.confirmed += len(self.tags)
+        if refusals is None:
+            conversation.machine.confirm(channel.number, self.tags)
+        else:
+            taken = [tag for tag, refusal in zip(self.tags, refusals, strict=True) if refusal is None]
+            refused = [tag for tag, refusal in zip(self.tags, refusals, strict=True) if refusal is not None]
+            if taken:
+                conversation.machine.confirm(channel.number, taken)
+            conversation.machine.confirm(channel.number, refused, is_nack=True)
+        conversation.flush()
+
+
+def _bytes_of(publish: Publish) -> int:
+    return len(publish.body) + len(publish.header.data) + PUBLISH_OVERHEAD
+
+
+def without_bcc(publish: Publish) -> Publish:
+    """The message as consumers see it."""
+    headers = publish.header.headers or {}
+    if "BCC" not in headers:
+        return publish
+    kept = {name: value for name, value in headers.items() if name != "BCC"}
+    return publish._replace(header=publish.header.replaced(headers=kept))
+
+
+def all_keys(publish: Publish) -> list[str]:
+    """The routing key and those of the headers CC and BCC."""
+    keys = [publish.routing_key]
+    headers = publish.header.headers or {}
+    for name in FURTHER_KEYS:
+        more = headers.get(name, [])
+        if not isinstance(more, list):
+            text = f"invalid type '{type(more).__name__}' for header '{name}'"
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, 60, 40)
+        keys += [key for key in more if isinstance(key, str)]
+    return keys

@@ -1,0 +1,81 @@
+"""QueueFeeds: the feeds of this gateway, one for each queue that somebody consumes from or gets of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from domain.clock import Clock
+from domain.ports import Store
+from gateway.amqp.feeds.queue_feed import QueueFeed
+from gateway.amqp.feeds.stream_feed import StreamFeed
+from gateway.amqp.virtual_hosts.vhost import Queue
+from gateway.messaging.ticket import Ticket
+
+SortOut = Callable[[Queue, list[Ticket]], list[Ticket]]
+"""Takes out of what was popped of a queue what is not to be delivered."""
+
+
+class QueueFeeds:
+    """See the module."""
+
+    def __init__(self, store: Store, clock: Clock, sort_out: SortOut) -> None:
+        self._store, self._clock, self._sort_out = store, clock, sort_out
+        self._feeds: dict[str, QueueFeed] = {}
+        self._streams: dict[str, StreamFeed] = {}
+
+    def of(self, queue: Queue) -> QueueFeed:
+        """The feed of a queue, begun if it is not there."""
+        feed = self._feeds.get(queue.topic)
+        if feed is None:
+
+            def sort_out(tickets: list[Ticket]) -> list[Ticket]:
+                return self._sort_out(queue, tickets)
+
+            feed = QueueFeed(self._store, self._clock, queue.topic, queue.group, sort_out, self._idle)
+            feed.is_single = queue.declaration.arguments.single_active_consumer
+            self._feeds[queue.topic] = feed
+        return feed
+
+    def activate(self, topic: str, is_active: bool) -> None:
+        """Whether the single active consumer of a queue is at this gateway."""
+        feed = self._feeds.get(topic)
+        if feed is not None:
+            feed.activate(is_active)
+
+    async def settle(self, topics: Iterable[str]) -> None:
+        """Return when the store knows what was given back of these queues."""
+        feeds = [feed for topic in topics if (feed := self._feeds.get(topic)) is not None]
+        await asyncio.gather(*(feed.settle() for feed in feeds))
+
+    def stream(self, queue: Queue) -> StreamFeed:
+        """The feed of a queue of type stream, begun if it is not there."""
+        feed = self._streams.get(queue.topic)
+        if feed is None:
+            feed = self._streams[queue.topic] = StreamFeed(self._store, queue.topic, queue.group)
+        return feed
+
+    def all_of(self, queue: Queue) -> list[object]:
+        """The consumers of a queue that are on this gateway."""
+        feed, stream = self._feeds.get(queue.topic), self._streams.get(queue.topic)
+        return [*(() if feed is None else feed.consumers), *(() if stream is None else stream.consumers)]
+
+    def consumers(self, queue: Queue) -> int:
+        """How many these are."""
+        return len(self.all_of(queue))
+
+    def forget(self, queue: Queue) -> list[QueueFeed | StreamFeed]:
+        """The queue is gone: its feeds, which are to be closed."""
+        feeds = (self._feeds.pop(queue.topic, None), self._streams.pop(queue.topic, None))
+        return [feed for feed in feeds if feed is not None]
+
+    def _idle(self, feed: QueueFeed) -> None:
+        if self._feeds.get(feed.topic) is feed:
+            del self._feeds[feed.topic]
+            asyncio.get_running_loop().create_task(feed.close())
+
+    async def close(self) -> None:
+        """Return when the store knows of all that ended."""
+        feeds: list[QueueFeed | StreamFeed] = [*self._feeds.values(), *self._streams.values()]
+        self._feeds, self._streams = {}, {}
+        await asyncio.gather(*(feed.close() for feed in feeds), return_exceptions=True)

@@ -1,0 +1,85 @@
+"""Bindings: what other doors publish reaches the AMQP queues that are bound to it.
+
+A name `factory/line1/temp` is the routing key `factory.line1.temp` of `amq.topic`, and `line1.temp` of the exchange
+`factory`, if one of that name is there (every Topic is an exchange).  What AMQP clients publish was routed before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from domain.exchanges.entity_name import decoded_name
+from domain.exchanges.routing import UnknownExchange
+from domain.message import Destinations, Message, SystemProperty
+from domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, is_hidden_topic
+from domain.ports import Store
+from gateway.amqp.virtual_hosts.definitions import Definitions
+from gateway.amqp.virtual_hosts.routing import OnTimed
+from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from protocols.amqp.mapping import MQTT_EXCHANGE
+
+MAX_ROUTES: Final = 65_536
+"""Names whose queues are remembered; all are forgotten when there is no room."""
+
+
+class Bindings:
+    """Of the default virtual host: MQTT's names are its."""
+
+    def __init__(self, store: Store, definitions: Definitions, on_timed: OnTimed) -> None:
+        self._store, self._definitions, self._on_timed = store, definitions, on_timed
+        self._routes: dict[tuple[str, str], tuple[Queue, ...]] = {}
+        definitions.on_change.append(self._routes.clear)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything is bound to anything."""
+        vhost = self._definitions.vhost_in(DEFAULT_NAMESPACE)
+        return vhost is not None and vhost.routing.binding_count > 0
+
+    def add_queues(self, messages: Sequence[Message], now_ms: int) -> None:
+        """Let messages go to the queues that are bound to their names, too."""
+        vhost = self._definitions.vhost_in(DEFAULT_NAMESPACE)
+        assert vhost is not None
+        for message in messages:
+            if SystemProperty.AMQP in message.system:
+                continue
+            key = (message.topic, message.sub_topic)
+            queues = self._routes.get(key)
+            if queues is None:
+                queues = self._find(vhost, message)
+                if len(self._routes) >= MAX_ROUTES:
+                    self._routes.clear()
+                self._routes[key] = queues
+            if queues:
+                message.further_queues = (*message.further_queues, *self._places(vhost, queues, message, now_ms))
+
+    def _find(self, vhost: Vhost, message: Message) -> tuple[Queue, ...]:
+        topic, name = message.topic, message.sub_topic or message.topic
+        if is_hidden_topic(topic) or NAMESPACE_SEPARATOR in topic:
+            return ()
+        names = dict.fromkeys(self._routed(vhost, MQTT_EXCHANGE, name))
+        exchange = decoded_name(topic)
+        if exchange is not None and vhost.routing.exchange(exchange) is not None:
+            names |= dict.fromkeys(self._routed(vhost, exchange, name.removeprefix(topic).removeprefix("/")))
+        return tuple(vhost.queues[name] for name in names if name in vhost.queues)
+
+    @staticmethod
+    def _routed(vhost: Vhost, exchange: str, name: str) -> tuple[str, ...]:
+        found = vhost.routing.route(exchange, (name.replace("/", "."),))
+        return () if isinstance(found, UnknownExchange) else found
+
+    def _places(self, vhost: Vhost, queues: Sequence[Queue], message: Message, now_ms: int) -> Destinations:
+        found = []
+        priority = message.system_text(SystemProperty.PRIORITY) if message.system else None
+        expires_at_ms = message.time_ms(SystemProperty.EXPIRES_AT_MS)
+        for queue in queues:
+            topic = self._store.topology.topic(queue.topic)  # None: its broker is away, and the message is refused
+            ids = (0,) if topic is None else self._store.topology.queues(topic).writable
+            found.append((queue.topic, ids[min(int(priority or 0), len(ids) - 1)]))
+            lifetime_ms = queue.declaration.arguments.message_ttl_ms
+            if lifetime_ms is not None:
+                self._on_timed(vhost, queue, now_ms + lifetime_ms)
+            if expires_at_ms is not None:
+                self._on_timed(vhost, queue, expires_at_ms)
+        return tuple(found)

@@ -1,0 +1,137 @@
+"""DeadLetters: messages that leave their queue without having been consumed, on their way to its dead-letter exchange.
+
+A message is taken out of its queue when its dead letter is durable, so a crash between the two leaves both; where the
+queue has no dead-letter exchange, or nothing is bound there, it is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
+
+import structlog
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.exchanges.routing import UnknownExchange
+from domain.message import Message
+from gateway.amqp.virtual_hosts.definitions import Definitions
+from gateway.amqp.virtual_hosts.routing import Routing
+from gateway.amqp.virtual_hosts.vhost import Queue
+from gateway.messaging.send import Refusals, Sender, first_refusal
+from gateway.messaging.settling import PASSING
+from gateway.messaging.ticket import Ticket, acknowledge_all
+from protocols.amqp.connection_events import Publish
+from protocols.amqp.content import ContentHeader
+from protocols.amqp.deaths import DeathReason, dead_header, goes_round
+from protocols.amqp.mapping import origin_of
+
+Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+AGAIN_SECONDS: Final = 1.0
+"""How soon a letter is published again that the store could not take."""
+
+LATER: Final = PASSING - {Code.TOO_MANY_REQUESTS}
+"""Refusals of letters that are published again.  For a queue that is full and refuses what is published, none is."""
+
+log = structlog.get_logger(__name__)
+
+
+class DeadLetters:
+    """See the module."""
+
+    def __init__(self, definitions: Definitions, routing: Routing, sender: Sender, clock: Clock, spawn: Spawn) -> None:
+        self._definitions, self._routing, self._sender = definitions, routing, sender
+        self._clock, self._spawn = clock, spawn
+        self.count = 0
+        """Dead letters that were published, since the process began."""
+
+    async def reject(self, dead: Sequence[tuple[Queue, Ticket]]) -> None:
+        """Consumers refused these, or they came back too often."""
+        for queue in {queue for queue, _ in dead}:
+            limit = queue.declaration.arguments.attempts_allowed
+            of = [ticket for other, ticket in dead if other is queue]
+            spent = [ticket for ticket in of if limit is not None and ticket.attempt > limit]
+            await self.bury(queue, spent, DeathReason.DELIVERY_LIMIT)
+            await self.bury(queue, [ticket for ticket in of if ticket not in spent], DeathReason.REJECTED)
+
+    def sort_out(self, queue: Queue, tickets: list[Ticket]) -> list[Ticket]:
+        """What of these may be delivered: those whose time is over are dead."""
+        now_ms, lifetime_ms = self._clock.now_ms(), queue.declaration.arguments.message_ttl_ms
+        over = [each for each in tickets if each.is_over(now_ms, lifetime_ms)]
+        if not over:
+            return tickets
+        self._spawn(self.bury(queue, over, DeathReason.EXPIRED))
+        return [each for each in tickets if each not in over]
+
+    def came_back(self, queue: Queue, tickets: Sequence[Ticket]) -> list[Ticket]:
+        """Those of these that have come back too often: they are dead, and not to be released."""
+        limit = queue.declaration.arguments.attempts_allowed
+        spent = [] if limit is None else [each for each in tickets if each.attempt > limit]
+        if spent:
+            self._spawn(self.bury(queue, spent, DeathReason.DELIVERY_LIMIT))
+        return spent
+
+    async def bury(self, queue: Queue, tickets: Sequence[Ticket], reason: DeathReason) -> None:
+        """Publish the dead letters, and take the messages out of their queue when that is durable.  Letters that the
+        store cannot take now are published later; till then the messages stay where they are, and are nobody else's."""
+        waiting = await self._bury(queue, tickets, reason)
+        if waiting:
+            self._spawn(self._bury_later(queue, waiting, reason))
+
+    async def _bury_later(self, queue: Queue, tickets: Sequence[Ticket], reason: DeathReason) -> None:
+        while tickets:
+            await asyncio.sleep(AGAIN_SECONDS)
+            tickets = await self._bury(queue, [ticket for ticket in tickets if ticket.is_open], reason)
+
+    async def _bury(self, queue: Queue, tickets: Sequence[Ticket], reason: DeathReason) -> list[Ticket]:
+        """The same; returns those whose letters the store may take later."""
+        found = ((ticket, self.letter(queue, ticket.message, reason)) for ticket in tickets)
+        letters = {ticket: letter for ticket, letter in found if letter is not None}
+        refusals: Refusals = None
+        if letters:
+            try:
+                refusals = await self._sender.send_and_wait(list(letters.values()))
+            except EntrepotError as error:
+                refusals = [error] * len(letters)
+        waiting = [
+            ticket
+            for ticket, refusal in zip(letters, refusals or (), strict=False)  # without refusals none waits
+            if refusal is not None and refusal.code in LATER
+        ]
+        if (refused := first_refusal(refusals)) is not None:
+            log.warning("dead letters were refused", queue=queue.name, waiting=len(waiting), problem=refused.message)
+        self.count += len(letters) - len(waiting)
+        acknowledge_all([ticket for ticket in tickets if ticket not in waiting])
+        return waiting
+
+    def letter(self, queue: Queue, message: Message, reason: DeathReason) -> Message | None:
+        """The dead letter of a message; None where nobody wants it."""
+        arguments = queue.declaration.arguments
+        vhost = self._definitions.vhost_in(queue.namespace)
+        if arguments.dead_letter_exchange is None or vhost is None:
+            return None
+        exchange, key, data = origin_of(message)
+        now_ms = self._clock.now_ms()
+        header = dead_header(
+            ContentHeader(data),
+            queue=queue.name,
+            reason=reason,
+            exchange=exchange,
+            keys=[key],
+            now_seconds=now_ms // 1000,
+        )
+        if arguments.dead_letter_routing_key is not None:
+            key = arguments.dead_letter_routing_key
+        publish = Publish(arguments.dead_letter_exchange, key, False, header, message.body)
+        found = vhost.routing.route(
+            publish.exchange, (key,), lambda: header.headers or {}, lambda: dict(header.values())
+        )
+        if isinstance(found, UnknownExchange):
+            if self._routing.exchange_of_topic(vhost, publish.exchange) is None:
+                return None
+            found = ()  # a Topic that nothing is bound to: the letter lies there
+        if reason is not DeathReason.REJECTED:
+            found = tuple(name for name in found if not goes_round(header, name))
+        return self._routing.message(vhost, publish, found, now_ms)

@@ -1,0 +1,286 @@
+"""Definitions: what exchanges, queues, bindings and policies there are, of all virtual hosts, and how they come and go.
+
+A declaration is made durable in the key-values by compare-and-set, so two gateways that declare one name at once agree
+on which was first; whoever declared sees it at once, other gateways when their watch is told.  A queue's Topic and
+group are there before its key, and go after it: what is routed finds them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Final
+from zlib import crc32
+
+import msgspec
+import structlog
+
+from domain.cluster import Clustered
+from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
+from domain.errors import NOT_THERE, Code, EntrepotError
+from domain.exchanges.binding import Binding, DestinationKind
+from domain.exchanges.exchange import Exchange
+from domain.exchanges.routing import Removal
+from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent
+from domain.ports import Store
+from domain.queues.declaration import QueueDeclaration
+from domain.queues.policy import Policy
+from domain.topic import Cleanup, Placement, Topic, TopicType
+from gateway.amqp.virtual_hosts import records
+from gateway.amqp.virtual_hosts.records import PREFIX, QueueRecord
+from gateway.amqp.virtual_hosts.vhost import Queue, Vhost, namespace_of
+from gateway.messaging.watched_keys import WatchedKeys
+from protocols.amqp.field_table import encode_table
+
+MAX_TRIES: Final = 20
+LEASE_SECONDS: Final = 10
+"""How long what was delivered stays with a gateway that says nothing of it: it renews it while its channel lives."""
+STREAM_SECONDS: Final = 100 * 365 * 86_400
+"""How long a stream keeps messages where it does not say."""
+MAX_KEYS_PER_WRITE: Final = 5000
+
+log = structlog.get_logger(__name__)
+
+
+class Definitions:
+    """See the module.  `start` before the first question, `close` at the end."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._vhosts: dict[str, Vhost] = {}
+        self._keys = WatchedKeys(store.key_values, PREFIX, self._take, self._known)
+        self.close = self._keys.close
+        self.on_change: list[Callable[[], None]] = []
+        """Called when anything of the definitions has changed."""
+        self.on_queue_known: list[Callable[[Vhost, Queue], None]] = []
+        self.on_queue_gone: list[Callable[[Vhost, Queue], None]] = []
+        """Called when a queue has come (or a policy has changed it), or is gone, at whichever gateway that was."""
+
+    async def start(self) -> None:
+        """Learn what there is.  Raises what the store raises."""
+        await self._keys.start()
+
+    def vhosts(self) -> list[Vhost]:
+        """Every virtual host: one for each namespace."""
+        return [self._vhost(namespace) for namespace in self._store.topology.namespaces()]
+
+    def vhost(self, name: str) -> Vhost | None:
+        """A virtual host by its name, or None."""
+        namespace = namespace_of(name)
+        return self._vhost(namespace) if namespace in self._store.topology.namespaces() else None
+
+    def vhost_in(self, namespace: str) -> Vhost | None:
+        """The virtual host that a namespace is, or None where there is none such."""
+        return self._vhost(namespace) if namespace in self._store.topology.namespaces() else None
+
+    def _vhost(self, namespace: str) -> Vhost:
+        found = self._vhosts.get(namespace)
+        if found is None:
+            found = self._vhosts[namespace] = Vhost(namespace)
+        return found
+
+    # -- what is told --------------------------------------------------------------------------------------------
+
+    def _known(self) -> Iterator[str]:
+        return chain.from_iterable(vhost.keys() for vhost in tuple(self._vhosts.values()))
+
+    def _take(self, events: Sequence[KeyValueEvent]) -> None:
+        for event in events:
+            self._apply(event.key, event.value)
+
+    def _apply(self, key: str, value: bytes | None) -> None:
+        where = records.split_key(key)
+        if where is None:
+            return
+        namespace, kind = where
+        vhost = self._vhost(namespace)
+        try:
+            record = None if value is None else records.decode_record(kind, value)
+        except msgspec.DecodeError as error:
+            log.error("a definition cannot be read", key=key, problem=str(error))
+            return
+        if vhost.says(key, record):
+            return  # looked at again, after the watch was away
+        gone = vhost.queue_of_key(key) if kind == "queue" and record is None else None
+        known = list(vhost.apply(key, record))
+        for changed in self.on_change:
+            changed()
+        if isinstance(record, QueueRecord) and (queue := vhost.queue(record.name)) is not None:
+            known.append(queue)
+        for queue in known:
+            for callback in self.on_queue_known:
+                callback(vhost, queue)
+        if gone is not None:
+            for callback in self.on_queue_gone:
+                callback(vhost, gone)
+
+    async def _write(self, changes: Sequence[KeyValueChange]) -> None:
+        """Durable, and known here, when this returns.  Raises PRECONDITION_FAILED where somebody else was first."""
+        for start in range(0, len(changes), MAX_KEYS_PER_WRITE):
+            await self._keys.write(changes[start : start + MAX_KEYS_PER_WRITE])
+
+    # -- exchanges -----------------------------------------------------------------------------------------------
+
+    async def declare_exchange(self, vhost: Vhost, exchange: Exchange, gateway: str) -> Exchange:
+        """Make an exchange, or find the one there is: whether that is the same is for the caller to ask.  `gateway`:
+        who makes it, and with whom it goes if it is not durable."""
+        key = records.exchange_key(vhost.namespace, exchange.name)
+        for _ in _tries(exchange.name):
+            found = vhost.routing.exchange(exchange.name)
+            if found is not None:
+                return found
+            vhost.routing.check_room(exchange)
+            try:
+                await self._write([KeyValueChange(key, records.exchange_record(exchange, gateway), ABSENT)])
+            except EntrepotError as error:
+                if error.code is not Code.PRECONDITION_FAILED:
+                    raise
+                await self._keys.look([key])  # what does it say?
+        return exchange
+
+    async def delete_exchange(self, vhost: Vhost, name: str) -> None:
+        """Delete an exchange with its bindings and what goes with them; nothing where it is not there."""
+        await self._remove(vhost, vhost.routing.removal_of_exchange(name))
+
+    # -- bindings ------------------------------------------------------------------------------------------------
+
+    async def bind(self, vhost: Vhost, binding: Binding) -> None:
+        """Bind; idempotent.  Both ends were looked at before."""
+        if not vhost.routing.has_binding(binding):
+            vhost.routing.check_room()
+            key = records.binding_key(vhost.namespace, binding)
+            await self._write([KeyValueChange(key, records.binding_record(binding))])
+
+    async def unbind(self, vhost: Vhost, binding: Binding) -> None:
+        """Unbind; nothing where there is no such binding."""
+        await self._remove(vhost, vhost.routing.removal_of_binding(binding))
+
+    # -- queues --------------------------------------------------------------------------------------------------
+
+    async def declare_queue(
+        self, vhost: Vhost, declaration: QueueDeclaration, *, gateway: str, connection: str, now_ms: int
+    ) -> tuple[Queue, bool]:
+        """Make a queue, or find the one there is; and whether it is new."""
+        name = declaration.name
+        key = records.queue_key(vhost.namespace, name)
+        for _ in _tries(name):
+            found = vhost.queue(name)
+            if found is not None:
+                return found, False
+            owner = connection if declaration.exclusive else ""
+            queue = Queue(declaration, vhost.namespace, gateway, owner)
+            queue.govern(vhost.policies(), vhost.policies(of_operators=True))
+            await self._make(queue)
+            record = QueueRecord(
+                name,
+                declaration.durable,
+                declaration.exclusive,
+                declaration.auto_delete,
+                encode_table(dict(declaration.arguments.given)),
+                gateway if declaration.exclusive or not declaration.durable else "",
+                owner,
+                now_ms,
+            )
+            try:
+                await self._write([KeyValueChange(key, records.encode_record(record), ABSENT)])
+            except EntrepotError as error:
+                if error.code is not Code.PRECONDITION_FAILED:
+                    raise
+                await self._keys.look([key])  # what does it say?
+                continue
+            return vhost.queues[name], True
+        raise AssertionError("unreachable")
+
+    async def _make(self, queue: Queue) -> None:
+        levels = queue.declaration.arguments.max_priority
+        kind = TopicType.NORMAL if levels is None else TopicType.PRIORITY
+        queues = 1 if levels is None else levels + 1
+        await self._store.topology.put_group(
+            ConsumerGroup(queue.group, max_attempts=UNLIMITED_ATTEMPTS, invisible_seconds=LEASE_SECONDS)
+        )
+        topic = Topic(
+            queue.topic, queues, kind, cleanup=Cleanup.CONSUMED, placement=await self._placement(queue, queues)
+        )
+        if queue.is_stream:
+            seconds, size = _retention(queue)
+            topic = replace(topic, cleanup=Cleanup.DELETE, retention_seconds=seconds, retention_bytes=size)
+        await self._store.topology.put_topic(topic)
+
+    async def _placement(self, queue: Queue, queues: int) -> Placement:
+        """Of several brokers one has all of a queue, so that its order is one."""
+        operations = self._store.operations if isinstance(self._store, Clustered) else None
+        if operations is None:
+            return ()
+        names = sorted(each.name for each in await operations.brokers() if each.is_available and not each.is_draining)
+        return ((names[crc32(queue.topic.encode()) % len(names)], queues),) if names else ()
+
+    async def delete_queue(self, vhost: Vhost, queue: Queue) -> None:
+        """Delete a queue with its bindings, what waits in it, and what goes with that."""
+        removal = vhost.routing.removal_of_queue(queue.name)
+        await self._remove(vhost, removal)
+        forgetting = (self._store.topology.delete_topic(queue.topic), self._store.topology.delete_group(queue.group))
+        for problem in await asyncio.gather(*forgetting, return_exceptions=True):
+            if isinstance(problem, EntrepotError) and problem.code in NOT_THERE:
+                continue
+            if problem is not None:
+                raise problem
+
+    # -- policies ------------------------------------------------------------------------------------------------
+
+    async def put_policy(self, vhost: Vhost, policy: Policy) -> None:
+        """A policy, in place of that of its name; it holds here when this returns."""
+        key = records.policy_key(vhost.namespace, policy.name, is_operators=policy.is_operators)
+        await self._write_policy(vhost, KeyValueChange(key, records.policy_record(policy)))
+
+    async def delete_policy(self, vhost: Vhost, name: str, *, is_operators: bool) -> bool:
+        """Delete a policy; whether there was one."""
+        key = records.policy_key(vhost.namespace, name, is_operators=is_operators)
+        is_there = vhost.has_key(key)  # also one that is set aside
+        if is_there:
+            await self._write_policy(vhost, KeyValueChange(key, None))
+        return is_there
+
+    async def _write_policy(self, vhost: Vhost, change: KeyValueChange) -> None:
+        """What streams keep is a matter of their Topics, which are changed with it."""
+        before = {queue: _retention(queue) for queue in vhost.queues.values() if queue.is_stream}
+        await self._write([change])
+        for queue, kept in before.items():
+            (seconds, size), topic = _retention(queue), self._store.topology.topic(queue.topic)
+            if (seconds, size) != kept and topic is not None:
+                await self._store.topology.put_topic(replace(topic, retention_seconds=seconds, retention_bytes=size))
+
+    # -- all of it -----------------------------------------------------------------------------------------------
+
+    async def clear(self, vhost: Vhost) -> None:
+        """Delete all that is defined in a virtual host, with what waits in its queues."""
+        for queue in tuple(vhost.queues.values()):
+            await self.delete_queue(vhost, queue)
+        if keys := vhost.keys():
+            await self._write([KeyValueChange(key, None) for key in keys])
+
+    async def _remove(self, vhost: Vhost, removal: Removal) -> None:
+        namespace = vhost.namespace
+        keys = [records.binding_key(namespace, binding) for binding in removal.bindings]
+        keys += [records.exchange_key(namespace, name) for name in removal.exchanges]
+        if removal.queue is not None:
+            keys.append(records.queue_key(namespace, removal.queue))
+        if keys:
+            await self._write([KeyValueChange(key, None) for key in dict.fromkeys(keys)])
+
+    def destination_exists(self, vhost: Vhost, binding: Binding) -> bool:
+        if binding.destination_kind is DestinationKind.QUEUE:
+            return binding.destination in vhost.queues
+        return vhost.routing.exchange(binding.destination) is not None
+
+
+def _retention(queue: Queue) -> tuple[int, int | None]:
+    """Seconds and bytes that a stream keeps."""
+    age_ms, size = queue.declaration.arguments.max_age_ms, queue.declaration.arguments.max_length_bytes
+    return STREAM_SECONDS if age_ms is None else max(age_ms // 1000, 1), size
+
+
+def _tries(name: str) -> Iterator[int]:
+    yield from range(MAX_TRIES)
+    raise EntrepotError(Code.UNAVAILABLE, f"others change {name[:80]!r} all the time")

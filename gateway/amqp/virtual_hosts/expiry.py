@@ -1,0 +1,261 @@
+"""Expiry: what happens to queues with time alone: messages whose time is over, queues that nobody uses, and what
+belonged to a gateway that is gone.
+
+Every gateway keeps the queues that it knows may have something to do; two that keep one queue do no harm, for each
+message is taken out once, and a deletion is only one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from domain.clock import Clock
+from domain.errors import NOT_THERE, EntrepotError
+from domain.key_value import KeyValueChange
+from domain.message import StoredMessage, SystemProperty
+from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from gateway.amqp.feeds.queue_feeds import QueueFeeds
+from gateway.amqp.virtual_hosts.dead_letters import DeadLetters
+from gateway.amqp.virtual_hosts.definitions import Definitions
+from gateway.amqp.virtual_hosts.presence import ConsumerPresence
+from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
+from gateway.periodic_work import PeriodicWork
+from protocols.amqp.deaths import DeathReason
+
+LEASE_MS: Final = 10_000
+HELD_MS: Final = 500
+"""How soon is looked again at a queue whose first message a consumer holds."""
+ARRIVAL_MS: Final = 30_000
+"""How long a message that was published may take to be in its queue: its broker may be slow, or away for a while."""
+SOON_MS: Final = 2_000
+"""How long it takes at most, most of the time."""
+ARRIVAL_LOOK_MS: Final = 100
+"""How soon is looked again for one that lives shorter than that and was not there yet."""
+LATE_LOOK_MS: Final = 1_000
+"""The same beyond `SOON_MS`."""
+SLOWEST_MS: Final = 30_000
+"""How long a queue is not looked at, at most, that may have something to do."""
+SWEEP_SECONDS: Final = 5.0
+"""How often is looked for what gateways that are gone have left."""
+USED_PREFIX: Final = "amqp-used/"
+"""Keys that say when a queue with x-expires was used last, by its Topic: epoch milliseconds."""
+
+log = structlog.get_logger(__name__)
+
+
+class Expiry:
+    """`is_alone`: no other gateway works on the store, so what another one had is left over from before."""
+
+    def __init__(
+        self,
+        store: Store,
+        definitions: Definitions,
+        feeds: QueueFeeds,
+        dead_letters: DeadLetters,
+        clock: Clock,
+        gateway: Callable[[], str],
+        *,
+        is_alone: bool,
+    ) -> None:
+        self._store, self._definitions, self._feeds = store, definitions, feeds
+        self._dead_letters, self._clock, self._gateway = dead_letters, clock, gateway
+        self._is_alone = is_alone
+        self.presence: ConsumerPresence | None = None
+        self._due: list[tuple[int, str]] = []
+        self._at: dict[str, tuple[int, Vhost, Queue]] = {}
+        """When a queue is looked at next, by its Topic."""
+        self._some = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.sweeping = PeriodicWork("queues of gateways that are gone", SWEEP_SECONDS, self._sweep)
+        self._written: dict[str, int] = {}
+        self._arriving: dict[str, int] = {}
+        """Until when messages may come whose time may be over before they are there, by the Topic of their queue."""
+        definitions.on_queue_known.append(self._known)
+        definitions.on_queue_gone.append(self._gone)
+
+    async def start(self) -> None:
+        """Do away with what was not to outlive its gateway, and keep from here on."""
+        await self._sweep()
+        for vhost in self._definitions.vhosts():
+            for queue in vhost.queues.values():
+                self.look_at(vhost, queue, self._clock.now_ms())
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self.sweeping.start()
+
+    async def close(self) -> None:
+        await self.sweeping.close()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # -- when ----------------------------------------------------------------------------------------------------
+
+    def _known(self, vhost: Vhost, queue: Queue) -> None:
+        arguments = queue.declaration.arguments
+        if arguments.message_ttl_ms is not None or arguments.expires_ms is not None:
+            self.look_at(vhost, queue, self._clock.now_ms())
+
+    def _gone(self, vhost: Vhost, queue: Queue) -> None:
+        self._at.pop(queue.topic, None)
+        self._written.pop(queue.topic, None)
+        self._arriving.pop(queue.topic, None)
+
+    def expect(self, vhost: Vhost, queue: Queue, at_ms: int) -> None:
+        """A message is on its way whose time in the queue will be over then."""
+        until_ms = self._clock.now_ms() + ARRIVAL_MS
+        if at_ms < until_ms:
+            self._arriving[queue.topic] = until_ms
+        self.look_at(vhost, queue, at_ms)
+
+    def look_at(self, vhost: Vhost, queue: Queue, at_ms: int) -> None:
+        """Something of the queue may be over then."""
+        known = self._at.get(queue.topic)
+        if known is None or at_ms < known[0]:
+            self._at[queue.topic] = at_ms, vhost, queue
+            heapq.heappush(self._due, (at_ms, queue.topic))
+            self._some.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._some.clear()
+            wait_ms = self._due[0][0] - self._clock.now_ms() if self._due else SLOWEST_MS
+            if wait_ms > 0:
+                try:
+                    async with asyncio.timeout(wait_ms / 1000):
+                        await self._some.wait()
+                except TimeoutError:
+                    pass
+                continue
+            at_ms, topic = heapq.heappop(self._due)
+            known = self._at.get(topic)
+            if known is None or known[0] != at_ms:
+                continue  # it is looked at at another time
+            del self._at[topic]
+            try:
+                await self._look(known[1], known[2])
+            except EntrepotError as error:
+                if error.code not in NOT_THERE:
+                    log.warning("a queue cannot be looked at", queue=known[2].name, problem=error.message)
+                    self.look_at(known[1], known[2], self._clock.now_ms() + HELD_MS)
+            except Exception:
+                log.exception("looking at a queue failed", queue=known[2].name)
+
+    async def _look(self, vhost: Vhost, queue: Queue) -> None:
+        if vhost.queue(queue.name) is not queue:
+            return
+        expires_ms = queue.declaration.arguments.expires_ms
+        if expires_ms is not None and not await self._is_used(vhost, queue, expires_ms):
+            log.info("a queue that nobody uses goes", queue=queue.name, vhost=vhost.name)
+            await self._definitions.delete_queue(vhost, queue)
+            return
+        next_ms = await self._take_out(queue)
+        if next_ms is None and queue.topic in self._arriving:
+            now_ms = self._clock.now_ms()
+            left_ms = self._arriving[queue.topic] - now_ms
+            if left_ms > 0:
+                next_ms = now_ms + (ARRIVAL_LOOK_MS if left_ms > ARRIVAL_MS - SOON_MS else LATE_LOOK_MS)
+            else:
+                del self._arriving[queue.topic]
+        if next_ms is not None:
+            self.look_at(vhost, queue, next_ms)
+
+    # -- messages ------------------------------------------------------------------------------------------------
+
+    async def _take_out(self, queue: Queue) -> int | None:
+        """Take out what is over; when the next message is, if it ever is."""
+        lifetime_ms = queue.declaration.arguments.message_ttl_ms
+        request = PopRequest(
+            queue.topic, queue.group, MAX_POP_MESSAGES, 0, LEASE_MS, expired_only=True, lifetime_ms=lifetime_ms
+        )
+        while tickets := await self._feeds.of(queue).leased.ask(request):
+            await self._dead_letters.bury(queue, tickets, DeathReason.EXPIRED)
+        return await self._next_end(queue, lifetime_ms)
+
+    async def _next_end(self, queue: Queue, lifetime_ms: int | None) -> int | None:
+        """Of the first message of each message queue, the time at which it is over."""
+        now_ms = self._clock.now_ms()
+        status = await self._store.topology.group_status(queue.group)
+        heads = {each.queue_id: each for each in status.progress if each.topic == queue.topic}
+        found: list[int] = []
+        for bounds in await self._store.messages.bounds(queue.topic):
+            progress = heads.get(bounds.queue_id)
+            at = max(bounds.min_offset, 0 if progress is None else progress.committed_offset)
+            if at >= bounds.max_offset:
+                continue
+            messages = await self._store.messages.read(queue.topic, bounds.queue_id, at, 1)
+            end = end_of(messages[0], lifetime_ms) if messages else None
+            if progress is not None and progress.in_flight:
+                found.append(now_ms + HELD_MS)
+            elif end is not None:
+                found.append(max(end, now_ms + 1))
+        return min(found, default=None)
+
+    # -- queues that nobody uses ---------------------------------------------------------------------------------
+
+    def used(self, vhost: Vhost, queue: Queue) -> None:
+        """A queue was declared, got of, or has a consumer here."""
+        if queue.declaration.arguments.expires_ms is not None:
+            self._written.setdefault(queue.topic, 0)
+            self._written[queue.topic] = self._clock.now_ms()
+            self.look_at(vhost, queue, self._clock.now_ms())
+
+    async def _is_used(self, vhost: Vhost, queue: Queue, expires_ms: int) -> bool:
+        """Whether somebody used it of late, at whichever gateway; then it is looked at again."""
+        now_ms = self._clock.now_ms()
+        key = USED_PREFIX + queue.topic.replace("%", "_")
+        elsewhere = self.presence.elsewhere(queue) if self.presence is not None else 0
+        here = now_ms if self._feeds.consumers(queue) + elsewhere else self._written.get(queue.topic, 0)
+        [kept] = await self._store.key_values.get([key])
+        last = max(here, 0 if kept is None else int(kept.value))
+        if not last:  # nobody has said so yet: its time begins now
+            last = now_ms
+        if kept is None or last - int(kept.value) > expires_ms // 4:
+            await self._store.key_values.write([KeyValueChange(key, str(last).encode())])
+        if now_ms - last >= expires_ms:
+            await self._store.key_values.write([KeyValueChange(key, None)])
+            return False
+        again = min(last + expires_ms, now_ms + max(expires_ms // 4, 50)) if here == now_ms else last + expires_ms
+        self.look_at(vhost, queue, again)
+        return True
+
+    # -- gateways that are gone ----------------------------------------------------------------------------------
+
+    async def _sweep(self) -> None:
+        """Delete exclusive and transient queues, and transient exchanges, whose gateway is gone."""
+        vhosts = self._definitions.vhosts()
+        owned = [(vhost, each) for vhost in vhosts for each in vhost.queues.values() if each.gateway]
+        transient = [(vhost, name, gateway) for vhost in vhosts for name, gateway in vhost.transient.items()]
+        gateways = {queue.gateway for _, queue in owned} | {gateway for _, _, gateway in transient}
+        with_consumers = self.presence.gateways if self.presence is not None else set()
+        gone = await self._gone_of((gateways | with_consumers) - {self._gateway()})
+        if self.presence is not None:
+            await self.presence.forget_gateways(gone)
+        for vhost, queue in owned:
+            if queue.gateway in gone:
+                log.info("a queue of a gateway that is gone goes", queue=queue.name, vhost=vhost.name)
+                await self._definitions.delete_queue(vhost, queue)
+        for vhost, name, gateway in transient:
+            if gateway in gone:
+                await self._definitions.delete_exchange(vhost, name)
+
+    async def _gone_of(self, gateways: set[str]) -> set[str]:
+        if self._is_alone or not gateways:
+            return gateways
+        names = sorted(gateways)
+        found = await self._store.key_values.get([GATEWAY_PREFIX + name for name in names])
+        return {name for name, kept in zip(names, found, strict=True) if kept is None or kept.value == DECLARED_DEAD}
+
+
+def end_of(message: StoredMessage, lifetime_ms: int | None) -> int | None:
+    """When a message's time is over, or None for never."""
+    ends = [] if lifetime_ms is None else [message.born_time_ms + lifetime_ms]
+    expires_at_ms = message.time_ms(SystemProperty.EXPIRES_AT_MS)
+    if expires_at_ms is not None:
+        ends.append(expires_at_ms)
+    return min(ends, default=None)

@@ -1,0 +1,120 @@
+"""Overflow: queues that are not to hold more than so many messages or bytes.
+
+A queue that rejects is asked how much it holds before a publish; one that drops is cut at its head behind the publish,
+when that is durable.  Gateways that publish to one queue at once may go beyond its limit by what is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Final
+
+from domain.errors import Code, EntrepotError
+from domain.message import Message
+from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from domain.queues.arguments import Overflow as Policy
+from gateway.amqp.feeds.queue_feeds import QueueFeeds
+from gateway.amqp.virtual_hosts.counting import Counting
+from gateway.amqp.virtual_hosts.dead_letters import DeadLetters
+from gateway.amqp.virtual_hosts.routing import places
+from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from gateway.messaging.send import OnSent, Refusals, Sender
+from protocols.amqp.deaths import DeathReason
+
+DROP_LEASE_MS: Final = 10_000
+
+
+class Overflow:
+    """See the module."""
+
+    def __init__(
+        self, store: Store, sender: Sender, counting: Counting, feeds: QueueFeeds, dead_letters: DeadLetters
+    ) -> None:
+        self._store, self._sender, self._counting = store, sender, counting
+        self._feeds, self._dead_letters = feeds, dead_letters
+
+    def admit(self, vhost: Vhost, messages: list[Message], on_sent: OnSent) -> Awaitable[None] | None:
+        """Send messages; where a queue among them has a limit, that takes a while."""
+        if vhost.limited and any(topic in vhost.limited for each in messages for topic, _ in places(each)):
+            return self._admit(vhost, messages, on_sent)
+        self._sender.send(messages, on_sent)
+        return None
+
+    async def _admit(self, vhost: Vhost, messages: list[Message], on_sent: OnSent) -> None:
+        rejecting = {queue for queue in self._queues(vhost, messages) if _rejects(queue)}
+        room = {queue: await self._room(queue) for queue in rejecting}
+        taken: list[Message] = []
+        refused: set[int] = set()
+        for message in messages:
+            wanted = [vhost.limited[topic] for topic, _ in places(message) if topic in vhost.limited]
+            full = [queue for queue in wanted if queue in room and not _has_room(room[queue], message)]
+            if full:
+                refused.add(id(message))
+                await self._turn_away(full, message)
+                continue
+            for queue in wanted:
+                if queue in room:
+                    room[queue] = (room[queue][0] - 1, room[queue][1] - len(message.body))
+            taken.append(message)
+        failure, refusals = await self._sent(taken)
+        if refused and failure is None:
+            left = iter(refusals or [None] * len(taken))
+            refusals = [
+                EntrepotError(Code.TOO_MANY_REQUESTS, "the queue is full") if id(each) in refused else next(left)
+                for each in messages
+            ]
+        on_sent(failure, refusals)
+        for queue in self._queues(vhost, taken):
+            await self.cut(queue)
+
+    async def _sent(self, messages: list[Message]) -> tuple[EntrepotError | None, Refusals]:
+        if not messages:
+            return None, None
+        try:
+            return None, await self._sender.send_and_wait(messages)
+        except EntrepotError as failure:
+            return failure, None
+
+    @staticmethod
+    def _queues(vhost: Vhost, messages: Sequence[Message]) -> set[Queue]:
+        return {vhost.limited[topic] for each in messages for topic, _ in places(each) if topic in vhost.limited}
+
+    async def _turn_away(self, full: Sequence[Queue], message: Message) -> None:
+        """One that is refused may be a dead letter of the queues that have no room."""
+        for queue in full:
+            if queue.declaration.arguments.full_queue is Policy.REJECT_PUBLISH_DLX:
+                letter = self._dead_letters.letter(queue, message, DeathReason.MAXLEN)
+                if letter is not None:
+                    await self._sender.send_and_wait([letter])
+
+    async def _room(self, queue: Queue) -> tuple[float, float]:
+        """How many more messages, and bytes, a queue may hold."""
+        arguments = queue.declaration.arguments
+        ready = await self._counting.ready(queue)
+        count = float("inf") if arguments.max_length is None else arguments.max_length - ready
+        size = float("inf")
+        if arguments.max_length_bytes is not None:
+            size = arguments.max_length_bytes - await self._counting.ready_bytes(queue)
+        return count, size
+
+    async def cut(self, queue: Queue) -> None:
+        """Drop what is too much, from the head, unless the queue is one that rejects."""
+        while not _rejects(queue):
+            count, size = await self._room(queue)
+            if count >= 0 and size >= 0:
+                return
+            most = min(int(-count) if count < 0 else 1, MAX_POP_MESSAGES)
+            leased = self._feeds.of(queue).leased
+            tickets = await leased.ask(PopRequest(queue.topic, queue.group, most, 0, DROP_LEASE_MS))
+            if not tickets:
+                return
+            await self._dead_letters.bury(queue, tickets, DeathReason.MAXLEN)
+            await leased.settle()
+
+
+def _rejects(queue: Queue) -> bool:
+    return queue.declaration.arguments.full_queue is not Policy.DROP_HEAD
+
+
+def _has_room(room: tuple[float, float], message: Message) -> bool:
+    return room[0] >= 1 and room[1] >= len(message.body)

@@ -1,0 +1,157 @@
+"""ConsumerPresence: how many consumers of a queue there are at which gateway.
+
+`amqp-consumers/<topic>/<gateway>` says since when a gateway has consumers of a queue, how many, and whether one of them
+is exclusive; it goes with the last one, or with the gateway.  Of a queue with a single active consumer the gateway
+that has had consumers for longest hands out messages.  What others have is known as soon as the watch tells it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+import msgspec
+import structlog
+
+from domain.clock import Clock
+from domain.errors import EntrepotError
+from domain.key_value import KeyValueChange
+from domain.ports import Store
+from gateway.amqp.virtual_hosts.vhost import Queue
+from gateway.messaging.watched_table import WatchedTable
+
+PREFIX: Final = "amqp-consumers/"
+AGAIN_SECONDS: Final = 0.5
+
+log = structlog.get_logger(__name__)
+
+
+class PresenceRecord(msgspec.Struct, array_like=True, frozen=True):
+    since_ms: int
+    count: int
+    is_exclusive: bool = False
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(PresenceRecord).decode
+
+
+class ConsumerPresence:
+    """`gateway` gives this one's name.  `is_alone`: there are no others, and nothing is written.  `on_change` is called
+    with a Topic whose consumers at other gateways have changed.  `given_back` returns when what consumers of these
+    Topics gave back is there for others, who hear of it only then."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        gateway: Callable[[], str],
+        on_change: Callable[[str], None],
+        given_back: Callable[[Iterable[str]], Awaitable[None]],
+        *,
+        is_alone: bool,
+    ) -> None:
+        self._store, self._clock, self._gateway, self._on_change = store, clock, gateway, on_change
+        self._given_back = given_back
+        self._is_alone = is_alone
+        self._mine: dict[str, PresenceRecord] = {}
+        self._others: dict[str, dict[str, PresenceRecord]] = {}
+        self._dirty: set[str] = set()
+        self._writing: asyncio.Task[None] | None = None
+        self._table = WatchedTable(store.key_values, PREFIX, _decode, _encode)
+        self._table.on_change.append(self._changed_elsewhere)
+        self.close = self._table.close
+
+    async def start(self) -> None:
+        """Learn what others have.  Raises what the store raises."""
+        if not self._is_alone:
+            await self._table.start()
+
+    # -- here ----------------------------------------------------------------------------------------------------
+
+    def changed(self, queue: Queue, count: int, *, is_exclusive: bool = False) -> None:
+        """How many consumers of the queue this gateway has now."""
+        if self._is_alone:
+            return
+        known = self._mine.get(queue.topic)
+        if count:
+            since_ms = self._clock.now_ms() if known is None else known.since_ms
+            self._mine[queue.topic] = PresenceRecord(since_ms, count, is_exclusive)
+        else:
+            self._mine.pop(queue.topic, None)
+        self._dirty.add(queue.topic)
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    async def settle(self) -> None:
+        """Return when others can know."""
+        while self._writing is not None:
+            await asyncio.shield(self._writing)
+
+    async def _write(self) -> None:
+        try:
+            await asyncio.sleep(0)  # what comes in one tick goes in one write
+            while self._dirty:
+                topics, self._dirty = self._dirty, set()
+                await self._given_back(topics)
+                name = self._gateway()
+                try:
+                    await self._table.write(
+                        [self._table.change(f"{topic}/{name}", self._mine.get(topic)) for topic in sorted(topics)]
+                    )
+                except EntrepotError as error:
+                    if self._store.condition.failure is not None:
+                        return
+                    log.warning("what consumers are here is not told", problem=error.message)
+                    self._dirty |= topics
+                    await asyncio.sleep(AGAIN_SECONDS)
+        finally:
+            self._writing = None
+
+    # -- elsewhere -----------------------------------------------------------------------------------------------
+
+    def elsewhere(self, queue: Queue) -> int:
+        """How many consumers of the queue other gateways have."""
+        return sum(record.count for record in self._others.get(queue.topic, {}).values())
+
+    def is_exclusive_elsewhere(self, queue: Queue) -> bool:
+        return any(record.is_exclusive for record in self._others.get(queue.topic, {}).values())
+
+    def is_first(self, topic: str) -> bool:
+        """Whether no other gateway has had consumers of the queue for longer."""
+        mine = self._mine.get(topic)
+        others = self._others.get(topic)
+        if mine is None or not others:
+            return True
+        first = min((record.since_ms, name) for name, record in others.items())
+        return (mine.since_ms, self._gateway()) < first
+
+    async def is_last(self, queue: Queue) -> bool:
+        """Whether no gateway has a consumer of the queue, as the store knows."""
+        await self.settle()
+        return self._is_alone or not await self._store.key_values.scan(f"{PREFIX}{queue.topic}/", limit=1)
+
+    async def forget_gateways(self, gone: set[str]) -> None:
+        """These gateways are gone, and their consumers with them."""
+        keys = [f"{PREFIX}{topic}/{name}" for topic, others in self._others.items() for name in others if name in gone]
+        if keys:
+            await self._table.write([KeyValueChange(key, None) for key in keys])
+
+    @property
+    def gateways(self) -> set[str]:
+        """The other gateways that have consumers."""
+        return {name for others in self._others.values() for name in others}
+
+    def _changed_elsewhere(self, name: str, before: PresenceRecord | None, now: PresenceRecord | None) -> None:
+        topic, _, gateway = name.rpartition("/")
+        if gateway == self._gateway():
+            return
+        others = self._others.setdefault(topic, {})
+        if now is None:
+            others.pop(gateway, None)
+        else:
+            others[gateway] = now
+        if not others:
+            del self._others[topic]
+        self._on_change(topic)

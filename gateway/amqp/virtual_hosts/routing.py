@@ -1,0 +1,98 @@
+"""Routing: the message that a publish becomes: which queues of which Topics get it.
+
+What is published to an exchange of its own name lies in that Topic too, under the sub-topic `<topic>/<key>` with `/`
+for `.`, and what is published to `amq.topic` lies where MQTT's names do: other doors see it.  The default exchange and
+the other exchanges that every virtual host has keep nothing for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from domain.exchanges.entity_name import encoded_name
+from domain.exchanges.exchange import RESERVED_PREFIX, Exchange, ExchangeType
+from domain.message import Destinations, Message, SystemProperty
+from domain.names import DEFAULT_NAMESPACE
+from domain.ports import Store
+from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from gateway.messaging.routes import Routes
+from protocols.amqp.connection_events import Publish
+from protocols.amqp.mapping import MQTT_EXCHANGE, to_message
+
+DELAY: Final = "x-delay"
+"""The header of messages to an exchange of type x-delayed-message: milliseconds."""
+OnTimed = Callable[[Vhost, Queue, int], None]
+
+
+class Routing:
+    """`keeps_topics`: whether exchanges have Topics."""
+
+    def __init__(self, store: Store, routes: Routes, *, keeps_topics: bool) -> None:
+        self._store, self._routes, self._keeps_topics = store, routes, keeps_topics
+        self.on_timed: OnTimed = lambda vhost, queue, at_ms: None
+        """Told of each queue that a message goes to whose time will be over there."""
+
+    def exchange_of_topic(self, vhost: Vhost, name: str) -> Exchange | None:
+        """The exchange that a Topic is, whether or not one of that name was declared.  MQTT's names, and with them what
+        is kept for other doors, are those of the default virtual host: in others a Topic is no exchange."""
+        if not name or vhost.namespace != DEFAULT_NAMESPACE or self._store.topology.topic(encoded_name(name)) is None:
+            return None
+        return Exchange(name, ExchangeType.TOPIC)
+
+    def message(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> Message | None:
+        """The message for the queues, or None where nothing is to keep it."""
+        destinations = [self.place(vhost, name, publish) for name in queues if name in vhost.queues]
+        if vhost.timed or publish.header.has_expiration:
+            self._note_times(vhost, publish, queues, now_ms)
+        sub_topic, filter_hash = "", 0
+        if publish.exchange and self._keeps_topics and vhost.namespace == DEFAULT_NAMESPACE:
+            sub_topic = self._sub_topic(publish)
+            if sub_topic:
+                topic, queue_id, filter_hash = self._routes.of(sub_topic)
+                destinations.insert(0, (topic, queue_id))
+        if not destinations:
+            return None
+        message = to_message(publish, tuple(destinations), sub_topic, filter_hash, now_ms)
+        exchange = vhost.routing.exchange(publish.exchange)
+        if exchange is not None and exchange.type is ExchangeType.DELAYED:
+            delay_ms = (publish.header.headers or {}).get(DELAY)
+            if isinstance(delay_ms, int) and delay_ms > 0:
+                message.system = {**message.system, SystemProperty.DELIVER_AT_MS: now_ms + delay_ms}
+        return message
+
+    def _note_times(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> None:
+        own = publish.header.expiration
+        for name in queues:
+            queue = vhost.queues.get(name)
+            if queue is not None:
+                ends = [each for each in (queue.declaration.arguments.message_ttl_ms,) if each is not None]
+                if own is not None:
+                    ends.append(int(own))
+                if ends:
+                    self.on_timed(vhost, queue, now_ms + min(ends))
+
+    def _sub_topic(self, publish: Publish) -> str:
+        name, key = publish.exchange, publish.routing_key.replace(".", "/")
+        if name == MQTT_EXCHANGE:
+            return key if key and key[0] != "$" and not ("+" in key or "#" in key or "\0" in key) else ""
+        if name.startswith(RESERVED_PREFIX):
+            return ""
+        topic = encoded_name(name)
+        if "+" in key or "#" in key or "\0" in key:
+            return topic
+        return f"{topic}/{key}" if key else topic
+
+    def place(self, vhost: Vhost, name: str, publish: Publish) -> tuple[str, int]:
+        """Where in the store a message of a queue lies: a queue with priorities has a message queue for each."""
+        queue = vhost.queues[name]
+        topic = self._store.topology.topic(queue.topic)
+        ids = (0,) if topic is None else self._store.topology.queues(topic).writable
+        if len(ids) == 1:
+            return queue.topic, ids[0]
+        return queue.topic, ids[min(publish.header.priority or 0, len(ids) - 1)]
+
+
+def places(message: Message) -> Destinations:
+    """Every message queue that a message goes to."""
+    return ((message.topic, message.queue_id), *message.further_queues)

@@ -1,0 +1,57 @@
+"""SharedQueues: what a queue asks of consumers that come by MQTT's shared subscriptions.
+
+They are consumers of the queue's group like any other.  Time to live, dead letters and the delivery limit hold for them
+as for AMQP's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from domain.errors import Code, EntrepotError
+from domain.exchanges.entity_name import decoded_name
+from domain.names import DEFAULT_NAMESPACE, QUEUE_FEED_PREFIX
+from gateway.amqp.virtual_hosts.dead_letters import DeadLetters
+from gateway.amqp.virtual_hosts.definitions import Definitions
+from gateway.amqp.virtual_hosts.vhost import Queue
+from gateway.messaging.ticket import Ticket
+
+
+class SharedQueues:
+    """Implements `gateway.mqtt.shares.shares.QueueRules`: of the default virtual host, as MQTT's names are its."""
+
+    def __init__(self, definitions: Definitions, dead_letters: DeadLetters) -> None:
+        self._definitions, self._dead_letters = definitions, dead_letters
+
+    def _queue(self, topic: str) -> Queue | None:
+        vhost = self._definitions.vhost_in(DEFAULT_NAMESPACE)
+        if vhost is None:
+            return None
+        name = decoded_name(topic.removeprefix(QUEUE_FEED_PREFIX))
+        if name is not None:
+            return vhost.queue(name)
+        return next((each for each in vhost.queues.values() if each.topic == topic), None)
+
+    def check_shareable(self, topic: str) -> None:
+        """Raise TOPIC_NOT_FOUND, or FORBIDDEN for a queue that is one connection's, that lets one consumer at a time
+        have messages, or that nothing is taken out of."""
+        queue = self._queue(topic)
+        if queue is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue behind {topic!r}")
+        if queue.connection or queue.is_stream or queue.declaration.arguments.single_active_consumer:
+            raise EntrepotError(
+                Code.FORBIDDEN,
+                f"queue {queue.name!r} is not shared: it is exclusive, a stream, or has a single active consumer",
+            )
+
+    def sort_out(self, topic: str, tickets: list[Ticket]) -> list[Ticket]:
+        """What of these may be delivered, as `DeadLetters.sort_out`."""
+        queue = self._queue(topic)
+        if queue is None:  # it goes, and what waited in it
+            return tickets
+        return self._dead_letters.sort_out(queue, tickets)
+
+    def came_back(self, topic: str, tickets: Sequence[Ticket]) -> list[Ticket]:
+        """Those of these that are not to be released, as `DeadLetters.came_back`."""
+        queue = self._queue(topic)
+        return [] if queue is None else self._dead_letters.came_back(queue, tickets)

@@ -1,0 +1,250 @@
+"""Vhost: one virtual host as this gateway knows it.
+
+Invariant: it is what the key-values say, or will say as soon as the watch is told of this gateway's own last writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+import structlog
+
+from domain.errors import EntrepotError
+from domain.exchanges.binding import Binding
+from domain.exchanges.entity_name import encoded_name
+from domain.exchanges.routing import Removal, Routing
+from domain.names import DEFAULT_NAMESPACE, qualified, queue_feed
+from domain.queues.arguments import QueueType
+from domain.queues.declaration import QueueDeclaration
+from domain.queues.policy import (
+    Policy,
+    alternate_exchange,
+    effective_definition,
+    policy_of_exchange,
+    policy_of_queue,
+    with_policy,
+)
+from gateway.amqp.virtual_hosts import records
+from gateway.amqp.virtual_hosts.records import BindingRecord, ExchangeRecord, PolicyRecord, QueueRecord, Record
+
+DEFAULT_VHOST: Final = "/"
+
+log = structlog.get_logger(__name__)
+
+
+def vhost_of(namespace: str) -> str:
+    """The virtual host that is a namespace."""
+    return DEFAULT_VHOST if namespace == DEFAULT_NAMESPACE else namespace
+
+
+def namespace_of(vhost: str) -> str:
+    """The namespace that a virtual host is; the default one is `/`, and may be spelt out."""
+    return DEFAULT_NAMESPACE if vhost == DEFAULT_VHOST else vhost
+
+
+@dataclass(eq=False)
+class Queue:
+    """A queue: its definition, and the Topic and group that it is in the store.  `gateway` and `connection`: whose it
+    is where it is exclusive.  Policies change it in place: who holds it sees what holds now."""
+
+    declared: QueueDeclaration
+    """As a client declared it: what a second declaration is compared with."""
+    namespace: str
+    gateway: str = ""
+    connection: str = ""
+    policy: Policy | None = None
+    operator_policy: Policy | None = None
+    declaration: QueueDeclaration = field(init=False)
+    """As policies leave it: what the queue does."""
+
+    def __post_init__(self) -> None:
+        self.declaration = self.declared
+
+    def govern(self, policies: Iterable[Policy], operators: Iterable[Policy]) -> bool:
+        """Take in what policies say now; whether that changes anything."""
+        name, kind = self.declared.name, self.declared.arguments.queue_type
+        before = self.declaration
+        self.policy = policy_of_queue(policies, name, kind)
+        self.operator_policy = policy_of_queue(operators, name, kind)
+        if self.policy is None and self.operator_policy is None:
+            self.declaration = self.declared
+        else:
+            definition = effective_definition(self.policy, self.operator_policy)
+            self.declaration = replace(self.declared, arguments=with_policy(self.declared.arguments, definition))
+        return self.declaration != before
+
+    @property
+    def name(self) -> str:
+        return self.declared.name
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is read by offset, and nothing is taken out of it."""
+        return self.declaration.arguments.queue_type is QueueType.STREAM
+
+    @cached_property
+    def topic(self) -> str:
+        """The Topic that holds what waits."""
+        return queue_feed(self.namespace, encoded_name(self.name))
+
+    @cached_property
+    def group(self) -> str:
+        """The group whose consumers are the queue's."""
+        return qualified(self.namespace, encoded_name(self.name))
+
+
+class Vhost:
+    """See the module."""
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+        self.name = vhost_of(namespace)
+        self.routing = Routing(self.name)
+        self.queues: dict[str, Queue] = {}
+        self.owned: dict[str, set[str]] = {}
+        """Names of exclusive queues, by connection."""
+        self.timed: set[str] = set()
+        """Names of queues whose messages have a time of the queue's."""
+        self.limited: dict[str, Queue] = {}
+        """Those that may hold so many messages or bytes, by their Topics."""
+        self.transient: dict[str, str] = {}
+        """Exchanges that are not durable, with the gateway that made each."""
+        self._policies: dict[str, Policy] = {}
+        """By their keys, those of operators among them."""
+        self._orphans: dict[str, BindingRecord] = {}
+        """Bindings, by key, one end of which is not known yet."""
+        self._by_key: dict[str, Record] = {}
+
+    def queue(self, name: str) -> Queue | None:
+        return self.queues.get(name)
+
+    def queue_of_key(self, key: str) -> Queue | None:
+        record = self._by_key.get(key)
+        return self.queues.get(record.name) if isinstance(record, QueueRecord) else None
+
+    def bindings(self) -> Iterator[Binding]:
+        """All of them but those to the default exchange."""
+        return (
+            binding
+            for exchange in self.routing.exchanges()
+            for binding in self.routing.bindings_of_source(exchange.name)
+        )
+
+    def policies(self, *, of_operators: bool = False) -> list[Policy]:
+        """Policies by name."""
+        found = (each for each in self._policies.values() if each.is_operators is of_operators)
+        return sorted(found, key=lambda policy: policy.name)
+
+    def policy_of_exchange(self, name: str) -> Policy | None:
+        return policy_of_exchange(self.policies(), name)
+
+    def says(self, key: str, record: Record | None) -> bool:
+        """True where a key has that record already."""
+        return self._by_key.get(key) == record
+
+    def has_key(self, key: str) -> bool:
+        """Whether something is defined by it, understood or not."""
+        return key in self._by_key
+
+    def keys(self) -> list[str]:
+        """Those of all that is defined here."""
+        return list(self._by_key)
+
+    def apply(self, key: str, record: Record | None) -> Sequence[Queue]:
+        """What a key says now; None: nothing any more.  Returns the queues that a policy changes with that."""
+        before = self._by_key.pop(key, None)
+        if before is not None and (record is None or not isinstance(record, QueueRecord)):
+            self._remove(key, before)
+        if record is not None:
+            self._by_key[key] = record
+            try:
+                self._add(key, record)
+            except (EntrepotError, ValueError) as error:  # msgspec's are among the latter
+                log.warning("a definition is not understood: it is set aside", key=key, problem=str(error))
+        return self._govern() if isinstance(record or before, PolicyRecord) else ()
+
+    def _govern(self) -> list[Queue]:
+        """Policies changed: what do they say of each queue and exchange?"""
+        policies, operators = self.policies(), self.policies(of_operators=True)
+        for exchange in tuple(self.routing.exchanges()):
+            self._govern_exchange(exchange.name, policies)
+        changed = [queue for queue in self.queues.values() if queue.govern(policies, operators)]
+        for queue in changed:
+            self._note(queue)
+        return changed
+
+    def _govern_exchange(self, name: str, policies: Sequence[Policy]) -> None:
+        policy = policy_of_exchange(policies, name)
+        self.routing.set_policy_alternate(name, None if policy is None else alternate_exchange(policy.definition))
+
+    def _add(self, key: str, record: Record) -> None:
+        if isinstance(record, ExchangeRecord):
+            self.routing.declare_exchange(records.exchange_of(record))
+            if record.gateway:
+                self.transient[record.name] = record.gateway
+            if self._policies:
+                self._govern_exchange(record.name, self.policies())
+            self._adopt(record.name)
+        elif isinstance(record, QueueRecord):
+            declaration = records.declaration_of(record, self.name)
+            queue = Queue(declaration, self.namespace, record.gateway, record.connection)
+            if self._policies:
+                queue.govern(self.policies(), self.policies(of_operators=True))
+            self.queues[record.name] = queue
+            self._note(queue)
+            if record.connection:
+                self.owned.setdefault(record.connection, set()).add(record.name)
+            self.routing.declare_queue(record.name)
+            self._adopt(record.name)
+        elif isinstance(record, PolicyRecord):
+            self._policies[key] = records.policy_of(record)
+        else:
+            self._bind(key, record)
+
+    def _note(self, queue: Queue) -> None:
+        """Whether its messages have a time, and whether it may hold so much only."""
+        arguments = queue.declaration.arguments
+        if arguments.message_ttl_ms is not None:
+            self.timed.add(queue.name)
+        else:
+            self.timed.discard(queue.name)
+        if not queue.is_stream and (arguments.max_length is not None or arguments.max_length_bytes is not None):
+            self.limited[queue.topic] = queue
+        else:
+            self.limited.pop(queue.topic, None)
+
+    def _bind(self, key: str, record: BindingRecord) -> None:
+        is_queue = record.kind == "queue"
+        there = record.destination in self.queues if is_queue else self.routing.exchange(record.destination) is not None
+        if there and self.routing.exchange(record.source) is not None:
+            self.routing.bind(records.binding_of(record))
+        else:
+            self._orphans[key] = record
+
+    def _adopt(self, name: str) -> None:
+        for key, record in [each for each in self._orphans.items() if name in (each[1].source, each[1].destination)]:
+            del self._orphans[key]
+            self._bind(key, record)
+
+    def _remove(self, key: str, record: Record) -> None:
+        if isinstance(record, ExchangeRecord):
+            self.transient.pop(record.name, None)
+            self.routing.remove(Removal(exchanges=(record.name,)))
+        elif isinstance(record, QueueRecord):
+            queue = self.queues.pop(record.name, None)
+            self.timed.discard(record.name)
+            if record.connection:
+                of_connection = self.owned.get(record.connection, set())
+                of_connection.discard(record.name)
+                if not of_connection:
+                    self.owned.pop(record.connection, None)
+            if queue is not None:
+                self.limited.pop(queue.topic, None)
+            self.routing.remove(Removal(queue=record.name))
+        elif isinstance(record, PolicyRecord):
+            self._policies.pop(key, None)
+        elif self._orphans.pop(key, None) is None:
+            self.routing.remove(Removal(bindings=(records.binding_of(record),)))

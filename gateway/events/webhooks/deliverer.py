@@ -1,0 +1,359 @@
+"""Deliverer: the consumer, in this gateway, of what waits for one subscription's sink.
+
+It pops what there is room for, sends it, and settles it by what the sink said.  A try that fails gives the event back
+for the time of the back-off, so it is counted, timed and dead-lettered by the store, and any gateway may make the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+import structlog
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.message import is_over
+from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from gateway.events.subscriptions.record import BATCHED, OPTIONAL, Subscription
+from gateway.events.subscriptions.subscriptions import Subscriptions
+from gateway.events.webhooks.access_tokens import AccessTokens, TokenError
+from gateway.events.webhooks.circuit import Circuit
+from gateway.events.webhooks.delivery_request import request_of
+from gateway.events.webhooks.handshake import DENIED, GRANTED, Handshake, is_allowed
+from gateway.events.webhooks.sink_client import Answer, SinkClient
+from gateway.limits import TokenBucket
+from gateway.messaging.leased_consumer import LeasedConsumer
+from gateway.messaging.ticket import Ticket
+from gateway.settings import WebhookSettings
+from protocols.cloudevents.webhook import Verdict, retry_after_seconds, verdict_of
+
+WAIT_MS: Final = 60_000
+PAUSE_SECONDS: Final = 0.5
+PAUSE_MS: Final = 30_000
+"""Until an event is tried again with which something of ours went wrong."""
+LOOK_SECONDS: Final = 30.0
+"""A deliverer that may not send looks again so often, whatever it was told."""
+TRIAL_SECONDS: Final = 1.0
+"""So often it looks whether another one's trial of the sink has ended."""
+MAX_REASON: Final = 200
+STATE_TRIES: Final = 3
+SHARED_SECONDS: Final = 1.0
+"""A Retry-After of less is not worth telling the other gateways."""
+RATE_DIVISOR: Final = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class WebhookCounters:
+    """What deliveries of this gateway came to."""
+
+    delivered: int = 0
+    failed: int = 0
+    dead_letters: int = 0
+    requests: int = 0
+
+
+@dataclass(slots=True)
+class DeliveryContext:
+    """What all deliverers of a gateway share."""
+
+    store: Store
+    clock: Clock
+    subscriptions: Subscriptions
+    client: SinkClient
+    tokens: AccessTokens
+    handshake: Handshake
+    settings: WebhookSettings
+    slots: asyncio.Semaphore
+    jitter: random.Random
+    counters: WebhookCounters = field(default_factory=WebhookCounters)
+
+
+class Deliverer:
+    """`circuit`: of its sink."""
+
+    def __init__(self, context: DeliveryContext, subscription: Subscription, circuit: Circuit) -> None:
+        self._context = context
+        self.subscription = subscription
+        self._circuit = circuit
+        self._loop = asyncio.get_running_loop()
+        self._leased = LeasedConsumer(context.store, context.clock, subscription.feed, subscription.group)
+        self._requests: set[asyncio.Task[None]] = set()
+        self._bucket = TokenBucket(1.0, self._loop.time())
+        self._news = asyncio.Event()
+        self.last_answer = ""
+        self._task = self._loop.create_task(self._run())
+
+    @property
+    def in_flight(self) -> int:
+        """Requests under way."""
+        return len(self._requests)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the sink is left alone now."""
+        return self._circuit.wait(self._loop.time()) > 0
+
+    def change(self, subscription: Subscription, circuit: Circuit) -> None:
+        """It is another now, or its state is."""
+        self.subscription, self._circuit = subscription, circuit
+        self._news.set()
+
+    async def stop(self, grace_seconds: float = 0.0) -> None:
+        """Pop no more; requests under way may end within so many seconds, else what they carry goes to others."""
+        self._task.cancel()
+        if self._requests and grace_seconds > 0:
+            await asyncio.wait(tuple(self._requests), timeout=grace_seconds)
+        for request in tuple(self._requests):
+            request.cancel()
+        await asyncio.gather(self._task, *self._requests, return_exceptions=True)
+        await self._leased.close()
+
+    # -- when ----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._step()
+            except EntrepotError as error:
+                if error.code is not Code.TOPIC_NOT_FOUND:
+                    log.warning("the sink's state is not known", subscription=self.subscription.key, problem=str(error))
+                await asyncio.sleep(PAUSE_SECONDS)
+            except Exception:  # a fault of ours: the others' deliveries go on, and so do these
+                log.exception("a delivery failed", subscription=self.subscription.key)
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _step(self) -> None:
+        wait = await self._seconds_to_wait()
+        if wait > 0:
+            await self._rest(wait)
+            return
+        tickets = await self._pop()
+        if not is_allowed(self.subscription, self._context.subscriptions.state(self.subscription)):
+            self._leased.release(tickets, suspend=True)  # that has changed while there was nothing
+            return
+        size = self.subscription.record.batch_size if self.subscription.record.mode == BATCHED else 1
+        for start in range(0, len(tickets), size):
+            self._begin(tickets[start : start + size])
+
+    async def _rest(self, seconds: float) -> None:
+        self._news.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, LOOK_SECONDS)):
+                await self._news.wait()
+
+    async def _seconds_to_wait(self) -> float:
+        """Until the next pop; 0 for now."""
+        context, subscription = self._context, self.subscription
+        due_ms = context.handshake.wait_ms(subscription)
+        if due_ms == 0:
+            await context.handshake.ask(subscription)
+        state = context.subscriptions.state(subscription)
+        if not is_allowed(subscription, state):
+            return LOOK_SECONDS if due_ms is None else max(due_ms / 1000, PAUSE_SECONDS)
+        now = self._loop.time()
+        if self._room() <= 0:
+            return LOOK_SECONDS
+        if self._circuit.is_trying:
+            return TRIAL_SECONDS
+        wait = self._sink_wait()
+        if wait > 0:
+            return wait
+        rate = self._rate()
+        if rate and not self._bucket.take(rate, now):
+            return 1 / rate
+        return 0.0
+
+    def _sink_wait(self) -> float:
+        """Seconds for which the sink is left alone: by what this gateway saw of it, and by what it asked of another."""
+        quiet_until_ms = self._context.subscriptions.state(self.subscription).quiet_until_ms
+        quiet_ms = quiet_until_ms - self._context.clock.now_ms()
+        return max(self._circuit.wait(self._loop.time()), quiet_ms / 1000)
+
+    def _rate(self) -> float:
+        """Requests a second; 0 for any."""
+        record, state = self.subscription.record, self._context.subscriptions.state(self.subscription)
+        rates = [record.rate_per_minute]
+        if state.consent == GRANTED:
+            rates.append(state.allowed_rate)
+        elif state.consent == DENIED and record.handshake == OPTIONAL:
+            rates.append(self._context.settings.unconfirmed_rate_per_minute)
+        rates = [rate for rate in rates if rate]
+        return min(rates) / RATE_DIVISOR if rates else 0.0
+
+    def _room(self) -> int:
+        return self._context.settings.max_requests_per_subscription - len(self._requests)
+
+    async def _pop(self) -> list[Ticket]:
+        """What there is room for; of one request where another would be too many, or where order counts: a pop of
+        several in order would have events of one key in it, to be sent one after the other."""
+        record = self.subscription.record
+        requests = 1 if self._rate() or record.is_ordered or not self._circuit.is_well else self._room()
+        size = record.batch_size if record.mode == BATCHED else 1
+        most = min(requests * size, MAX_POP_MESSAGES)
+        return await self._leased.pop(PopRequest(self._leased.topic, self._leased.group, most, WAIT_MS))
+
+    # -- one request ---------------------------------------------------------------------------------------------
+
+    def _begin(self, tickets: list[Ticket]) -> None:
+        request = self._loop.create_task(self._deliver(tickets, self.subscription, self._circuit))
+        self._requests.add(request)
+        request.add_done_callback(self._ended)
+
+    def _ended(self, request: asyncio.Task[None]) -> None:
+        self._requests.discard(request)
+        if not request.cancelled() and (error := request.exception()) is not None:
+            log.error("a delivery failed", subscription=self.subscription.key, exc_info=error)
+        self._news.set()
+
+    async def _deliver(self, tickets: list[Ticket], asked: Subscription, circuit: Circuit) -> None:
+        """`asked`, `circuit`: as they are when it is sent.  Its sink may be another when the answer comes."""
+        try:
+            async with self._context.slots:
+                self._bury_old(tickets)
+                tickets = [ticket for ticket in tickets if ticket.is_open]
+                if not tickets:
+                    return
+                wait = self._sink_wait()
+                if wait > 0 or self._is_elsewhere(asked) or not circuit.enter(self._loop.time()):
+                    self._leased.release(tickets, round(wait * 1000), suspend=True)
+                    return
+                try:
+                    answer, authorization = await self._send(tickets, asked)
+                except BaseException:
+                    circuit.left()
+                    raise
+            try:
+                await self._settle(tickets, answer, authorization, asked, circuit)
+            except Exception:
+                circuit.left()
+                raise
+        except asyncio.CancelledError:
+            self._leased.release(tickets)
+            raise
+        except Exception:
+            self._leased.release(tickets, PAUSE_MS)
+            raise
+
+    def _is_elsewhere(self, asked: Subscription) -> bool:
+        """Whether the subscription has another sink by now."""
+        return self.subscription.record.sink != asked.record.sink
+
+    async def _send(self, tickets: Sequence[Ticket], subscription: Subscription) -> tuple[Answer, str | None]:
+        """What the sink said, and what it was shown."""
+        context = self._context
+        context.counters.requests += 1
+        try:
+            authorization = await context.tokens.authorization(subscription)
+        except TokenError as error:
+            return Answer(0, fault=str(error), is_sinks=False), None
+        now_ms = context.clock.now_ms()
+        made = request_of(subscription, tickets, context.settings.origin, authorization, now_ms)
+        record = subscription.record
+        answer = await context.client.request(made.method, record.sink, made.headers, made.body, record.timeout_seconds)
+        return answer, authorization
+
+    def _bury_old(self, tickets: Sequence[Ticket]) -> None:
+        """Those whose time is over are dead letters."""
+        now_ms = self._context.clock.now_ms()
+        lifetime_ms = self.subscription.record.max_age_seconds * 1000 or None
+        self._bury([each for each in tickets if is_over(each.message, now_ms, lifetime_ms)], "expired")
+
+    # -- what the sink said --------------------------------------------------------------------------------------
+
+    async def _settle(
+        self,
+        tickets: list[Ticket],
+        answer: Answer,
+        authorization: str | None,
+        asked: Subscription,
+        circuit: Circuit,
+    ) -> None:
+        context, now = self._context, self._loop.time()
+        self.last_answer = str(answer.status) if answer.status else answer.fault
+        verdict = verdict_of(answer.status) if answer.status else Verdict.RETRY
+        if answer.status == 401 and context.tokens.forget(asked, authorization):
+            verdict = Verdict.RETRY  # with a new token
+        if verdict is Verdict.DELIVERED:
+            circuit.succeeded()
+            context.counters.delivered += len(tickets)
+            self._leased.acknowledge(tickets)
+            return
+        context.counters.failed += len(tickets)
+        why = _words(answer)
+        if verdict is Verdict.RETRY and not answer.is_forbidden:
+            await self._retry(tickets, answer, why, now, circuit)
+            return
+        circuit.left()
+        if self._is_elsewhere(asked):
+            self._leased.release(tickets)  # who is asked now may say something else
+            return
+        if verdict is Verdict.GONE:
+            await self._suspend(why, asked)
+        self._bury(tickets, why)
+
+    async def _retry(self, tickets: list[Ticket], answer: Answer, why: str, now: float, circuit: Circuit) -> None:
+        record, context = self.subscription.record, self._context
+        after = retry_after_seconds(answer.headers.get("retry-after"), context.clock.now_ms() / 1000)
+        if answer.status in (429, 503) and after is not None:
+            circuit.left()
+            circuit.pause_until(now + after)
+            if after >= SHARED_SECONDS:
+                await self._tell_others(after)
+        elif not answer.is_sinks:
+            circuit.left()
+        elif circuit.failed(now):
+            log.warning("a sink is left alone for a while", subscription=self.subscription.key, problem=why)
+        last = [each for each in tickets if each.attempt >= record.max_attempts]
+        self._bury(last, f"{why}, after {record.max_attempts} attempts")
+        by_delay: dict[int, list[Ticket]] = {}
+        for each in tickets:
+            if each.attempt < record.max_attempts:
+                by_delay.setdefault(self._delay_ms(each.attempt, after), []).append(each)
+        for delay_ms, some in by_delay.items():
+            self._leased.release(some, delay_ms)
+
+    def _delay_ms(self, attempt: int, asked_seconds: float | None) -> int:
+        """Exponential, with equal jitter: between a half and the whole; never less than the sink asked for."""
+        record = self.subscription.record
+        longest = min(record.initial_backoff_ms << min(attempt - 1, 40), record.max_backoff_ms)
+        delay_ms = longest / 2 + self._context.jitter.random() * longest / 2
+        return round(max(delay_ms, (asked_seconds or 0) * 1000))
+
+    async def _tell_others(self, asked_seconds: float) -> None:
+        """The other gateways, and who comes after this one, leave the sink alone as well."""
+        until_ms = self._context.clock.now_ms() + round(asked_seconds * 1000)
+        subscriptions = self._context.subscriptions
+        for _ in range(STATE_TRIES):
+            state = subscriptions.state(self.subscription)
+            if until_ms - state.quiet_until_ms < SHARED_SECONDS * 1000:
+                return  # that is as good as known
+            if await subscriptions.put_state(
+                self.subscription, msgspec.structs.replace(state, quiet_until_ms=until_ms)
+            ):
+                return
+
+    def _bury(self, tickets: Sequence[Ticket], why: str) -> None:
+        self._context.counters.dead_letters += len(tickets)
+        self._leased.reject(tickets, why[:MAX_REASON])
+
+    async def _suspend(self, why: str, asked: Subscription) -> None:
+        """The receiver is gone: it is sent nothing any more until the subscription is changed."""
+        subscriptions = self._context.subscriptions
+        for _ in range(STATE_TRIES):
+            state = msgspec.structs.replace(subscriptions.state(asked), suspended=why)
+            if await subscriptions.put_state(asked, state):
+                log.warning("a receiver is gone", subscription=self.subscription.key)
+                return
+
+
+def _words(answer: Answer) -> str:
+    """For people who read dead letters."""
+    return f"HTTP {answer.status}" if answer.status else answer.fault

@@ -1,0 +1,223 @@
+"""Dispatcher: one topic's messages, each matched once against all of its subscriptions, put into the feeds of those
+that want it.
+
+A message that is popped is matched through the index, appended once with an entry in each feed (store once, refer many)
+and acknowledged when that is durable.  A gateway that dies in between leaves it to another, which does it again: a
+duplicate, never a loss.  The publisher knows nothing of this, and what nobody wants costs an acknowledgement.
+
+Before a batch is matched, the topic's record is read: a subscription that was answered before a message was stored is
+known here before that message is matched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.expression.cesql.value import Value
+from domain.message import Message, StoredMessage, SystemProperty
+from domain.names import split_name
+from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from domain.routing.queue_selector import RoundRobin, queue_for_key
+from gateway.events.subscriptions.record import Subscription
+from gateway.events.subscriptions.subscriptions import Subscriptions
+from gateway.messaging.appending import append_and_wait
+from gateway.messaging.leased_consumer import LeasedConsumer
+from gateway.messaging.ticket import Ticket
+from protocols.cloudevents.event import CloudEvent, ExtensionType
+from protocols.cloudevents.mapping import PARTITION_KEY, to_event, to_message
+
+WAIT_MS: Final = 20_000
+PAUSE_SECONDS: Final = 0.3
+"""How long a dispatcher waits after a fault of its own."""
+RELEASE_MS: Final = 1_000
+"""After so long a message is tried again whose feeds could not take it."""
+MAX_FEEDS: Final = 1_000
+"""Feeds of one record; a message for more of them is stored again for the next so many."""
+
+log = structlog.get_logger(__name__)
+
+
+class Matching:
+    """Which feeds a message goes to; by the index of its topic."""
+
+    def __init__(self, subscriptions: Subscriptions, topic: str, group: str) -> None:
+        self._subscriptions, self._topic, self._group = subscriptions, topic, group
+
+    async def renew(self) -> bool:
+        """Know what the store knows; False where another group dispatches the topic, or none any more."""
+        record = await self._subscriptions.current(self._topic)
+        return record is not None and record.group == self._group
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the topic is this group's to dispatch, as far as this gateway knows."""
+        return self._subscriptions.dispatch_group(self._topic) == self._group
+
+    def of(self, message: StoredMessage, attributes: dict[str, Value]) -> list[Subscription]:
+        subscribed = self._subscriptions.by_topic.get(self._topic)
+        if subscribed is None:
+            return []
+        try:
+            found = [subscribed.subscriptions[key] for key in subscribed.index.match(attributes)]
+        except Exception:  # a fault of ours in one of the filters: it is for none of the others to suffer by
+            log.exception("an event is matched one subscription at a time", topic=self._topic)
+            found = [each for each in subscribed.subscriptions.values() if _wants(each, attributes)]
+        return [each for each in found if message.queue_offset >= each.begins_at(message.queue_id)]
+
+
+class CatchingUp(Matching):
+    """For one subscription that began in the past: what was stored before it was made."""
+
+    def __init__(self, subscriptions: Subscriptions, subscription: Subscription) -> None:
+        super().__init__(subscriptions, subscription.topic, subscription.catch_up_group)
+        self._subscription = subscription
+
+    async def renew(self) -> bool:
+        return True
+
+    @property
+    def is_current(self) -> bool:
+        return self._subscriptions.of_key(self._subscription.key) is not None
+
+    def of(self, message: StoredMessage, attributes: dict[str, Value]) -> list[Subscription]:
+        known = self._subscriptions.of_key(self._subscription.key)
+        if known is None or message.queue_offset >= self._subscription.begins_at(message.queue_id):
+            return []
+        return [known] if _wants(known, attributes) else []
+
+
+def _wants(subscription: Subscription, attributes: dict[str, Value]) -> bool:
+    try:
+        return subscription.filters.matches(attributes)
+    except Exception:  # as above
+        log.exception("a filter failed: it does not want the event", subscription=subscription.key)
+        return False
+
+
+class Dispatcher:
+    """One group's consumer of one topic."""
+
+    def __init__(
+        self, store: Store, clock: Clock, topic: str, group: str, matching: Matching, default_type: str
+    ) -> None:
+        self._store, self.topic, self.group = store, topic, group
+        self.leased = LeasedConsumer(store, clock, topic, group)
+        self._matching = matching
+        self._default_type = default_type
+        self._turn = RoundRobin()
+        self.dispatched = 0
+        self.matched = 0
+
+    async def run(self) -> None:
+        """Until cancelled, or another group dispatches the topic.  Raises TOPIC_NOT_FOUND once it is gone."""
+        while True:
+            try:
+                if await self.step(WAIT_MS) is None:
+                    return
+            except EntrepotError as refusal:
+                await self.leased.refused(refusal)
+            except Exception:  # a fault of ours: the topic's other events go on
+                log.exception("events could not be dispatched", topic=self.topic)
+                await asyncio.sleep(PAUSE_SECONDS)
+            await asyncio.sleep(0)
+
+    async def step(self, wait_ms: int) -> int | None:
+        """Pop once and dispatch; how many that were, None where that is not for this group any more."""
+        if self._store.topology.topic(self.topic) is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {self.topic!r}")
+        if not self._matching.is_current:
+            return None  # a pop would make the group anew
+        tickets = await self.leased.pop(PopRequest(self.topic, self.group, MAX_POP_MESSAGES, wait_ms))
+        try:
+            is_wanted = await self._matching.renew()
+            if tickets and is_wanted:
+                await self._dispatch(tickets)
+        except BaseException:
+            self.leased.release(tickets, suspend=True)
+            raise
+        self.dispatched += sum(ticket.is_open for ticket in tickets)
+        self.leased.acknowledge(tickets)
+        await self.leased.settle()
+        return len(tickets) if is_wanted else None
+
+    async def _dispatch(self, tickets: Sequence[Ticket]) -> None:
+        """Put each into its feeds, and give back those that could not be."""
+        messages: list[Message] = []
+        sources: list[Ticket] = []
+        for ticket in tickets:
+            try:
+                made = self._for_feeds(ticket.message)
+            except Exception:  # a fault of ours with this one: it is for none of the others to suffer by
+                log.exception("an event cannot be dispatched", topic=self.topic)
+                self.leased.reject((ticket,), "it cannot be dispatched")
+                continue
+            messages += made
+            sources += [ticket] * len(made)
+        if not messages:
+            return
+        outcomes = await append_and_wait(self._store.messages, messages)
+        for ticket, message, refusal in zip(sources, messages, outcomes, strict=True):
+            if refusal is not None and not await self._dispatched_singly(message):
+                log.warning("a message cannot be dispatched now", topic=self.topic, problem=refusal.message)
+                self.leased.release((ticket,), RELEASE_MS, suspend=True)
+
+    def _for_feeds(self, stored: StoredMessage) -> list[Message]:
+        """What a message becomes in the feeds of those that want it."""
+        event = to_event(stored, split_name(self.topic)[0], self._default_type)
+        wanted = self._matching.of(stored, typed_attributes(event))
+        self.matched += len(wanted)
+        parts = (wanted[start : start + MAX_FEEDS] for start in range(0, len(wanted), MAX_FEEDS))
+        return [made for part in parts if (made := self._made(stored, event, part)) is not None]
+
+    def _made(self, stored: StoredMessage, event: CloudEvent, wanted: Sequence[Subscription]) -> Message | None:
+        """The event as a message of the feeds: all that it is said in its attributes, so that it stays what it is."""
+        message = to_message(event, stored.topic, stored.sub_topic or stored.topic)
+        message.message_id, message.born_time_ms = stored.message_id, stored.born_time_ms
+        message.qos, message.tag = stored.qos, stored.tag
+        message.message_group = stored.message_group or event.attributes.get(PARTITION_KEY, "")
+        kept = (SystemProperty.EXPIRES_AT_MS, SystemProperty.PROTOCOL)
+        message.system = {
+            **message.system,
+            **{name: stored.system[name] for name in kept if name in stored.system},
+            SystemProperty.FED_FROM: f"{stored.queue_id} {stored.queue_offset} {stored.topic}",
+        }
+        feeds = [place for each in wanted if (place := self._place(each, message.message_group)) is not None]
+        if not feeds:
+            return None
+        (message.topic, message.queue_id), *further = feeds
+        message.further_queues = tuple(further)
+        return message
+
+    def _place(self, subscription: Subscription, key: str) -> tuple[str, int] | None:
+        topic = self._store.topology.topic(subscription.feed)
+        if topic is None:
+            return None  # it has just been deleted
+        queues = self._store.topology.queues(topic)
+        if subscription.record.is_ordered and key:
+            return subscription.feed, queue_for_key(key, queues.writable)
+        return subscription.feed, self._turn.queue(queues.preferred)
+
+    async def _dispatched_singly(self, message: Message) -> bool:
+        """A feed of several may be gone: each for itself then; those that are gone need nothing."""
+        places = [(message.topic, message.queue_id), *message.further_queues]
+        for topic, queue_id in places:
+            message.topic, message.queue_id, message.further_queues = topic, queue_id, ()
+            [refusal] = await append_and_wait(self._store.messages, [message])
+            if refusal is not None and refusal.code is not Code.TOPIC_NOT_FOUND:
+                return False
+        return True
+
+
+def typed_attributes(event: CloudEvent) -> dict[str, Value]:
+    """The attributes as filters see them: Boolean and Integer extensions as such."""
+    attributes: dict[str, Value] = dict(event.attributes)
+    for name, kind in event.typed_extensions.items():
+        text = event.attributes[name]
+        attributes[name] = int(text) if kind is ExtensionType.INTEGER else text == "true"
+    return attributes

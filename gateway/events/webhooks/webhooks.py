@@ -1,0 +1,254 @@
+"""Webhooks: a dispatcher for each topic that is subscribed to, a deliverer for each subscription, in this gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import Final
+
+import structlog
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.ports import Store
+from gateway.events.subscriptions.record import Subscription, TopicRecord
+from gateway.events.subscriptions.subscriptions import Subscriptions
+from gateway.events.webhooks.access_tokens import AccessTokens
+from gateway.events.webhooks.circuit import Circuit
+from gateway.events.webhooks.deliverer import Deliverer, DeliveryContext, WebhookCounters
+from gateway.events.webhooks.dispatcher import CatchingUp, Dispatcher, Matching
+from gateway.events.webhooks.handshake import Handshake
+from gateway.events.webhooks.orphans import SWEEP_SECONDS, Orphans
+from gateway.events.webhooks.sink_client import SinkClient
+from gateway.periodic_work import PeriodicWork
+from gateway.settings import WebhookSettings
+
+PAUSE_SECONDS: Final = 0.5
+PROGRESS_MS: Final = 1_000
+"""How long a pop of the past waits before it is asked whether all of it is read."""
+
+log = structlog.get_logger(__name__)
+
+
+class Webhooks:
+    """Made on the event loop that it runs on."""
+
+    def __init__(
+        self,
+        store: Store,
+        subscriptions: Subscriptions,
+        settings: WebhookSettings,
+        clock: Clock,
+        default_type: str,
+        jitter: random.Random,
+    ) -> None:
+        self._store, self._subscriptions, self._clock = store, subscriptions, clock
+        self._settings, self._default_type = settings, default_type
+        self.client = SinkClient(settings)
+        self.handshake = Handshake(subscriptions, self.client, settings, clock)
+        self._context = DeliveryContext(
+            store,
+            clock,
+            subscriptions,
+            self.client,
+            AccessTokens(self.client, clock),
+            self.handshake,
+            settings,
+            asyncio.Semaphore(settings.max_requests),
+            jitter,
+        )
+        self._circuits: dict[tuple[str, str], Circuit] = {}
+        self._deliverers: dict[str, Deliverer] = {}
+        self._dispatching: dict[str, asyncio.Task[None]] = {}
+        self._groups: dict[str, str] = {}
+        self._catching_up: dict[str, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self.orphans = Orphans(store, subscriptions)
+        self.sweeping = PeriodicWork("what deleted subscriptions left behind", SWEEP_SECONDS, self.orphans.sweep)
+        self._is_running = False
+        self._stop_watching = store.topology.watch_topics(self._topic_changed)
+
+    @property
+    def counters(self) -> WebhookCounters:
+        return self._context.counters
+
+    def deliverer(self, subscription: Subscription) -> Deliverer | None:
+        return self._deliverers.get(subscription.key)
+
+    def start(self) -> None:
+        """Dispatch and deliver, if this gateway is to."""
+        if not self._settings.enabled:
+            return
+        self._is_running = True
+        for subscription in self._subscriptions.all():
+            self._changed(None, subscription)
+        for topic, record in self._subscriptions.dispatched():
+            self._dispatch_changed(topic, record)
+        self._subscriptions.on_change.append(self._changed)
+        self._subscriptions.on_dispatch.append(self._dispatch_changed)
+        self.sweeping.start()
+
+    async def close(self, grace_seconds: float) -> None:
+        """Let requests end for so long, and give the rest back."""
+        self._is_running = False
+        self._stop_watching()
+        if self._changed in self._subscriptions.on_change:
+            self._subscriptions.on_change.remove(self._changed)
+            self._subscriptions.on_dispatch.remove(self._dispatch_changed)
+        tasks = [*self._dispatching.values(), *self._catching_up.values()]
+        await self.sweeping.close()
+        for task in tasks:
+            task.cancel()
+        stops = [deliverer.stop(grace_seconds) for deliverer in self._deliverers.values()]
+        await asyncio.gather(*stops, *tasks, *self._ending, return_exceptions=True)
+        self._deliverers.clear()
+        await self.client.close()
+
+    # -- what is told --------------------------------------------------------------------------------------------
+
+    def _changed(self, before: Subscription | None, now: Subscription | None) -> None:
+        if now is None and before is None:
+            return  # a definition that nobody could read has gone
+        if now is None:
+            assert before is not None
+            deliverer = self._deliverers.pop(before.key, None)
+            if deliverer is not None:
+                self._end(deliverer.stop())
+            self._forget_circuit(before)
+        else:
+            deliverer = self._deliverers.get(now.key)
+            circuit = self._circuit(now)
+            if deliverer is None:
+                self._deliverers[now.key] = Deliverer(self._context, now, circuit)
+            else:
+                deliverer.change(now, circuit)
+                if before is not None and before.record.sink != now.record.sink:
+                    self._forget_circuit(before)
+            if before is not None and self.handshake.wait_ms(now) == 0:
+                self._end(self._ask(now))  # its deliverer may be waiting for events
+            if now.record.is_catching_up and now.key not in self._catching_up:
+                self._follow(self._catching_up, now.key, self._catch_up(now))
+
+    def _dispatch_changed(self, topic: str, record: TopicRecord | None) -> None:
+        """Another group dispatches a topic, or none any more: the one before is forgotten, should a pop that was under
+        way have made it anew."""
+        before = self._groups.get(topic)
+        if record is not None and record.group == before:
+            return
+        if before is not None:
+            del self._groups[topic]
+            dispatching = self._dispatching.pop(topic, None)
+            if dispatching is not None:
+                dispatching.cancel()
+            self._end(self._forget(before))
+        if record is not None:
+            self._groups[topic] = record.group
+            self._follow(self._dispatching, topic, self._dispatch(topic, record.group))
+
+    def _follow(self, tasks: dict[str, asyncio.Task[None]], name: str, work: asyncio._CoroutineLike[None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        tasks[name] = task
+        task.add_done_callback(lambda done: self._ended(tasks, name, done))
+
+    @staticmethod
+    def _ended(tasks: dict[str, asyncio.Task[None]], name: str, task: asyncio.Task[None]) -> None:
+        if tasks.get(name) is task:
+            del tasks[name]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("events are not dispatched any more", name=name, exc_info=error)
+
+    def _end(self, work: asyncio._CoroutineLike[None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def _topic_changed(self, topic: str) -> None:
+        if self._is_running and self._store.topology.topic(topic) is None and topic in self._subscriptions.by_topic:
+            self._end(self._begin_anew(topic))
+
+    async def _ask(self, subscription: Subscription) -> None:
+        try:
+            await self.handshake.ask(subscription)
+        except EntrepotError as error:
+            log.warning("a receiver cannot be asked now", subscription=subscription.key, problem=error.message)
+
+    async def _begin_anew(self, topic: str) -> None:
+        try:
+            await self._subscriptions.begin_anew(topic)
+        except EntrepotError as error:
+            log.warning("subscriptions of a topic that is gone cannot be changed", topic=topic, problem=error.message)
+
+    def _circuit(self, subscription: Subscription) -> Circuit:
+        """Of the sink, as the namespace of the subscription sees it: others may be let in by other ways."""
+        sink = subscription.record.namespace, subscription.record.sink
+        circuit = self._circuits.get(sink)
+        if circuit is None:
+            settings = self._settings
+            circuit = Circuit(settings.circuit_failures, settings.circuit_seconds, settings.circuit_max_seconds)
+            self._circuits[sink] = circuit
+        return circuit
+
+    def _forget_circuit(self, subscription: Subscription) -> None:
+        gone = subscription.record.namespace, subscription.record.sink
+        others = (each.subscription.record for each in self._deliverers.values())
+        if not any((each.namespace, each.sink) == gone for each in others):
+            self._circuits.pop(gone, None)
+
+    # -- dispatching ---------------------------------------------------------------------------------------------
+
+    async def _dispatch(self, topic: str, group: str) -> None:
+        """Until cancelled."""
+        matching = Matching(self._subscriptions, topic, group)
+        dispatcher = Dispatcher(self._store, self._clock, topic, group, matching, self._default_type)
+        try:
+            while True:
+                with contextlib.suppress(EntrepotError):  # the topic is gone, and may come again
+                    await dispatcher.run()
+                await asyncio.sleep(PAUSE_SECONDS)
+        finally:
+            await dispatcher.leased.close()
+
+    async def _forget(self, group: str) -> None:
+        """Popping made the group anew that went with the last subscription."""
+        with contextlib.suppress(EntrepotError):
+            await self._store.topology.delete_group(group)
+
+    async def _catch_up(self, subscription: Subscription) -> None:
+        """What was stored before the subscription was made."""
+        matching = CatchingUp(self._subscriptions, subscription)
+        group = subscription.catch_up_group
+        dispatcher = Dispatcher(self._store, self._clock, subscription.topic, group, matching, self._default_type)
+        try:
+            await self._dispatch_past(dispatcher, subscription)
+        finally:
+            await dispatcher.leased.close()
+        if self._is_running:
+            await self._forget(group)
+
+    async def _dispatch_past(self, dispatcher: Dispatcher, subscription: Subscription) -> None:
+        """Until all of it is read, or the subscription is gone."""
+        while self._is_running:
+            known = self._subscriptions.of_key(subscription.key)
+            if known is None or not known.record.is_catching_up:
+                return
+            try:
+                if await self._has_caught_up(subscription):
+                    await self._subscriptions.caught_up(known)
+                    continue
+                await dispatcher.step(PROGRESS_MS)
+            except EntrepotError as error:
+                if error.code is Code.TOPIC_NOT_FOUND:
+                    await self._subscriptions.caught_up(known)
+                    continue
+                if error.code is not Code.PRECONDITION_FAILED:
+                    log.warning("the past is not dispatched now", subscription=known.key, problem=error.message)
+                await asyncio.sleep(PAUSE_SECONDS)
+            except Exception:  # a fault of ours: what comes next is dispatched all the same
+                log.exception("the past is not dispatched now", subscription=known.key)
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _has_caught_up(self, subscription: Subscription) -> bool:
+        status = await self._store.topology.group_status(subscription.catch_up_group)
+        reached = {each.queue_id: each.committed_offset for each in status.progress if each.topic == subscription.topic}
+        return all(reached.get(int(queue_id), 0) >= begin for queue_id, begin in subscription.record.begins.items())

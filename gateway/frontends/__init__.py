@@ -1,1 +1,0 @@
-"""Protocol events to verbs to replies, a package per byte-stream protocol."""

@@ -1,0 +1,93 @@
+"""MqttAccess: what the MQTT door asks of the one decision point (`gateway.security`)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from domain.access.model import Action, Principal, ResourceType
+from domain.clock import Clock
+from domain.errors import EntrepotError
+from gateway.mqtt.shares.shares import Shares
+from gateway.security.credentials import CertificateIdentity, Credentials
+from gateway.security.scram import ScramExchange
+from gateway.security.security import Security
+from protocols.mqtt.packets import Connect
+
+if TYPE_CHECKING:
+    from gateway.mqtt.connections.conversation import MqttConversation
+
+PROTOCOL = "mqtt"
+
+
+class MqttAccess:
+    """Publishing asks for PUB on the topic name, subscribing for SUB on the filter, and of a share for SUB on its group
+    too."""
+
+    def __init__(self, security: Security, shares: Shares, clock: Clock) -> None:
+        self._security, self._shares, self._clock = security, shares, clock
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody who is connected may do everything: then nobody needs to ask."""
+        return self._security.is_open
+
+    def credentials(self, conversation: MqttConversation, connect: Connect) -> Credentials:
+        """What a client shows."""
+        assert conversation.driver is not None
+        source = conversation.driver.source
+        shown = source.certificate
+        certificate = None
+        if shown is not None:
+            certificate = CertificateIdentity(shown.common_name or None, shown.uris, shown.dns_names)
+        return Credentials(
+            PROTOCOL,
+            source.host,
+            connect.username,
+            connect.password,
+            connect.client_id,
+            is_tls=source.is_tls,
+            certificate=certificate,
+            listener=source.listener,
+        )
+
+    async def authenticate(self, conversation: MqttConversation, connect: Connect) -> Principal:
+        """Recognise a client.  Raises as `Security.authenticate`."""
+        if conversation.driver is not None:
+            anonymous = self._security.anonymous_at_once(conversation.driver.source.host)
+            if anonymous is not None and connect.client_id == "":
+                return anonymous
+        return await self._security.authenticate(self.credentials(conversation, connect))
+
+    def exchange(self, credentials: Credentials) -> ScramExchange:
+        """Enhanced authentication."""
+        return self._security.scram(credentials)
+
+    def expires_at(self, conversation: MqttConversation) -> float:
+        """When, on the loop's clock, what the client was let in by is over; infinity for never."""
+        principal = conversation.principal
+        if principal is None or principal.expires_at_ms is None:
+            return float("inf")
+        return self._loop.time() + max(principal.expires_at_ms - self._clock.now_ms(), 0) / 1000
+
+    def may_publish(self, principal: Principal | None, name: str) -> bool:
+        if principal is None:
+            return False
+        return self.is_open or self._security.allows(principal, Action.PUB, ResourceType.TOPIC, name, PROTOCOL)
+
+    def may_subscribe(self, principal: Principal | None, topic_filter: str, share_name: str = "") -> bool:
+        """`share_name`: of a shared subscription, whose group is asked for too."""
+        if principal is None:
+            return False
+        if self.is_open:
+            return True
+        if not self._security.allows(principal, Action.SUB, ResourceType.TOPIC, topic_filter, PROTOCOL):
+            return False
+        if not share_name:
+            return True
+        try:
+            group = self._shares.group_name(share_name, topic_filter)
+        except EntrepotError:
+            return False
+        return self._security.allows(principal, Action.SUB, ResourceType.GROUP, group, PROTOCOL)

@@ -1,0 +1,97 @@
+"""Admission: which CONNECTs are taken, how many connections a user has, and how fast each may publish.
+
+What can be asked before anybody is authenticated is asked then (`refusal_of`): a refusal costs no password check.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from gateway.limits import FlappingClients, PublishAllowance, PublishRates, TokenBucket, UserAllowances
+from gateway.settings import MqttSettings
+from protocols.mqtt.packets import Publish
+from protocols.mqtt.reason_codes import ReasonCode
+
+if TYPE_CHECKING:
+    from domain.access.model import Principal
+    from gateway.mqtt.connections.conversation import MqttConversation
+
+Refused = tuple[ReasonCode, str]
+
+
+class Admission:
+    """The limits of one gateway, and how they stand.  Times are seconds of the event loop's clock."""
+
+    def __init__(self, settings: MqttSettings, now: float) -> None:
+        self._connects_per_second = settings.max_connects_per_second
+        self._connects = TokenBucket(settings.max_connects_per_second, now)
+        self._flapping: FlappingClients | None = None
+        if settings.max_connects_per_client:
+            self._flapping = FlappingClients(settings.max_connects_per_client, settings.client_ban_seconds)
+        self._max_connections_per_user = settings.max_connections_per_user
+        self._connections: Counter[str] = Counter()
+        self._of_client = PublishRates(
+            settings.max_publishes_per_second_per_client, settings.max_publish_bytes_per_second_per_client
+        )
+        of_user = PublishRates(
+            settings.max_publishes_per_second_per_user, settings.max_publish_bytes_per_second_per_user
+        )
+        self._users = UserAllowances(of_user) if of_user.is_limited else None
+        self._patience = settings.publish_patience_seconds or float("inf")
+
+    def refusal_of(self, host: str, client_id: str, now: float) -> Refused | None:
+        """Why a CONNECT is not even looked at, or None."""
+        if self._flapping is not None and client_id and self._flapping.refuses(host, client_id, now):
+            return ReasonCode.CONNECTION_RATE_EXCEEDED, "the client connects too often"
+        if self._connects_per_second and not self._connects.take(self._connects_per_second, now):
+            return ReasonCode.CONNECTION_RATE_EXCEEDED, "clients connect too fast"
+        return None
+
+    def enter(
+        self, conversation: MqttConversation, principal: Principal, replaced: MqttConversation | None
+    ) -> Refused | None:
+        """Count a connection of a user, or say why it may have no more.  Anonymous clients are nobody's.  `replaced`:
+        the connection that has the client id so far."""
+        if not self._max_connections_per_user or principal.is_anonymous:
+            return None
+        goes = replaced is not None and replaced.counted_user == principal.name
+        if self._connections[principal.name] - goes >= self._max_connections_per_user:
+            return ReasonCode.QUOTA_EXCEEDED, "the user has too many connections"
+        self._connections[principal.name] += 1
+        conversation.counted_user = principal.name
+        return None
+
+    def leave(self, conversation: MqttConversation) -> None:
+        """A connection is no longer the user's; may be called again."""
+        user, conversation.counted_user = conversation.counted_user, None
+        if user is not None:
+            self._connections[user] -= 1
+            if not self._connections[user]:
+                del self._connections[user]
+
+    def pace_of(self, principal: Principal | None, now: float) -> Pace | None:
+        """What holds a connection to its rates; None where there are none."""
+        allowances = [PublishAllowance(self._of_client, now)] if self._of_client.is_limited else []
+        if self._users is not None and principal is not None and not principal.is_anonymous:
+            allowances.append(self._users.of(principal.name, now))
+        return Pace(allowances, self._patience) if allowances else None
+
+
+class Pace:
+    """The allowances that one connection's publishes are spent of."""
+
+    __slots__ = ("_allowances", "_patience", "holds_until", "is_holding")
+
+    def __init__(self, allowances: list[PublishAllowance], patience: float) -> None:
+        self._allowances = allowances
+        self._patience = patience
+        self.is_holding = False
+        """Whether the connection is not read because of it."""
+        self.holds_until = 0.0
+
+    def spend(self, packets: list[Publish], now: float) -> float | None:
+        """A run of publishes came: the seconds to read no more; None where that is beyond all patience."""
+        count, size = len(packets), sum(len(packet.payload) for packet in packets)
+        wait = max(allowance.spend(count, size, now) for allowance in self._allowances)
+        return wait if wait <= self._patience else None

@@ -1,0 +1,81 @@
+"""Listeners: whether anybody is subscribed to a topic name: a connection here, a session that is away or connected to
+another gateway, or a shared subscription.  It is known only where publishers are to be told (0x10): all sessions of the
+store are followed for it.
+
+What the other doors consume is not asked, but for AMQP's queues that got the message.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from domain.message import Message, SystemProperty
+from domain.ports import Store
+from domain.routing.topic_filter import TopicFilterTrie
+from gateway.messaging.watched_table import WatchedTable
+from gateway.mqtt.connections.names import REPLAY, SHARE, parse_replay, parse_share
+from gateway.mqtt.connections.share_members import Membership
+from gateway.mqtt.fan_out.audience import NOBODY
+from gateway.mqtt.fan_out.hub import DeliveryHub
+from gateway.mqtt.sessions.record import SESSION_PREFIX, decode_session
+
+Filters = tuple[str, ...]
+
+
+class Listeners:
+    """`start` before the first question."""
+
+    def __init__(self, store: Store, hub: DeliveryHub) -> None:
+        self._hub = hub
+        self._shares: TopicFilterTrie[Membership, None] = TopicFilterTrie()
+        self._sessions: TopicFilterTrie[str, None] = TopicFilterTrie()
+        self._table: WatchedTable[Filters] = WatchedTable(store.key_values, SESSION_PREFIX, _decode)
+        self._table.on_change.append(self._changed)
+
+    async def start(self) -> None:
+        """Learn the sessions there are.  Raises what the store raises."""
+        await self._table.start()
+
+    def close(self) -> None:
+        self._table.close()
+
+    def joined(self, member: Membership) -> None:
+        """A connection here has its part in a share."""
+        self._shares.add(member.share.filter, member, None)
+
+    def left(self, member: Membership) -> None:
+        self._shares.remove(member.share.filter, member)
+
+    def has_any(self, message: Message) -> bool:
+        """Whether anybody gets the message, or may get it when its time has come."""
+        if message.further_queues or SystemProperty.DELIVER_AT_MS in message.system:
+            return True
+        name = message.sub_topic
+        if self._hub.match(name) is not NOBODY:
+            return True
+        return any(True for trie in (self._shares, self._sessions) for _ in trie.match(name))
+
+    def _changed(self, name: str, before: Filters | None, now: Filters | None) -> None:
+        for each in before or ():
+            self._sessions.remove(each, name)
+        for each in now or ():
+            self._sessions.add(each, name, None)
+
+
+def _decode(value: bytes) -> Filters:
+    try:
+        record = decode_session(value)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from error
+    return tuple({_filter_of(each.filter) for each in record.subscriptions})
+
+
+def _filter_of(text: str) -> str:
+    """What the names match: a share's and a replay's own filter."""
+    if text.startswith(SHARE):
+        share = parse_share(text)
+        return text if share is None else share.filter
+    if text.startswith(REPLAY):
+        replay = parse_replay(text, 0)
+        return text if replay is None else replay.filter
+    return text

@@ -1,0 +1,474 @@
+"""Outbox: what goes out to one client: live messages, messages read on, retained ones and those of shares.
+
+Above QoS 0 a message needs room in the client's window; what has none waits here up to a limit of messages and one of
+bytes, and beyond them in the log.  No more is written at a time than may wait for the socket.  Of a session that
+outlives its connection, nothing above QoS 0 leaves before the record that tells of it is durable, so that any gateway
+can send it again with its identifier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from domain.message import StoredMessage
+from gateway.messaging.messages_that_fit import MessagesThatFit
+from gateway.messaging.ticket import Ticket
+from gateway.mqtt.fan_out.audience import QueueKey, Run
+from gateway.mqtt.sessions.record import SENT, OutgoingRecord
+from protocols.mqtt.encoder import PublishTemplate
+
+if TYPE_CHECKING:
+    from gateway.driver import Driver
+    from gateway.mqtt.connections.conversation import MqttConversation
+    from gateway.mqtt.shares.share import ShareMember
+
+NOT_IN_A_QUEUE = -1
+"""Queue id of a retained message in flight: it lies in the key-values, under its name."""
+
+
+class Waiting(NamedTuple):
+    """A message that waits for room.  `replay`: which of the session's readers brought it, empty for its subscriptions;
+    `is_stored`: whether it lies at its place in the log, so that a cursor says where to go on."""
+
+    template: PublishTemplate
+    message: StoredMessage
+    replay: str
+    is_stored: bool
+    identifiers: tuple[int, ...]
+    retain: bool
+
+
+class Outbox:
+    """See the module.  `holds`: reasons to send nothing just now, such as a SUBACK that is to come first."""
+
+    __slots__ = (
+        "_backlog",
+        "_backlog_bytes",
+        "_conversation",
+        "_empty",
+        "_fit",
+        "_held_back",
+        "_not_durable",
+        "_resends",
+        "holds",
+    )
+
+    def __init__(self, conversation: MqttConversation) -> None:
+        self._conversation = conversation
+        self._backlog: deque[Waiting] | None = None
+        self._backlog_bytes = self._not_durable = 0
+        """Bytes of what waits for room, and of what waits for its record."""
+        self._fit: MessagesThatFit | None = None
+        self._resends: deque[bytes] | None = None
+        self._empty: list[asyncio.Future[None]] | None = None
+        self._held_back: dict[int, Ticket] | None = None
+        """Messages of shares whose record is being written, by packet identifier."""
+        self.holds = 0
+
+    @property
+    def has_backlog(self) -> bool:
+        if self._backlog or self._resends or self.holds > 0:
+            return True
+        return self._not_durable > 0 and self._is_journal_behind()
+
+    def _is_journal_behind(self) -> bool:
+        """Whether as much waits for its record as may wait for the socket."""
+        driver = self._conversation.driver
+        return driver is not None and self._not_durable >= driver.write_limit
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait here."""
+        return len(self._backlog or ()) + len(self._resends or ())
+
+    @property
+    def room(self) -> int:
+        """How many messages of a share can be sent at once."""
+        conversation = self._conversation
+        driver = conversation.driver
+        if driver is None or driver.is_congested or self.has_backlog or not conversation.machine.is_open:
+            return 0
+        if self._fit is None:
+            self._fit = MessagesThatFit()
+        fitting = self._fit.in_bytes(driver.write_limit - driver.unwritten)
+        return max(min(conversation.machine.window.room, fitting), 0)
+
+    # -- what comes from the log -------------------------------------------------------------------------------------
+
+    def deliver(self, run: Run, replay: str = "") -> int:
+        """Send or queue messages; returns how many, from the beginning, there was room for."""
+        conversation = self._conversation
+        machine, driver = conversation.machine, conversation.driver
+        if driver is None or not machine.is_open:
+            return len(run.messages)
+        if run.size > driver.write_limit and len(run.messages) > 1:
+            return self._deliver_in_pieces(run, driver, replay)
+        if run.data is not None and not self.has_backlog:
+            if driver.is_congested:
+                conversation.frontend.count_dropped(conversation, len(run.messages))
+            elif not machine.has_aliases and run.largest <= machine.max_packet_to_client:
+                machine.send(run.data)
+                conversation.messages_out += len(run.messages)
+            else:
+                for template in run.templates:
+                    self._send_plain(template)
+            return len(run.messages)
+        sent = 0
+        if not self.has_backlog and not driver.is_congested:
+            sent = self._send_run(run, replay)
+            if sent == len(run.messages):
+                return sent
+        return sent + self._queue(run, sent, replay)
+
+    def _deliver_in_pieces(self, run: Run, driver: Driver, replay: str) -> int:
+        """More than may wait for the socket: whether it takes that is seen after each piece."""
+        taken = 0
+        for piece in run.pieces(driver.write_limit):
+            count = self.deliver(piece, replay)
+            taken += count
+            self._conversation.flush()
+            if count < len(piece.messages):
+                break
+        return taken
+
+    def _send_plain(self, template: PublishTemplate) -> None:
+        packet = self._conversation.machine.deliver(template)
+        if packet is not None:
+            self._conversation.machine.send(packet)
+            self._conversation.messages_out += 1
+
+    def _send_run(self, run: Run, replay: str) -> int:
+        """Send as many as the window has room for, without any that waits before them."""
+        conversation = self._conversation
+        session = conversation.session
+        if session is not None and session.persists:
+            return self._send_kept(run, replay)
+        machine = conversation.machine
+        window, room, at = machine.window, machine.window.room, 0
+        largest = machine.max_packet_to_client
+        if machine.has_aliases or run.largest > largest:
+            for template in run.templates:
+                if template.qos and window.room <= 0:
+                    return at
+                self._send_plain(template)
+                at += 1
+            return at
+        if run.qos and len(run.templates) <= room:
+            first = window.take_run(run.qos, len(run.templates))
+            if first:
+                machine.send(run.packets_from(first))
+                conversation.messages_out += len(run.templates)
+                return len(run.templates)
+        send, take = machine.send, window.take
+        for template in run.templates:
+            if template.qos:
+                if not room:
+                    break
+                room -= 1
+                send(template.packet(take(template.qos, None)))
+            else:
+                send(template.head)
+            at += 1
+        conversation.messages_out += at
+        return at
+
+    def _send_kept(self, run: Run, replay: str) -> int:
+        sent = self._send_kept_run(run, replay)
+        if sent:
+            return sent
+        packets: list[bytes] = []
+        at = 0
+        window = self._conversation.machine.window
+        for template, message in zip(run.templates, run.messages, strict=True):
+            if template.qos and window.room <= 0:
+                break
+            at += 1
+            retain = bool(template.head[0] & 1)
+            packet = self._take_kept(Waiting(template, message, replay, True, run.identifiers, retain))
+            if packet is not None:
+                packets.append(packet)
+        self._send_durable(packets)
+        return at
+
+    def _send_kept_run(self, run: Run, replay: str) -> int:
+        """The same for a run that is as good as one message: of one QoS, with room and consecutive identifiers; 0 if it
+        is not."""
+        machine, session = self._conversation.machine, self._conversation.session
+        count = len(run.templates)
+        if not run.qos or count > machine.window.room or machine.has_aliases:
+            return 0
+        if run.largest > machine.max_packet_to_client:
+            return 0
+        first = machine.window.take_run(run.qos, count)
+        if not first:
+            return 0
+        assert session is not None
+        qos, identifiers = run.qos, run.identifiers
+        machine.window.held.update(
+            (
+                packet_id,
+                OutgoingRecord(
+                    packet_id,
+                    message.topic,
+                    message.queue_id,
+                    message.queue_offset,
+                    qos,
+                    SENT,
+                    bool(template.head[0] & 1),
+                    identifiers,
+                ),
+            )
+            for packet_id, (message, template) in enumerate(zip(run.messages, run.templates, strict=True), first)
+        )
+        last = run.messages[-1]
+        session.moved(replay, last.topic, last.queue_id, last.queue_offset + 1)
+        self._send_durable([run.packets_from(first)])
+        return count
+
+    def _take_kept(self, waiting: Waiting) -> bytes | None:
+        """Put a message in the window of a session that outlives the connection."""
+        template, message = waiting.template, waiting.message
+        machine, session = self._conversation.machine, self._conversation.session
+        assert session is not None
+        if waiting.is_stored:
+            session.moved(waiting.replay, message.topic, message.queue_id, message.queue_offset + 1)
+        packet = machine.deliver(template, is_sent_next=False)
+        if packet is None or not template.qos:
+            return packet
+        packet_id = machine.window.next_id
+        if waiting.is_stored:
+            place = (message.topic, message.queue_id, message.queue_offset)
+        else:
+            place = (message.sub_topic, NOT_IN_A_QUEUE, 0)
+        machine.window.held[packet_id] = OutgoingRecord(
+            packet_id, *place, template.qos, retain=waiting.retain, identifiers=waiting.identifiers
+        )
+        return packet
+
+    def _send_durable(self, packets: list[bytes]) -> None:
+        session = self._conversation.session
+        assert session is not None
+        if packets:
+            size = sum(map(len, packets))
+            self._not_durable += size
+            session.after_durable(partial(self._release, packets, size), window=True)
+
+    def _release(self, packets: list[bytes], size: int) -> None:
+        was_behind = self._is_journal_behind()
+        self._not_durable -= size
+        send = self._conversation.machine.send
+        for packet in packets:
+            send(packet)
+        self._conversation.messages_out += len(packets)
+        self._conversation.flush()
+        if self._conversation.driver is not None:
+            self._conversation.driver.delivered()
+        if was_behind and not self._is_journal_behind():
+            self.drain()
+
+    def _queue(self, run: Run, start: int, replay: str) -> int:
+        """Let the rest wait as far as there is room; what is sent at most once is dropped instead."""
+        conversation = self._conversation
+        backlog = self._backlog
+        if backlog is None:
+            backlog = self._backlog = deque()
+        most, room = conversation.frontend.max_queued_messages, conversation.frontend.max_queued_bytes
+        dropped = 0
+        at = start
+        is_congested = conversation.driver is not None and conversation.driver.is_congested
+        for template, message in zip(run.templates[start:], run.messages[start:], strict=True):
+            is_full = len(backlog) >= most or (backlog and self._backlog_bytes + template.size > room)
+            if not template.qos and (is_congested or is_full):
+                dropped += 1
+            elif is_full:
+                break
+            else:
+                self._backlog_bytes += template.size
+                retain = bool(template.head[0] & 1)
+                backlog.append(Waiting(template, message, replay, True, run.identifiers, retain))
+            at += 1
+        if dropped:
+            conversation.frontend.count_dropped(conversation, dropped)
+        return at - start
+
+    # -- retained messages, and those of shares ------------------------------------------------------------------
+
+    def deliver_retained(self, messages: Sequence[tuple[PublishTemplate, StoredMessage, tuple[int, ...]]]) -> None:
+        """Send or queue retained messages, each with its form and subscription identifiers.  Who brings them waits for
+        `emptied` in between: none is dropped."""
+        if not self._conversation.machine.is_open:
+            return
+        backlog = self._backlog
+        if backlog is None:
+            backlog = self._backlog = deque()
+        backlog.extend(
+            Waiting(template, message, "", False, identifiers, True) for template, message, identifiers in messages
+        )
+        self._backlog_bytes += sum(template.size for template, _, _ in messages)
+        self.drain()
+
+    async def emptied(self) -> None:
+        """Wait until nothing waits here, or the connection is over."""
+        while self.has_backlog and self._conversation.machine.is_open:
+            future = asyncio.get_running_loop().create_future()
+            self._empty = [*(self._empty or ()), future]
+            await future
+
+    def deliver_shares(self, run: Run, tickets: Sequence[Ticket]) -> None:
+        """Send messages of a share, for which there is room, each with its ticket."""
+        machine, session = self._conversation.machine, self._conversation.session
+        is_kept = session is not None and session.persists
+        if self._fit is not None:
+            self._fit.note(run.largest)
+        if run.qos and not machine.has_aliases and run.largest <= machine.max_packet_to_client:
+            first = machine.window.take_run(run.qos, len(tickets)) if run.qos == 1 or not is_kept else 0
+            if first:
+                machine.window.held.update(enumerate(tickets, first))
+                machine.send(run.packets_from(first))
+                return
+        for template, ticket in zip(run.templates, tickets, strict=True):
+            self._deliver_share(template, ticket)
+
+    def _deliver_share(self, template: PublishTemplate, ticket: Ticket) -> None:
+        """Send a message of a share, for which there is room.
+
+        One of QoS 2 is this session's from here on (4.8.2-4, -5): the group is told that it is consumed, once the
+        record has it, or, where the session ends with the connection, when the handshake or the connection is over.
+        """
+        conversation = self._conversation
+        machine, session = conversation.machine, conversation.session
+        if not template.qos:
+            self._send_plain(template)
+            ticket.acknowledge()
+        elif template.qos == 2 and session is not None and session.persists:
+            packet = self._take_kept(Waiting(template, ticket.message, "", False, (), False))
+            if packet is None:
+                ticket.acknowledge()
+                return
+            packet_id = machine.window.next_id
+            message = ticket.message
+            machine.window.held[packet_id] = OutgoingRecord(
+                packet_id, ticket.consumer.topic, message.queue_id, message.queue_offset, 2
+            )
+            if self._held_back is None:
+                self._held_back = {}
+            self._held_back[packet_id] = ticket
+            session.after_durable(partial(self._release_share, packet_id, packet, ticket), window=True)
+        else:
+            packet = machine.deliver(template, ticket)
+            if packet is None:  # too large for this client: another may be able to take it (3.3.4)
+                ticket.release()
+            else:
+                machine.send(packet)
+                conversation.messages_out += 1
+
+    def _release_share(self, packet_id: int, packet: bytes, ticket: Ticket) -> None:
+        if self._held_back and self._held_back.get(packet_id) is ticket:
+            del self._held_back[packet_id]
+            ticket.acknowledge()
+            self._not_durable += len(packet)
+            self._release([packet], len(packet))
+
+    def leave_share(self, member: ShareMember) -> None:
+        """A membership ends: what has not left is for others, what began at QoS 2 with this client is not (4.8.2-5)."""
+        machine, session = self._conversation.machine, self._conversation.session
+        for packet_id, ticket in tuple((self._held_back or {}).items()):
+            if ticket.member is member and self._held_back is not None:
+                del self._held_back[packet_id]
+                machine.window.finish(packet_id)
+                if session is not None:
+                    session.note_finished()
+        window = machine.window
+        for packet_id in window.unreceived | window.released:
+            held = window.held[packet_id]
+            if isinstance(held, Ticket) and held.member is member:
+                held.acknowledge()
+
+    # -- what waited -------------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Send what waited, as far as there is room now."""
+        conversation = self._conversation
+        machine, driver = conversation.machine, conversation.driver
+        if driver is None or not machine.is_open or self.holds:
+            return
+        self._send_again()
+        backlog = self._backlog
+        if backlog and not self._resends:
+            self._drain_backlog(backlog)
+        if not backlog:
+            self._backlog = None
+        if not self.has_backlog:
+            if self._empty is not None:
+                self._wake()
+            conversation.has_room()
+
+    def _drain_backlog(self, backlog: deque[Waiting]) -> None:
+        conversation = self._conversation
+        machine, driver, session = conversation.machine, conversation.driver, conversation.session
+        assert driver is not None
+        is_kept = session is not None and session.persists
+        durable: list[bytes] = []
+        while backlog and not driver.is_congested and (not backlog[0].template.qos or machine.window.room > 0):
+            waiting = backlog.popleft()
+            self._backlog_bytes -= waiting.template.size
+            if is_kept and (waiting.template.qos or durable):
+                packet = self._take_kept(waiting)
+                if packet is not None:
+                    durable.append(packet)
+            else:
+                self._send_plain(waiting.template)
+        if durable:
+            self._send_durable(durable)
+
+    def _wake(self) -> None:
+        waiting, self._empty = self._empty, None
+        for future in waiting or ():
+            if not future.done():
+                future.set_result(None)
+
+    def send_again(self, packets: list[bytes]) -> None:
+        """Packets that an earlier connection left unanswered, in their order: no more at once than the client takes."""
+        self._resends = deque(packets)
+        room = self._conversation.machine.window.maximum
+        self._send_resends(room)
+
+    def _send_again(self) -> None:
+        resends = self._resends
+        if resends is None:
+            return
+        window = self._conversation.machine.window
+        self._send_resends(window.maximum - (len(window.held) - len(resends)))
+
+    def _send_resends(self, room: int) -> None:
+        resends = self._resends
+        assert resends is not None
+        while resends and room > 0:
+            self._conversation.machine.send(resends.popleft())
+            self._conversation.messages_out += 1
+            room -= 1
+        if not resends:
+            self._resends = None
+
+    def first_waiting(self, replay: str) -> dict[QueueKey, int]:
+        """The offset of the first message above QoS 0 that waits here, of each queue that one of the readers reads."""
+        first: dict[QueueKey, int] = {}
+        for waiting in self._backlog or ():
+            if waiting.is_stored and waiting.template.qos and waiting.replay == replay:
+                first.setdefault((waiting.message.topic, waiting.message.queue_id), waiting.message.queue_offset)
+        return first
+
+    def close(self) -> None:
+        """The connection is over."""
+        self._backlog = self._resends = None
+        self._backlog_bytes = 0
+        self._wake()
+
+    def let_go(self, departed: MqttConversation) -> None:
+        """Nothing of its conversation is needed any more."""
+        self._held_back = None
+        self._conversation = departed

@@ -1,0 +1,142 @@
+"""RetainedDelivery: the retained messages that one connection's new subscriptions bring, no faster than it takes them.
+
+Invariant: whatever is subscribed to and how often, one task reads for a connection, and RETAINED_BATCH messages at most
+wait in memory; a filter that is subscribed to again while it waits for its turn waits once, with its latest options.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from domain.errors import EntrepotError
+from domain.message import StoredMessage
+from domain.routing.topic_filter import matches
+from gateway.messaging.yielding import with_pauses
+from gateway.mqtt.connections.names import SYS
+from gateway.mqtt.fan_out.audience import Grant, encoded
+from gateway.mqtt.sessions.record import SubscriptionRecord
+from protocols.mqtt.encoder import PublishTemplate
+
+if TYPE_CHECKING:
+    from gateway.mqtt.connections.conversation import MqttConversation
+
+RETAINED_BATCH: Final = 64
+OWN_SECONDS: Final = 0.5
+"""How long a retained publish waits for what it replaces to be sent to the client that subscribed before it."""
+
+log = structlog.get_logger(__name__)
+
+
+class RetainedDelivery:
+    """One connection's."""
+
+    __slots__ = ("_announced", "_conversation", "_sent", "_wanted")
+
+    def __init__(self, conversation: MqttConversation) -> None:
+        self._conversation = conversation
+        self._wanted: dict[str, SubscriptionRecord] | None = None
+        """Subscriptions in the order of their turn, by filter; None while nobody reads."""
+        self._announced: dict[str, float] | None = None
+        """Filters for which something is to be sent, and until when the client's own publishes wait for that."""
+        self._sent: asyncio.Future[None] | None = None
+
+    def announce(self, records: Iterable[SubscriptionRecord]) -> None:
+        """What the subscriptions match will be asked for by `send`."""
+        until = self._conversation.frontend.time() + OWN_SECONDS
+        announced = {record.filter: until for record in records}
+        if announced:
+            self._announced = {**(self._announced or {}), **announced}
+
+    async def passed(self, names: Sequence[str]) -> None:
+        """Return when what is retained for some names was sent to subscriptions that were announced."""
+        with suppress(TimeoutError):
+            while (until := self._awaited_until(names)) > self._conversation.frontend.time():
+                if self._sent is None:
+                    self._sent = asyncio.get_running_loop().create_future()
+                async with asyncio.timeout_at(until):
+                    await asyncio.shield(self._sent)
+
+    def _awaited_until(self, names: Sequence[str]) -> float:
+        announced = (self._announced or {}).items() if self._conversation.machine.is_open else ()
+        return max((until for each, until in announced if any(matches(each, name) for name in names)), default=0.0)
+
+    def _note_sent(self, topic_filter: str) -> None:
+        if self._announced is not None:
+            self._announced.pop(topic_filter, None)
+        if self._sent is not None:
+            self._sent.set_result(None)
+            self._sent = None
+
+    def send(self, records: Iterable[SubscriptionRecord]) -> None:
+        """Send what subscriptions match that were made just now (3.3.1.3)."""
+        wanted = {record.filter: record for record in records}
+        if self._wanted is not None:
+            self._wanted.update(wanted)
+        elif wanted:
+            self._wanted = wanted
+            self._conversation.frontend.spawn(self._send_all(wanted))
+
+    def let_go(self, departed: MqttConversation) -> None:
+        """Nothing of its conversation is needed any more."""
+        self._conversation = departed
+
+    async def _send_all(self, wanted: dict[str, SubscriptionRecord]) -> None:
+        try:
+            while wanted and self._conversation.machine.is_open:
+                record = wanted.pop(next(iter(wanted)))
+                await self._send(record)
+                if record.filter not in wanted:
+                    self._note_sent(record.filter)
+        finally:
+            self._wanted = None
+
+    async def _send(self, record: SubscriptionRecord) -> None:
+        retained = self._conversation.frontend.retained
+        if record.filter.startswith(SYS) or record.filter in ("#", "+/#"):
+            await self._send_sys(record)
+        async for names in with_pauses(retained.pages(record.filter)):
+            for at in range(0, len(names), RETAINED_BATCH):
+                if not await self._send_batch(record, names[at : at + RETAINED_BATCH]):
+                    return
+
+    async def _has_room(self, record: SubscriptionRecord) -> bool:
+        """Wait until nothing waits for the client; False where no more of a subscription is wanted then."""
+        conversation = self._conversation
+        await conversation.outbox.emptied()
+        return conversation.machine.is_open and record.filter in conversation.subscribing.records
+
+    async def _send_batch(self, record: SubscriptionRecord, names: list[str]) -> bool:
+        """What is retained for some names; False where no more of it is wanted or to be had."""
+        conversation = self._conversation
+        if not await self._has_room(record):
+            return False
+        try:
+            messages = await conversation.frontend.retained.read(names)
+        except EntrepotError as error:
+            log.warning("retained messages cannot be read", filter=record.filter, problem=error.message)
+            return False
+        conversation.outbox.deliver_retained([self._form(record, each) for each in messages])
+        conversation.flush()
+        return True
+
+    async def _send_sys(self, record: SubscriptionRecord) -> None:
+        conversation = self._conversation
+        found = conversation.frontend.sys_messages(record.filter)
+        if found and await self._has_room(record):
+            conversation.outbox.deliver_retained([self._form(record, message) for message in found])
+            conversation.flush()
+
+    def _form(
+        self, record: SubscriptionRecord, message: StoredMessage
+    ) -> tuple[PublishTemplate, StoredMessage, tuple[int, ...]]:
+        conversation = self._conversation
+        identifiers = (record.identifier,) if record.identifier else ()
+        grant = Grant(record.qos, True, identifiers)
+        now_ms = conversation.frontend.clock.now_ms()
+        template = encoded(message, grant, conversation.version == 5, now_ms, retain=True)
+        return template, message, identifiers

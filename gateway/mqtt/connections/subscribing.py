@@ -1,0 +1,399 @@
+"""Subscribing: one connection's subscriptions of all kinds, and the retained messages that they bring.
+
+What a SUBSCRIBE or UNSUBSCRIBE changes is changed at once, in the order of the packets; SUBACK follows when what is
+published from then on reaches the client, and when the session's record has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from domain.errors import Code, EntrepotError
+from domain.routing.topic_filter import is_valid_filter
+from gateway.mqtt.connections.names import REPLAY, SHARE, SYS, parse_replay, parse_share
+from gateway.mqtt.connections.readers import ReplayReader
+from gateway.mqtt.connections.retained_delivery import RetainedDelivery
+from gateway.mqtt.connections.share_members import Membership, granted_qos
+from gateway.mqtt.fan_out.audience import QueueKey, SubscriptionOptions
+from gateway.mqtt.sessions.record import Cursors, SubscriptionRecord
+from protocols.mqtt.packets import Subscribe, Subscription, Unsubscribe
+from protocols.mqtt.properties import PropertyId
+from protocols.mqtt.reason_codes import ReasonCode
+
+if TYPE_CHECKING:
+    from gateway.mqtt.connections.conversation import MqttConversation
+
+MAX_FILTER_CHARACTERS: Final = 96 * 1024
+"""Of all filters of a client, so that they fit into its session's record; beyond it only short ones are taken."""
+SHORT_FILTER: Final = 96
+NEVER_RETAINED: Final = 2
+ONLY_IF_NEW: Final = 1
+"""Retain handling (3.8.3.1)."""
+
+log = structlog.get_logger(__name__)
+
+
+class Subscribing:
+    """One connection's."""
+
+    __slots__ = (
+        "_conversation",
+        "_when_settled",
+        "filters",
+        "has_no_local",
+        "records",
+        "replays",
+        "retained",
+        "settling",
+        "shares",
+    )
+
+    def __init__(self, conversation: MqttConversation) -> None:
+        self._conversation = conversation
+        self.retained = RetainedDelivery(conversation)
+        self.records: dict[str, SubscriptionRecord] = {}
+        """All subscriptions, by their filter as the client wrote it."""
+        self.filters: dict[str, SubscriptionOptions] = {}
+        self.has_no_local = False
+        self.shares: dict[str, Membership] | None = None
+        self.replays: dict[str, ReplayReader] | None = None
+        self.settling = 0
+        """SUBSCRIBEs without full effect: what is published now may not reach the client."""
+        self._when_settled: asyncio.Future[None] | None = None
+
+    # -- SUBSCRIBE -----------------------------------------------------------------------------------------------
+
+    def subscribe(self, packet: Subscribe) -> None:
+        """Take a SUBSCRIBE; its answer comes later."""
+        conversation = self._conversation
+        identifiers = packet.properties.get(PropertyId.SUBSCRIPTION_IDENTIFIER, [0])
+        reasons: list[ReasonCode] = []
+        retained: list[SubscriptionRecord] = []
+        joins: list[tuple[int, Membership]] = []
+        for place, wanted in enumerate(packet.subscriptions):
+            refusal = self._refusal(wanted)
+            if refusal is not None:
+                reasons.append(refusal)
+                continue
+            is_new = wanted.filter not in self.records
+            record = SubscriptionRecord(
+                wanted.filter,
+                wanted.qos,
+                wanted.no_local,
+                wanted.retain_as_published,
+                wanted.retain_handling,
+                identifiers[0],
+            )
+            member = self._add(record, is_new=is_new)
+            if member is not None:
+                joins.append((place, member))
+            elif _brings_retained(wanted, is_new=is_new):
+                retained.append(record)
+            share = parse_share(wanted.filter) if wanted.filter.startswith(SHARE) else None
+            reasons.append(ReasonCode(wanted.qos if share is None else granted_qos(share, wanted.qos)))
+        conversation.outbox.holds += 1  # what comes now goes out behind the answer
+        self.settling += 1
+        self.retained.announce(retained)
+        if joins:
+            conversation.frontend.spawn(self._join(packet.packet_id, reasons, retained, joins))
+        else:
+            self._follow(packet.packet_id, reasons, retained)
+
+    def _refusal(self, wanted: Subscription) -> ReasonCode | None:
+        """Why a subscription cannot be granted, or None (3.9.3)."""
+        conversation = self._conversation
+        frontend, text = conversation.frontend, wanted.filter
+        if not text.startswith((SHARE, REPLAY)) and not is_valid_filter(text):  # theirs is looked at below
+            return ReasonCode.TOPIC_FILTER_INVALID
+        topic_filter, group = text, ""
+        if text.startswith(SHARE):
+            share = parse_share(text)
+            if share is None:
+                return ReasonCode.TOPIC_FILTER_INVALID
+            topic_filter, group = share.filter, share.name
+            if topic_filter.startswith((SHARE, REPLAY, SYS)):
+                return ReasonCode.TOPIC_FILTER_INVALID
+        elif text.startswith(REPLAY):
+            replay = parse_replay(text, frontend.clock.now_ms())
+            if replay is None:
+                return ReasonCode.TOPIC_FILTER_INVALID
+            topic_filter = replay.filter
+        if topic_filter.count("/") >= frontend.max_topic_levels:
+            return ReasonCode.TOPIC_FILTER_INVALID
+        if text not in self.records and len(self.records) >= frontend.limits.max_subscriptions:
+            return ReasonCode.QUOTA_EXCEEDED
+        if len(text) > SHORT_FILTER and text not in self.records and self._filters_are_full(text):
+            return ReasonCode.QUOTA_EXCEEDED
+        if not frontend.access.may_subscribe(conversation.principal, topic_filter, group):
+            frontend.count_refused(conversation, text, "not authorized to subscribe")
+            return ReasonCode.NOT_AUTHORIZED
+        return None
+
+    def _filters_are_full(self, text: str) -> bool:
+        return len(text) + sum(map(len, self.records)) > MAX_FILTER_CHARACTERS
+
+    def _add(self, record: SubscriptionRecord, *, is_new: bool, resumes: bool = False) -> Membership | None:
+        """Note a subscription and let it have effect; a share is returned, to be joined."""
+        conversation, text = self._conversation, record.filter
+        self.records[text] = record
+        options = SubscriptionOptions(record.qos, record.no_local, record.retain_as_published, record.identifier)
+        if text.startswith(SHARE):
+            return self._share(text, options, is_new=is_new)
+        if text.startswith(REPLAY):
+            if is_new:
+                self._replay(text, options, resumes=resumes)
+            return None
+        self.filters[text] = options
+        self.has_no_local |= record.no_local
+        conversation.frontend.hub.subscribe(conversation, text, options, is_new=is_new)
+        return None
+
+    def _share(self, text: str, options: SubscriptionOptions, *, is_new: bool) -> Membership | None:
+        if self.shares is None:
+            self.shares = {}
+        if not is_new:
+            self.shares[text].grant(options)
+            return None
+        share = parse_share(text)
+        assert share is not None
+        member = self.shares[text] = Membership(self._conversation, share, options)
+        return member
+
+    def _replay(self, text: str, options: SubscriptionOptions, *, resumes: bool) -> None:
+        conversation = self._conversation
+        hub = conversation.frontend.hub
+        replay = parse_replay(text, conversation.frontend.clock.now_ms())
+        assert replay is not None
+        if self.replays is None:
+            self.replays = {}
+        reader = self.replays[text] = ReplayReader(conversation, text, replay.filter)
+        hub.subscribe(reader, replay.filter, options, is_new=True)
+        cursors: dict[QueueKey, int] = {}
+        if resumes and conversation.session is not None:
+            cursors = conversation.session.restored_cursors(text)
+            hub.resume(reader, reader.topic_filters, cursors)
+        else:
+            hub.resume(reader, reader.topic_filters, cursors, beginning=replay.start, is_replay=True)
+
+    async def _join(
+        self,
+        packet_id: int,
+        reasons: list[ReasonCode],
+        retained: list[SubscriptionRecord],
+        joins: list[tuple[int, Membership]],
+    ) -> None:
+        for place, member in joins:
+            refusal = await self._join_share(member)
+            if refusal is not None:
+                reasons[place] = refusal
+        self._follow(packet_id, reasons, retained)
+
+    async def _join_share(self, member: Membership) -> ReasonCode | None:
+        """Become a member; the reason for SUBACK where that is refused."""
+        frontend, share = self._conversation.frontend, member.share
+        try:
+            await frontend.shares.join(share.name, share.filter, member)
+        except EntrepotError as error:
+            log.info(
+                "a share was refused",
+                seldom=error.code.name,
+                share=share.name,
+                filter=share.filter,
+                reason=error.message,
+            )
+            text = f"{SHARE}{share.name}/{share.filter}"
+            self.records.pop(text, None)
+            if self.shares is not None and self.shares.pop(text, None) is member:
+                member.leave()
+            return _SHARE_REFUSALS.get(error.code, ReasonCode.UNSPECIFIED_ERROR)
+        if not self._conversation.machine.is_open or member not in (self.shares or {}).values():
+            frontend.shares.leave(share.name, share.filter, member)  # it went meanwhile
+        return None
+
+    def _follow(self, packet_id: int, reasons: list[ReasonCode], retained: list[SubscriptionRecord]) -> None:
+        conversation = self._conversation
+
+        def following() -> None:
+            self._settle()
+            done = partial(self._subscribed, packet_id, reasons, retained)
+            if conversation.session is None:
+                return
+            conversation.session.record.subscriptions = list(self.records.values())
+            conversation.session.after_durable(done, record=True)
+
+        conversation.frontend.hub.when_following(following)
+
+    def _settle(self) -> None:
+        self.settling -= 1
+        if not self.settling and self._when_settled is not None:
+            self._when_settled.set_result(None)
+            self._when_settled = None
+
+    async def settled(self) -> None:
+        """Return when what is published from then on reaches the client by all its subscriptions."""
+        while self.settling:
+            if self._when_settled is None:
+                self._when_settled = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._when_settled)
+
+    def _subscribed(self, packet_id: int, reasons: list[ReasonCode], retained: list[SubscriptionRecord]) -> None:
+        conversation = self._conversation
+        if not conversation.machine.is_open:
+            return
+        conversation.machine.suback(packet_id, reasons)
+        conversation.flush()
+        conversation.outbox.holds -= 1
+        if retained:
+            self.retained.send(retained)
+        conversation.outbox.drain()
+        conversation.flush()
+
+    # -- UNSUBSCRIBE ---------------------------------------------------------------------------------------------
+
+    def unsubscribe(self, packet: Unsubscribe) -> None:
+        """Take an UNSUBSCRIBE; its answer comes when the session's record has it."""
+        conversation = self._conversation
+        reasons: list[ReasonCode] = []
+        for text in packet.filters:
+            if self.records.pop(text, None) is not None:
+                self._remove(text)
+                reasons.append(ReasonCode.SUCCESS)
+            elif not is_valid_filter(text):
+                reasons.append(ReasonCode.TOPIC_FILTER_INVALID)
+            else:
+                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
+
+        def done() -> None:
+            if conversation.machine.is_open:
+                conversation.machine.unsuback(packet.packet_id, reasons)
+                conversation.flush()
+
+        session = conversation.session
+        if session is None:
+            return
+        session.record.subscriptions = list(self.records.values())
+        session.after_durable(done, record=True)
+
+    def _remove(self, text: str) -> None:
+        conversation = self._conversation
+        hub = conversation.frontend.hub
+        if text.startswith(SHARE):
+            (self.shares or {}).pop(text).leave()
+        elif text.startswith(REPLAY):
+            reader = (self.replays or {}).pop(text)
+            reader.lagging = None
+            hub.unsubscribe(reader, reader.topic_filters[0])
+            hub.leave(reader)
+            if conversation.session is not None:
+                conversation.session.forget_replay(text)
+        else:
+            self.filters.pop(text, None)
+            self.has_no_local = any(options.no_local for options in self.filters.values())
+            hub.unsubscribe(conversation, text)
+
+    def ask_again(self) -> None:
+        """The client's rights have changed: what it may not subscribe to any more ends."""
+        conversation = self._conversation
+        now_ms = conversation.frontend.clock.now_ms()
+        for text in list(self.records):
+            topic_filter, group = text, ""
+            if text.startswith(SHARE) and (share := parse_share(text)) is not None:
+                topic_filter, group = share.filter, share.name
+            elif text.startswith(REPLAY) and (replay := parse_replay(text, now_ms)) is not None:
+                topic_filter = replay.filter
+            if not conversation.frontend.access.may_subscribe(conversation.principal, topic_filter, group):
+                del self.records[text]
+                self._remove(text)
+                conversation.frontend.count_refused(conversation, text, "the right to it was revoked")
+                session = conversation.session
+                if session is not None:
+                    session.record.subscriptions = list(self.records.values())
+                    session.after_durable(lambda: None, record=True)
+
+    # -- a session that comes back, and goes -----------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Let the subscriptions of a session that is continued have effect again, from where it had read to."""
+        conversation = self._conversation
+        session, hub = conversation.session, conversation.frontend.hub
+        assert session is not None
+        for record in session.record.subscriptions:
+            member = self._add(record, is_new=True, resumes=True)
+            if member is not None:
+                conversation.frontend.spawn(self._join_again(member))
+        if self.filters:
+            hub.resume(conversation, self.filters, session.restored_cursors(""))
+
+    async def _join_again(self, member: Membership) -> None:
+        await self._join_share(member)
+
+    def positions(self) -> tuple[Cursors, dict[str, Cursors]]:
+        """Where the session reads on, for its record."""
+        conversation = self._conversation
+        mine = self._positions(self.filters, conversation.lagging, "")
+        replays = {
+            name: self._positions(reader.topic_filters, reader.lagging, name)
+            for name, reader in (self.replays or {}).items()
+        }
+        return mine, replays
+
+    def _positions(
+        self, filters: dict[str, SubscriptionOptions] | tuple[str, ...], lagging: dict[QueueKey, int] | None, name: str
+    ) -> Cursors:
+        conversation = self._conversation
+        if not filters:
+            return {}
+        found: dict[QueueKey, int] = {}
+        if conversation.session is not None:  # queues that are away just now keep their places
+            kept = conversation.session.restored_cursors(name)
+            found = {
+                key: at for key, at in kept.items() if conversation.frontend.store.topology.topic(key[0]) is not None
+            }
+        found.update(conversation.frontend.hub.positions(filters))
+        found.update(lagging or {})
+        for key, offset in conversation.outbox.first_waiting(name).items():
+            found[key] = min(found.get(key, offset), offset)
+        cursors: Cursors = {}
+        for (topic, queue_id), offset in found.items():
+            cursors.setdefault(topic, {})[queue_id] = offset
+        return cursors
+
+    def close(self) -> None:
+        """The connection is over."""
+        conversation = self._conversation
+        hub = conversation.frontend.hub
+        for topic_filter in self.filters:
+            hub.unsubscribe(conversation, topic_filter)
+        hub.leave(conversation)
+        for reader in (self.replays or {}).values():
+            reader.lagging = None
+            hub.unsubscribe(reader, reader.topic_filters[0])
+            hub.leave(reader)
+        for member in (self.shares or {}).values():
+            member.leave()
+        self.filters, self.shares, self.replays = {}, None, None
+
+    def let_go(self, departed: MqttConversation) -> None:
+        """Nothing of its conversation is needed any more."""
+        self._conversation = departed
+        self.retained.let_go(departed)
+
+
+def _brings_retained(wanted: Subscription, *, is_new: bool) -> bool:
+    """Whether a subscription that is no share is answered with retained messages (3.8.3.1)."""
+    if wanted.retain_handling == NEVER_RETAINED or wanted.filter.startswith(REPLAY):
+        return False
+    return is_new or wanted.retain_handling != ONLY_IF_NEW
+
+
+_SHARE_REFUSALS: Final = {
+    Code.ILLEGAL_CONSUMER_GROUP: ReasonCode.TOPIC_FILTER_INVALID,
+    Code.ILLEGAL_FILTER_EXPRESSION: ReasonCode.TOPIC_FILTER_INVALID,
+    Code.FORBIDDEN: ReasonCode.NOT_AUTHORIZED,
+    Code.TOO_MANY_REQUESTS: ReasonCode.QUOTA_EXCEEDED,
+}
+"""What SUBACK says; anything else is an unspecified error."""

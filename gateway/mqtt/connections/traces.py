@@ -1,0 +1,159 @@
+"""Traces: the packets of one client or address, as they come and go, for operators who look for what is wrong.
+
+Only connections that are traced pay for it.  Invariants: a trace ends by itself; it holds its last MAX_ENTRIES packets;
+passwords are never in it, payloads only where they were asked for, and of those no more than MAX_PAYLOAD_BYTES.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from protocols.mqtt.decoder import Decoder
+from protocols.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Subscribe, Unsuback, Unsubscribe
+
+if TYPE_CHECKING:
+    from gateway.mqtt.connections.conversation import MqttConversation
+
+MAX_ENTRIES: Final = 1000
+MAX_TRACES: Final = 16
+MAX_SECONDS: Final = 3600
+MAX_PAYLOAD_BYTES: Final = 1024
+_MAX_PACKET: Final = 1 << 28
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEntry:
+    """One packet.  `direction`: `in` from the client, `out` to it."""
+
+    at_ms: int
+    client_id: str
+    peer: str
+    direction: str
+    type: str
+    fields: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Trace:
+    """`target`: a client id, or an address without its port."""
+
+    target: str
+    until_ms: int
+    with_payloads: bool
+    clock: Clock
+    seen: int = 0
+    """Packets since it began, those no longer held included."""
+    entries: deque[TraceEntry] = field(default_factory=lambda: deque(maxlen=MAX_ENTRIES))
+
+    def sent(self, conversation: MqttConversation, data: bytes) -> None:
+        """Whole packets went out."""
+        self._note(conversation, "out", Decoder(_MAX_PACKET, conversation.version or 4).feed(data))
+
+    def received(self, conversation: MqttConversation, packets: Iterable[Packet]) -> None:
+        """Packets came in."""
+        self._note(conversation, "in", packets)
+
+    def _note(self, conversation: MqttConversation, direction: str, packets: Iterable[Packet]) -> None:
+        now_ms = self.clock.now_ms()
+        if now_ms >= self.until_ms:
+            detach(conversation)
+            return
+        for packet in packets:
+            self.seen += 1
+            kind, fields = type(packet).__name__.upper(), described(packet, with_payloads=self.with_payloads)
+            self.entries.append(TraceEntry(now_ms, conversation.client_id, conversation.peer, direction, kind, fields))
+
+
+class Traces:
+    """Those of one gateway."""
+
+    def __init__(self, clock: Clock, conversations: Callable[[], Iterable[MqttConversation]]) -> None:
+        self._clock, self._conversations = clock, conversations
+        self._traces: dict[str, Trace] = {}
+
+    def start(self, target: str, seconds: float, *, with_payloads: bool) -> Trace:
+        """Trace a client or an address from now on, anew if it is traced already.
+
+        Raises TOO_MANY_REQUESTS where MAX_TRACES are there.
+        """
+        now_ms = self._clock.now_ms()
+        self.stop(target)
+        if len(self._traces) >= MAX_TRACES:  # what is over makes room
+            for each in [each for each in self._traces.values() if each.until_ms <= now_ms]:
+                self.stop(each.target)
+        if len(self._traces) >= MAX_TRACES:
+            raise EntrepotError(Code.TOO_MANY_REQUESTS, f"{MAX_TRACES} traces are there already")
+        trace = self._traces[target] = Trace(target, now_ms + int(seconds * 1000), with_payloads, self._clock)
+        for conversation in self._conversations():
+            if _matches(conversation, conversation.client_id, target):
+                attach(conversation, trace)
+        return trace
+
+    def get(self, target: str) -> Trace | None:
+        """A trace, which may be over; None where none was begun."""
+        return self._traces.get(target)
+
+    def stop(self, target: str) -> bool:
+        """End and forget a trace; says whether there was one."""
+        trace = self._traces.pop(target, None)
+        for conversation in self._conversations() if trace is not None else ():
+            if conversation.trace is trace:
+                detach(conversation)
+        return trace is not None
+
+    def arrived(self, conversation: MqttConversation, connect: Connect) -> None:
+        """A CONNECT came: it may be of somebody who is traced."""
+        for trace in self._traces.values():
+            if trace.until_ms > self._clock.now_ms() and _matches(conversation, connect.client_id, trace.target):
+                attach(conversation, trace)
+                trace.received(conversation, [connect])
+                return
+
+
+def attach(conversation: MqttConversation, trace: Trace) -> None:
+    """Let a trace see what a connection says and hears."""
+    conversation.trace = trace
+    conversation.machine.observe = partial(trace.received, conversation)
+
+
+def detach(conversation: MqttConversation) -> None:
+    """Let it go unseen."""
+    conversation.trace = conversation.machine.observe = None
+
+
+def _matches(conversation: MqttConversation, client_id: str, target: str) -> bool:
+    host = conversation.driver.source.host if conversation.driver is not None else ""
+    return target in (client_id, host)
+
+
+def described(packet: Packet, *, with_payloads: bool) -> dict[str, Any]:
+    """What there is to say of a packet."""
+    fields: dict[str, Any] = {}
+    for name in ("packet_id", "packet_ids", "reason", "reasons"):
+        value = getattr(packet, name, None)
+        if value:
+            fields[name] = list(map(int, value)) if isinstance(value, list) else int(value)
+    if isinstance(packet, Publish):
+        fields |= {"topic": packet.topic, "qos": packet.qos, "retain": packet.retain, "dup": packet.dup}
+        fields["size"] = len(packet.payload)
+        if with_payloads:
+            fields["payload"] = packet.payload[:MAX_PAYLOAD_BYTES].decode("utf-8", "backslashreplace")
+    elif isinstance(packet, Connect):
+        fields |= {"client_id": packet.client_id, "version": packet.version, "keep_alive": packet.keep_alive}
+        fields |= {"clean_start": packet.clean_start, "username": packet.username}
+        fields["will_topic"] = None if packet.will is None else packet.will.topic
+    elif isinstance(packet, Connack):
+        fields["session_present"] = packet.session_present
+    elif isinstance(packet, Subscribe):
+        fields["filters"] = {each.filter: each.qos for each in packet.subscriptions}
+    elif isinstance(packet, Unsubscribe):
+        fields["filters"] = list(packet.filters)
+    elif isinstance(packet, Suback | Unsuback):
+        fields.setdefault("reasons", list(map(int, packet.reasons)))
+    return fields

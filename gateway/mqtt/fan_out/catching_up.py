@@ -1,0 +1,188 @@
+"""CatchingUp: reads on for subscribers that are behind, each in a task of its own, until they join what is live.
+
+What a subscriber's filters want of a queue is found by the store's filter index, so that a session that was away for
+millions of messages gets its few at once.  A queue is joined at an exact offset: the tail's, which hands nothing of the
+queue to who is behind on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.expression.filter import MAX_SUB_TOPIC_FILTERS, FilterExpression, sub_topic_filters
+from domain.message import StoredMessage, SystemProperty
+from domain.ports import Pulled, Store
+from domain.position import EARLIEST_POSITION, Position, PositionKind
+from domain.routing.topic_filter import may_match_topic
+from gateway.mqtt.fan_out.audience import Grant, QueueKey, Subscriber, make_run
+from protocols.mqtt.mapping import is_expired
+
+if TYPE_CHECKING:
+    from gateway.mqtt.fan_out.hub import DeliveryHub
+
+CATCH_UP_BATCH: Final = 256
+PUT_OFF_SECONDS: Final = 0.2
+"""How long a subscriber waits for a queue whose broker is away, before it asks again."""
+RESTORED_SECONDS: Final = 1.0
+"""The same where the object store has lost messages: somebody has to restore them."""
+TAIL_SECONDS: Final = 0.02
+"""How soon is looked again for a tail that is behind what a subscriber has read."""
+
+log = structlog.get_logger(__name__)
+
+
+class CatchingUp:
+    """The tasks."""
+
+    def __init__(self, store: Store, clock: Clock, hub: DeliveryHub) -> None:
+        self._store, self._clock, self._hub = store, clock, hub
+        self._tasks: dict[Subscriber, asyncio.Task[None]] = {}
+
+    def catch_up(self, subscriber: Subscriber) -> None:
+        """Read on for a subscriber that has room; nothing new where that is under way."""
+        if subscriber not in self._tasks:
+            self._tasks[subscriber] = asyncio.get_running_loop().create_task(self._read_on(subscriber))
+
+    async def _read_on(self, subscriber: Subscriber) -> None:
+        try:
+            while subscriber.lagging and not subscriber.has_backlog:
+                key, offset = next(iter(subscriber.lagging.items()))
+                try:
+                    offset, messages, next_offset = await self._read(subscriber, key, offset)
+                except EntrepotError as error:
+                    await self._put_off(subscriber, key, error)
+                    continue
+                lagging = subscriber.lagging
+                if not lagging or key not in lagging:
+                    continue  # it went away meanwhile
+                joins_at = self._hub.tail_position(key)
+                if joins_at == 0 and next_offset:  # its place is not known yet: what it brings is passed over till then
+                    await self._read_ahead(subscriber, key, offset, messages, next_offset)
+                    continue
+                if joins_at is not None and offset > joins_at:  # it began before: till it is there, nothing is for us
+                    _let_others(subscriber, key, offset)
+                    await asyncio.sleep(TAIL_SECONDS)
+                    continue
+                if joins_at is not None:  # what the tail has not reached, it will bring
+                    messages = [message for message in messages if message.queue_offset < joins_at]
+                    next_offset = max(min(next_offset, joins_at), offset)
+                reached = self._hand_over(subscriber, key, messages)
+                offset = next_offset if reached is None else reached
+                if joins_at is None or offset >= joins_at:
+                    del lagging[key]
+                else:
+                    lagging[key] = offset
+        finally:
+            del self._tasks[subscriber]
+
+    async def _read_ahead(
+        self, subscriber: Subscriber, key: QueueKey, offset: int, messages: list[StoredMessage], next_offset: int
+    ) -> None:
+        """Hand over what was read before the queue's tail has begun; it is joined later."""
+        reached = self._hand_over(subscriber, key, messages)
+        _let_others(subscriber, key, next_offset if reached is None else reached)
+        if next_offset == offset:
+            await asyncio.sleep(PUT_OFF_SECONDS)
+
+    async def _put_off(self, subscriber: Subscriber, key: QueueKey, error: EntrepotError) -> None:
+        """Its queue cannot be read now: others have their turn, then it is tried again.  A queue that is gone has
+        nothing more for it."""
+        lagging = subscriber.lagging
+        if lagging and key in lagging:
+            offset = lagging.pop(key)
+            if error.code == Code.TOPIC_NOT_FOUND:
+                return
+            lagging[key] = offset
+            is_lost = error.code == Code.COLD_CORRUPTED
+            if is_lost:
+                text = "a subscriber waits for cold messages that cannot be read"
+                log.warning(text, seldom="tier", topic=key[0], queue=key[1], offset=offset, why=error.message)
+            await asyncio.sleep(RESTORED_SECONDS if is_lost else PUT_OFF_SECONDS)
+
+    async def _read(self, subscriber: Subscriber, key: QueueKey, offset: int) -> tuple[int, list[StoredMessage], int]:
+        """(the offset meant, what is wanted from there on, where to go on); passes over what cannot be read, ever: not
+        what is lost of the object store (COLD_CORRUPTED), which may be restored.
+
+        Raises what may be otherwise later, and TOPIC_NOT_FOUND.
+        """
+        topic, queue_id = key
+        if offset < 0:
+            offset = await self._store.messages.offset_at(topic, queue_id, Position(PositionKind.TIME, -offset))
+        try:
+            pulled = await self._pull(subscriber, key, offset)
+        except EntrepotError as error:
+            if error.code not in (Code.MESSAGE_CORRUPTED, Code.ILLEGAL_OFFSET):
+                raise
+            beginning = await self._store.messages.offset_at(topic, queue_id, EARLIEST_POSITION)
+            if error.code == Code.ILLEGAL_OFFSET and beginning <= offset:
+                return beginning, [], beginning  # beyond its end: it is another queue that has the name now
+            if beginning <= offset:
+                log.error("a message cannot be read on", topic=topic, queue=queue_id, offset=offset, why=error.message)
+            return offset, [], max(offset + 1, beginning)
+        return offset, pulled.messages, pulled.next_offset
+
+    async def _pull(self, subscriber: Subscriber, key: QueueKey, offset: int) -> Pulled:
+        wanted = self._filter_of(subscriber, key[0])
+        return await self._store.messages.pull(key[0], key[1], offset, CATCH_UP_BATCH, wanted)
+
+    def _filter_of(self, subscriber: Subscriber, topic: str) -> FilterExpression | None:
+        """What the subscriber wants of a topic; None where all may be wanted, or it has too many filters."""
+        filters = [
+            each for each in subscriber.topic_filters if may_match_topic(each, topic, self._hub.any_level_topics)
+        ]
+        if not filters or len(filters) > MAX_SUB_TOPIC_FILTERS or "#" in filters or f"{topic}/#" in filters:
+            return None
+        return sub_topic_filters(filters)
+
+    def _hand_over(self, subscriber: Subscriber, key: QueueKey, messages: list[StoredMessage]) -> int | None:
+        """Deliver what matches; returns the offset of the first there was no room for, or None."""
+        now_ms = self._clock.now_ms()
+        resumed_at = subscriber.resumed_at.get(key, 0) if subscriber.resumed_at else 0
+        run: list[StoredMessage] = []
+        granted = grant = None
+        last: str | None = None
+        """The name that `grant` is for: of messages without system properties, it is all that a grant depends on."""
+        for message in messages:
+            if message.system or message.sub_topic != last or message.topic != key[0]:
+                last = None if message.system or message.topic != key[0] else message.sub_topic
+                grant = self._grant(subscriber, message) if message.topic == key[0] else None
+            if grant is None or (message.system and is_expired(message, now_ms)):
+                continue
+            if message.queue_offset < resumed_at and not min(grant.qos, message.qos):
+                continue  # what is sent at most once is not kept for who is away
+            if grant != granted and run:
+                reached = self._deliver(subscriber, granted, run, now_ms)
+                if reached is not None:
+                    return reached
+                run = []
+            granted = grant
+            run.append(message)
+        reached = self._deliver(subscriber, granted, run, now_ms) if run else None
+        subscriber.flush()
+        return reached
+
+    def _deliver(
+        self, subscriber: Subscriber, grant: Grant | None, messages: list[StoredMessage], now_ms: int
+    ) -> int | None:
+        assert grant is not None
+        taken = subscriber.deliver(make_run(messages, grant, subscriber.version == 5, now_ms))
+        self._hub.delivered += taken
+        return messages[taken].queue_offset if taken < len(messages) else None
+
+    def _grant(self, subscriber: Subscriber, message: StoredMessage) -> Grant | None:
+        if message.system and SystemProperty.PUBLISHER in message.system:
+            return self._hub.match_without(message, {}).grants.get(subscriber)
+        return self._hub.match(message.sub_topic or message.topic).grants.get(subscriber)
+
+
+def _let_others(subscriber: Subscriber, key: QueueKey, offset: int) -> None:
+    """Its other queues have their turn before this one goes on from the offset."""
+    lagging = subscriber.lagging
+    if lagging and key in lagging:
+        del lagging[key]
+        lagging[key] = offset

@@ -1,0 +1,1 @@
+"""Retained messages: kept in the store's key-values, found by the filter of a subscriber."""

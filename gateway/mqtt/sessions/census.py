@@ -1,0 +1,61 @@
+"""SessionCensus: how many sessions there are that outlive their connections, of all gateways, as last counted.
+
+It counts only where there is a limit.  In between, what this gateway makes is added; so several gateways together may
+go beyond the limit by what they make between two counts.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import structlog
+
+from domain.ports import Store
+from gateway.mqtt.sessions.record import SESSION_PREFIX, decode_session
+from gateway.periodic_work import PeriodicWork
+
+COUNT_SECONDS: Final = 5.0
+PAGE: Final = 500
+
+log = structlog.get_logger(__name__)
+
+
+class SessionCensus:
+    """`most`: the limit; 0 for none."""
+
+    def __init__(self, store: Store, most: int) -> None:
+        self._store, self._most = store, most
+        self.counting = PeriodicWork("sessions", COUNT_SECONDS, self._look)
+        self.count = 0
+
+    @property
+    def is_full(self) -> bool:
+        return bool(self._most) and self.count >= self._most
+
+    async def start(self) -> None:
+        """Count, and go on counting.  Raises what the store raises."""
+        if self._most:
+            await self._look()
+            self.counting.start()
+
+    async def close(self) -> None:
+        await self.counting.close()
+
+    def added(self) -> None:
+        """This gateway has made one."""
+        self.count += 1
+
+    async def _look(self) -> None:
+        count, after = 0, ""
+        while page := await self._store.key_values.scan(SESSION_PREFIX, after=after, limit=PAGE):
+            count += sum(_lasts(found.value) for found in page)
+            after = page[-1].key
+        self.count = count
+
+
+def _lasts(value: bytes) -> bool:
+    try:
+        return decode_session(value).expiry_seconds > 0
+    except msgspec.DecodeError:
+        return False

@@ -1,0 +1,199 @@
+"""Sessions: a connection gets its session, whoever had it before, by compare-and-set of its record."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import structlog
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.key_value import ABSENT, KeyValue, KeyValueChange
+from domain.ports import Store
+from gateway.messaging.gateway_leases import GATEWAY_PREFIX
+from gateway.mqtt.sessions.census import SessionCensus
+from gateway.mqtt.sessions.journal import SessionJournal
+from gateway.mqtt.sessions.lifecycle import is_over, will_at_takeover
+from gateway.mqtt.sessions.record import (
+    SESSION_PREFIX,
+    TAKEN_PREFIX,
+    WINDOW_PREFIX,
+    SessionRecord,
+    WillRecord,
+    WindowRecord,
+    client_name,
+    decode_session,
+    decode_window,
+    due_key,
+    encode_record,
+)
+from gateway.mqtt.sessions.session import Session
+from gateway.mqtt.sessions.wills import PublishWill, Wills
+
+LET_GO_SECONDS: Final = 5.0
+"""How long the gateway that had a session may take to say that it has let go."""
+LOOK_SECONDS: Final = 0.02
+MAX_TRIES: Final = 20
+"""Others that may take a session in the very moment we do."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A connection that wants a session.  `user`: who it was authenticated as, empty for nobody."""
+
+    client_id: str
+    version: int
+    clean_start: bool
+    expiry_seconds: int
+    will: WillRecord | None = None
+    user: str = ""
+    source: str = ""
+
+
+class Sessions:
+    """`is_alone`: no other gateway works on this store, so that a session which ends with its connection and has no
+    will needs no record."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        gateway: str,
+        publish_will: PublishWill,
+        census: SessionCensus,
+        *,
+        is_alone: bool,
+    ) -> None:
+        self._store, self._clock = store, clock
+        self._census = census
+        self.gateway = gateway
+        self.wills = Wills(store, clock, publish_will)
+        self._is_alone = is_alone
+        self.journal = SessionJournal(store)
+        self.are_kept = True
+        """Whether there may be records at all; without, a session is its connection's."""
+
+    async def open(self, arrival: Arrival) -> Session:
+        """The session of a client: the one there is, or a new one.  Whoever had it is fenced from here on.
+
+        Raises FORBIDDEN where it is somebody else's, STORAGE_FULL where there are as many as may be, and what the store
+        raises.
+        """
+        name = client_name(arrival.client_id)
+        if not self.are_kept:
+            return self._unrecorded(name, arrival)
+        for _ in range(MAX_TRIES):
+            found, window = await self._store.key_values.get([SESSION_PREFIX + name, WINDOW_PREFIX + name])
+            try:
+                session = await self._try(name, arrival, found, window)
+            except EntrepotError as error:
+                if error.code == Code.PRECONDITION_FAILED:
+                    continue
+                raise
+            if session.doubtful and found is not None:
+                await self._other_has_let_go(name, decode_session(found.value).owner)
+            return session
+        raise EntrepotError(Code.UNAVAILABLE, f"others take the session of {arrival.client_id[:80]!r} all the time")
+
+    async def _other_has_let_go(self, name: str, owner: str) -> None:
+        """Wait until the gateway that had the session appends nothing of it any more, or is dead: what it had of QoS 2
+        may then be asked of the store."""
+        if not owner or owner == self.gateway:
+            return
+        end = asyncio.get_running_loop().time() + LET_GO_SECONDS
+        while asyncio.get_running_loop().time() < end:
+            told, alive = await self._store.key_values.get([f"{TAKEN_PREFIX}{owner}/{name}", GATEWAY_PREFIX + owner])
+            if told is None or alive is None or int(alive.value) < self._clock.now_ms():
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _unrecorded(self, name: str, arrival: Arrival) -> Session:
+        record = self._record(arrival, None, self._clock.now_ms(), resumes=False)
+        record.expiry_seconds = 0
+        window, versions = WindowRecord(record.epoch), (ABSENT, ABSENT)
+        return Session(name, record, window, versions, self.journal, is_present=False, is_kept=False)
+
+    async def _try(self, name: str, arrival: Arrival, found: KeyValue | None, found_window: KeyValue | None) -> Session:
+        now_ms = self._clock.now_ms()
+        old = None if found is None else readable(name, found)
+        if old is not None and not is_over(old, now_ms) and old.user != arrival.user:
+            raise EntrepotError(Code.FORBIDDEN, "the session of this client id is another user's")
+        lasts_anew = arrival.expiry_seconds > 0 and (old is None or not old.expiry_seconds)
+        if lasts_anew and self._census.is_full:
+            raise EntrepotError(Code.STORAGE_FULL, "there are too many sessions")
+        resumes = old is not None and not arrival.clean_start and old.expiry_seconds > 0 and not is_over(old, now_ms)
+        will = None if old is None else will_at_takeover(old, is_resumed=resumes)
+        record = self._record(arrival, old, now_ms, resumes=resumes)
+        window = WindowRecord(record.epoch)
+        if resumes and found_window is not None:
+            window = decode_window(found_window.value)
+            window.epoch = record.epoch
+        changes: list[KeyValueChange] = []
+        moved = None if will is None or old is None else self.wills.moved(name, old, will)
+        persists = arrival.expiry_seconds > 0
+        is_kept = persists or record.will is not None or old is not None or not self._is_alone
+        if is_kept:
+            changes = self._changes(name, record, window, (found, found_window), old, persists=persists)
+            version = await self._store.key_values.write(changes if moved is None else [*changes, moved])
+            versions = (version, version if persists else ABSENT)
+        else:
+            versions = (ABSENT, ABSENT)
+        if lasts_anew:
+            self._census.added()
+        if moved is not None:
+            await self.wills.publish(moved)
+        return Session(name, record, window, versions, self.journal, is_present=resumes, is_kept=is_kept)
+
+    def _record(self, arrival: Arrival, old: SessionRecord | None, now_ms: int, *, resumes: bool) -> SessionRecord:
+        record = SessionRecord(
+            arrival.client_id,
+            now_ms if old is None else old.epoch + 1,  # not one that an earlier session of that name had
+            self.gateway,
+            arrival.version,
+            arrival.user,
+            arrival.expiry_seconds,
+            now_ms,
+            will=arrival.will,
+            source=arrival.source,
+            clean_start=arrival.clean_start,
+        )
+        if resumes:
+            assert old is not None
+            record.subscriptions, record.cursors, record.replays = old.subscriptions, old.cursors, old.replays
+        return record
+
+    def _changes(
+        self,
+        name: str,
+        record: SessionRecord,
+        window: WindowRecord,
+        found: tuple[KeyValue | None, KeyValue | None],
+        old: SessionRecord | None,
+        *,
+        persists: bool,
+    ) -> list[KeyValueChange]:
+        versions = [ABSENT if each is None else each.version for each in found]
+        changes = [KeyValueChange(SESSION_PREFIX + name, encode_record(record), versions[0])]
+        if persists:
+            changes.append(KeyValueChange(WINDOW_PREFIX + name, encode_record(window), versions[1]))
+        elif found[1] is not None:
+            changes.append(KeyValueChange(WINDOW_PREFIX + name, None, versions[1]))
+        if old is not None and old.due_at_ms:
+            changes.append(KeyValueChange(due_key(old.due_at_ms, name), None))
+        if old is not None and old.owner and old.owner != self.gateway:
+            changes.append(KeyValueChange(f"{TAKEN_PREFIX}{old.owner}/{name}", str(record.epoch).encode()))
+        return changes
+
+
+def readable(name: str, found: KeyValue) -> SessionRecord | None:
+    """The record of a session; None, and told of, where it is none."""
+    try:
+        return decode_session(found.value)
+    except msgspec.DecodeError:
+        log.error("the record of a session cannot be read: it counts as none", session=name)
+        return None

@@ -1,0 +1,117 @@
+"""SessionOperations: sessions as operators see and end them, wherever their connection is.
+
+A gateway that has the connection is told by a key (`KICK_PREFIX`); a session that is away is ended here, by
+compare-and-set, so that a client that comes back in the same moment keeps it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.key_value import KeyValueChange
+from domain.ports import Store
+from gateway.mqtt.sessions.lifecycle import is_over
+from gateway.mqtt.sessions.record import (
+    KICK_PREFIX,
+    SESSION_PREFIX,
+    WINDOW_PREFIX,
+    SessionRecord,
+    client_name,
+    decode_session,
+    decode_window,
+    due_key,
+)
+from gateway.mqtt.sessions.wills import PublishWill, Wills
+
+PAGE: Final = 500
+MAX_TRIES: Final = 20
+
+
+class SessionOperations:
+    """Sessions of all gateways."""
+
+    def __init__(self, store: Store, clock: Clock, publish_will: PublishWill) -> None:
+        self._store, self._clock = store, clock
+        self._wills = Wills(store, clock, publish_will)
+
+    async def list(self, after: str, limit: int, prefix: str = "") -> tuple[list[SessionRecord], str | None]:
+        """Records in the order of their keys behind `after`, of client ids with a prefix; and where to go on."""
+        found: list[SessionRecord] = []
+        now_ms = self._clock.now_ms()
+        start = SESSION_PREFIX + client_name(prefix) if prefix else SESSION_PREFIX
+        cursor = SESSION_PREFIX + after if after else ""
+        while page := await self._store.key_values.scan(start, after=cursor, limit=PAGE):
+            for each in page:
+                cursor = each.key
+                record = _readable(each.value)
+                if record is not None and not is_over(record, now_ms):
+                    found.append(record)
+                    if len(found) == limit:
+                        return found, cursor.removeprefix(SESSION_PREFIX)
+        return found, None
+
+    async def get(self, client_id: str) -> SessionRecord | None:
+        """One session, or None where there is none."""
+        [found] = await self._store.key_values.get([SESSION_PREFIX + client_name(client_id)])
+        record = None if found is None else _readable(found.value)
+        return None if record is None or is_over(record, self._clock.now_ms()) else record
+
+    async def in_flight(self, client_id: str) -> tuple[int, int]:
+        """How many deliveries a session's client has not acknowledged, and how many of its publishes of QoS 2 are half
+        done, as durably known; none of either where there is no such record."""
+        [found] = await self._store.key_values.get([WINDOW_PREFIX + client_name(client_id)])
+        try:
+            window = None if found is None else decode_window(found.value)
+        except msgspec.DecodeError:
+            window = None
+        return (0, 0) if window is None else (len(window.outgoing), len(window.incoming))
+
+    async def kick(self, client_id: str, owner: str, *, ends: bool) -> None:
+        """Tell another gateway to disconnect a client.  `ends`: and to end its session."""
+        key = f"{KICK_PREFIX}{owner}/{client_name(client_id)}"
+        await self._store.key_values.write([KeyValueChange(key, b"end" if ends else b"kick")])
+
+    async def end(self, client_id: str) -> str | None:
+        """End a session that is away, its will included; returns the gateway that has it where it is connected.
+
+        Raises UNAVAILABLE where it changes all the time.
+        """
+        name = client_name(client_id)
+        for _ in range(MAX_TRIES):
+            [found] = await self._store.key_values.get([SESSION_PREFIX + name])
+            record = None if found is None else _readable(found.value)
+            if record is not None and record.owner:
+                return record.owner
+            if found is None:
+                return None
+            changes = [
+                KeyValueChange(SESSION_PREFIX + name, None, found.version),
+                KeyValueChange(WINDOW_PREFIX + name, None),
+            ]
+            if record is not None and record.due_at_ms:
+                changes.append(KeyValueChange(due_key(record.due_at_ms, name), None))
+            moved = None
+            if record is not None and record.will is not None:
+                moved = self._wills.moved(name, record, record.will)
+                changes.append(moved)
+            try:
+                await self._store.key_values.write(changes)
+            except EntrepotError as error:
+                if error.code == Code.PRECONDITION_FAILED:
+                    continue
+                raise
+            if moved is not None:
+                await self._wills.publish(moved)
+            return None
+        raise EntrepotError(Code.UNAVAILABLE, f"the session of {client_id[:80]!r} changes all the time")
+
+
+def _readable(value: bytes) -> SessionRecord | None:
+    try:
+        return decode_session(value)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,167 @@
+"""What a session is in the key-values, and under which keys.
+
+| key                                   | value                                                            |
+|---------------------------------------|------------------------------------------------------------------|
+| `session/<client>`                    | `SessionRecord`: whose it is, subscriptions, cursors, will       |
+| `session-window/<client>`             | `WindowRecord`: what is in flight, and cursors moved since       |
+| `session-due/<time>/<client>`         | empty: when the sweeper has to look at a session that is away    |
+| `session-will/<time>/<client>`        | a will that is being published; after that time it is overdue    |
+| `session-taken/<gateway>/<client>`    | empty: told to the gateway that had the client before            |
+| `session-kick/<gateway>/<client>`     | told to that gateway: `kick` the client, or `end` its session too |
+
+`<client>` is the client id, escaped to what a key can hold.  Values are msgpack arrays; a field is only ever added at
+the end, with a default.
+
+Nothing is written for messages that wait: a session is its cursors (one a message queue) and the bounded window.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+SESSION_PREFIX: Final = "session/"
+WINDOW_PREFIX: Final = "session-window/"
+DUE_PREFIX: Final = "session-due/"
+WILL_PREFIX: Final = "session-will/"
+TAKEN_PREFIX: Final = "session-taken/"
+KICK_PREFIX: Final = "session-kick/"
+
+MAX_NAME: Final = 600
+"""Longest escaped client id that is a key as it is; a longer one is known by its hash."""
+_is_usual: Final = re.compile(r"[A-Za-z0-9_.:@-]{0,200}").fullmatch
+"""Client ids that are their own names: nothing in them is escaped, as in nearly all."""
+NEVER_EXPIRES: Final = 0xFFFF_FFFF
+"""Session expiry interval of a session that does not end by itself (3.1.2.11.2)."""
+
+Cursors = dict[str, dict[int, int]]
+"""By topic and queue: the offset of the first message that was not looked at.  Below 0: a time in epoch milliseconds,
+negated, where the offset was not known."""
+
+
+class SubscriptionRecord(msgspec.Struct, array_like=True, frozen=True):
+    """One subscription: its filter as the client wrote it, and what it asked for."""
+
+    filter: str
+    qos: int = 0
+    no_local: bool = False
+    retain_as_published: bool = False
+    retain_handling: int = 0
+    identifier: int = 0
+
+
+class WillRecord(msgspec.Struct, array_like=True, frozen=True):
+    """The will, as the PUBLISH it will be; `properties` are those of MQTT by identifier."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    properties: dict[int, object]
+    delay_seconds: int = 0
+
+
+class SessionRecord(msgspec.Struct, array_like=True):
+    """The part that changes with the connection and its subscriptions.
+
+    `owner`: the gateway that has the connection, empty while there is none.  `epoch` grows with every connection.
+    `expires_at_ms` and `will_at_ms` are set while nobody is connected; 0 = not.  `user`: whose session it is.
+    """
+
+    client_id: str
+    epoch: int
+    owner: str
+    version: int
+    user: str
+    expiry_seconds: int
+    connected_at_ms: int
+    disconnected_at_ms: int = 0
+    expires_at_ms: int = 0
+    will_at_ms: int = 0
+    will: WillRecord | None = None
+    subscriptions: list[SubscriptionRecord] = []
+    cursors: Cursors = {}
+    replays: dict[str, Cursors] = {}
+    source: str = ""
+    clean_start: bool = False
+
+    @property
+    def due_at_ms(self) -> int:
+        """When the sweeper has to look at it; 0 = never."""
+        return min((at for at in (self.expires_at_ms, self.will_at_ms) if at), default=0)
+
+
+SENT, RELEASED = 0, 1
+"""Of a message in flight: PUBLISH was sent; PUBREC came (of QoS 2)."""
+
+
+class OutgoingRecord(msgspec.Struct, array_like=True, frozen=True):
+    """A message in flight to the client: where it lies, and what it was granted."""
+
+    packet_id: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    qos: int
+    state: int = SENT
+    retain: bool = False
+    identifiers: tuple[int, ...] = ()
+
+
+class WindowRecord(msgspec.Struct, array_like=True):
+    """The part that changes with what is in flight.
+
+    `outgoing` in order of sending.  `incoming`: packet identifiers of QoS 2 that wait for PUBREL, each with the id of
+    the message it became.  `moved`: cursors of queues that were read on since the session's record was written.
+    """
+
+    epoch: int
+    next_id: int = 0
+    outgoing: list[OutgoingRecord] = []
+    incoming: dict[int, bytes] = {}
+    moved: Cursors = {}
+    moved_replays: dict[str, Cursors] = {}
+
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_session_decoder: Final = msgspec.msgpack.Decoder(SessionRecord)
+_window_decoder: Final = msgspec.msgpack.Decoder(WindowRecord)
+
+
+def encode_record(record: SessionRecord | WindowRecord) -> bytes:
+    return _encoder.encode(record)
+
+
+def decode_session(value: bytes) -> SessionRecord:
+    """Raises msgspec.DecodeError for what is none."""
+    return _session_decoder.decode(value)
+
+
+def decode_window(value: bytes) -> WindowRecord:
+    """Raises msgspec.DecodeError for what is none."""
+    return _window_decoder.decode(value)
+
+
+def client_name(client_id: str) -> str:
+    """The client id as a part of keys: escaped, or its hash where that would be too long."""
+    if _is_usual(client_id):
+        return client_id
+    name = quote(client_id, safe=" !$&'()*+,-.:;<=>?@[]^_`{|}~")
+    return name if len(name) <= MAX_NAME else f"#{sha256(client_id.encode()).hexdigest()}"
+
+
+def due_key(at_ms: int, name: str) -> str:
+    """When to look at a session; in order of time."""
+    return f"{DUE_PREFIX}{at_ms:015d}/{name}"
+
+
+def merge_cursors(cursors: Cursors, moved: Cursors) -> Cursors:
+    """Cursors with those that moved since."""
+    merged = {topic: dict(queues) for topic, queues in cursors.items()}
+    for topic, queues in moved.items():
+        merged.setdefault(topic, {}).update(queues)
+    return merged

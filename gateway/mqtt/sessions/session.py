@@ -1,0 +1,254 @@
+"""Session: the state of one client that this gateway has the connection of, and what of it is durable.
+
+Invariants: a packet whose loss or repetition the client would notice leaves only when the record that tells of it is
+durable (`after_durable`); cursors in the records never pass a message of QoS 1 or 2 that is neither finished nor in the
+window; the records are written by nobody else while the epoch is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from domain.key_value import ABSENT, KeyValue, KeyValueChange
+from gateway.mqtt.sessions.journal import SessionJournal
+from gateway.mqtt.sessions.record import (
+    RELEASED,
+    SESSION_PREFIX,
+    WINDOW_PREFIX,
+    Cursors,
+    OutgoingRecord,
+    SessionRecord,
+    WindowRecord,
+    decode_session,
+    decode_window,
+    due_key,
+    encode_record,
+    merge_cursors,
+)
+from protocols.mqtt.delivery_window import DeliveryWindow
+
+MAX_MOVED: Final = 256
+"""Cursors that the window's record may hold: then the session's record is written with all of them."""
+
+Positions = tuple[Cursors, dict[str, Cursors]]
+"""Where the session reads on: by its subscriptions, and by each replay."""
+
+
+class Session:
+    """See the module.  `is_present`: whether it is the continuation of an earlier connection."""
+
+    def __init__(
+        self,
+        name: str,
+        record: SessionRecord,
+        window: WindowRecord,
+        versions: tuple[int, int],
+        journal: SessionJournal,
+        *,
+        is_present: bool,
+        is_kept: bool,
+    ) -> None:
+        self.name = name
+        self.record = record
+        self.is_present = is_present
+        self.is_kept = is_kept
+        """Whether there is a record of it: a session that ends with its connection may have none."""
+        self.restored = window
+        self.message_ids: dict[int, bytes] = dict(window.incoming)
+        """The ids of messages of QoS 2 that came in and wait for PUBREL, by packet identifier."""
+        self.doubtful: set[int] = set(window.incoming)
+        """Those of an earlier connection: whether they were stored is not known here."""
+        self.window: DeliveryWindow | None = None
+        self.positions: Callable[[], Positions] = lambda: (record.cursors, record.replays)
+        """Until somebody reads on for it, it stays where it was."""
+        self.on_fenced: Callable[[], None] = _nothing
+        self._journal = journal
+        self._record_version, self._window_version = versions
+        self._moved: Cursors = {topic: dict(queues) for topic, queues in window.moved.items()}
+        self._moved_replays = {name: dict(cursors) for name, cursors in window.moved_replays.items()}
+        self._moved_count = sum(map(len, self._moved.values()))
+        self._at_end: Callable[[], None] | None = None
+        self._moved_out: KeyValueChange | None = None
+        self._held: list[Callable[[], None]] = []
+        self._writing: list[Callable[[], None]] = []
+        self._taken: list[KeyValueChange] = []
+        self._is_record_dirty = self._is_window_dirty = self._is_fenced = self._is_ended = False
+
+    @property
+    def persists(self) -> bool:
+        """Whether it outlives its connection."""
+        return self.record.expiry_seconds > 0
+
+    # -- changes -------------------------------------------------------------------------------------------------
+
+    def after_durable(self, callback: Callable[[], None], *, record: bool = False, window: bool = False) -> None:
+        """Call back when the session, as it is at the end of this tick, is durable; at once if nothing of it is kept,
+        never once it is fenced.  Callbacks come in order.  `record`, `window`: what of it has changed."""
+        if not self.is_kept or not self.persists:
+            callback()
+            return
+        if self._is_fenced:
+            return
+        self._is_record_dirty |= record
+        self._is_window_dirty |= window
+        self._held.append(callback)
+        self._journal.submit(self)
+
+    def note_finished(self) -> None:
+        """Deliveries were acknowledged: the record may say so a little later."""
+        if self.is_kept and self.persists:
+            self._is_window_dirty = True
+            self._journal.submit_lazily(self)
+
+    def moved(self, replay: str, topic: str, queue_id: int, next_offset: int) -> None:
+        """A queue was read on to an offset, with what came before in the window."""
+        moved = self._moved if not replay else self._moved_replays.setdefault(replay, {})
+        queues = moved.get(topic)
+        if queues is None:
+            queues = moved[topic] = {}
+        if queue_id not in queues:
+            self._moved_count += 1
+            if self._moved_count > MAX_MOVED:
+                self._is_record_dirty = True
+        queues[queue_id] = next_offset
+
+    def restored_cursors(self, replay: str) -> dict[tuple[str, int], int]:
+        """Where an earlier connection had read to, by queue."""
+        record = self.record
+        cursors = record.cursors if not replay else record.replays.get(replay, {})
+        moved = self._moved if not replay else self._moved_replays.get(replay, {})
+        return {
+            (topic, queue_id): offset
+            for topic, queues in merge_cursors(cursors, moved).items()
+            for queue_id, offset in queues.items()
+        }
+
+    def forget_replay(self, replay: str) -> None:
+        self._moved_replays.pop(replay, None)
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether another connection has it: nothing of it was, or will be, written here."""
+        return self._is_fenced
+
+    def end(self, callback: Callable[[], None], *, deletes: bool, moved: KeyValueChange | None = None) -> None:
+        """The connection is over; `record` says how.  Call back when that is durable, or was fenced.  `deletes`: the
+        session is over with it; `moved`: what is to be written with that."""
+        if not self.is_kept or self._is_fenced:
+            callback()
+            return
+        self._is_ended = deletes
+        self._at_end, self._moved_out = callback, moved
+        self._is_record_dirty = True
+        self._held.append(callback)
+        self._journal.submit(self)
+
+    def let_go(self) -> None:
+        """Its connection is over, was told so, and needs to hear nothing more."""
+        self._at_end = None
+        self.on_fenced = _nothing
+
+    # -- for the journal -----------------------------------------------------------------------------------------
+
+    def take_changes(self) -> list[KeyValueChange]:
+        if self._is_fenced:
+            return []
+        self._writing += self._held
+        self._held = []
+        session_key, window_key = SESSION_PREFIX + self.name, WINDOW_PREFIX + self.name
+        changes: list[KeyValueChange] = []
+        if self._is_ended:
+            if self._record_version != ABSENT:
+                changes.append(KeyValueChange(session_key, None, self._record_version))
+            if self._window_version != ABSENT:
+                changes.append(KeyValueChange(window_key, None, self._window_version))
+        else:
+            if self._is_record_dirty:
+                self.record.cursors, self.record.replays = self.positions()
+                changes.append(KeyValueChange(session_key, encode_record(self.record), self._record_version))
+                if self.record.due_at_ms:
+                    changes.append(KeyValueChange(due_key(self.record.due_at_ms, self.name), b""))
+                self._moved, self._moved_replays, self._moved_count = {}, {}, 0
+            if self.persists and (self._is_window_dirty or self._is_record_dirty):
+                changes.append(KeyValueChange(window_key, encode_record(self._window_record()), self._window_version))
+        if self._moved_out is not None:
+            changes.append(self._moved_out)
+        self._is_record_dirty = self._is_window_dirty = False
+        self._taken = changes
+        if not changes:
+            self._tell()
+        return changes
+
+    def _window_record(self) -> WindowRecord:
+        window = self.window
+        if window is None:
+            return self.restored
+        outgoing = [held for held in window.held.values() if isinstance(held, OutgoingRecord)]
+        incoming = self.message_ids
+        return WindowRecord(self.record.epoch, window.next_id, outgoing, incoming, self._moved, self._moved_replays)
+
+    def written(self, version: int) -> None:
+        for change in self._taken:
+            self._note_version(change.key, ABSENT if change.value is None else version)
+            if change is self._moved_out:
+                self._moved_out = None
+        self._taken = []
+        self._tell()
+        if self._held or self._is_record_dirty or self._is_window_dirty:
+            self._journal.submit(self)
+
+    def _note_version(self, key: str, version: int) -> None:
+        if key.startswith(SESSION_PREFIX):
+            self._record_version = version
+        elif key.startswith(WINDOW_PREFIX):
+            self._window_version = version
+
+    def _tell(self) -> None:
+        told, self._writing = self._writing, []
+        for callback in told:
+            callback()
+
+    def is_own(self, found: Sequence[KeyValue | None]) -> bool:
+        epoch = self.record.epoch
+        for each in found:
+            if each is None or each.key.startswith(SESSION_PREFIX) is each.key.startswith(WINDOW_PREFIX):
+                continue
+            if each.key.startswith(SESSION_PREFIX):
+                record: SessionRecord | WindowRecord = decode_session(each.value)
+            else:
+                record = decode_window(each.value)
+            if record.epoch != epoch:
+                return False
+        known = {change.key for change in self._taken if change.value is not None and change.expected_version}
+        there = {each.key for each in found if each is not None}
+        if not self._is_ended and known - there:
+            return False  # somebody ended the session
+        for change, each in zip(self._taken, found, strict=True):
+            self._note_version(change.key, ABSENT if each is None else each.version)
+        self._is_record_dirty = self._is_window_dirty = True
+        return True
+
+    def fenced(self) -> None:
+        self._is_fenced = True
+        self._writing, self._held = [], []  # nothing that waited for its record happens
+        self.on_fenced()
+        if self._at_end is not None:  # but who waits for the end has it
+            self._at_end()
+
+
+def _nothing() -> None: ...
+
+
+def released(held: OutgoingRecord) -> OutgoingRecord:
+    """The same message once PUBREC came for it."""
+    return OutgoingRecord(
+        held.packet_id,
+        held.topic,
+        held.queue_id,
+        held.queue_offset,
+        held.qos,
+        RELEASED,
+        held.retain,
+        held.identifiers,
+    )

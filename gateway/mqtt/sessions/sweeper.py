@@ -1,0 +1,321 @@
+"""Sweeper: does in time what sessions that are away have coming: wills whose delay is over, sessions that expired, and
+the sessions of gateways that died.
+
+Every gateway says that it is alive by a key that it renews.  One of them, whoever has the sweeper's lease, looks after
+the rest.  All of it is compare-and-set on the records, so that a client that comes back in the same moment wins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
+from domain.ports import Store
+from gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
+from gateway.messaging.watched_keys import WatchedKeys
+from gateway.mqtt.sessions.lifecycle import depart, is_over
+from gateway.mqtt.sessions.opening import readable
+from gateway.mqtt.sessions.record import (
+    DUE_PREFIX,
+    KICK_PREFIX,
+    SESSION_PREFIX,
+    TAKEN_PREFIX,
+    WINDOW_PREFIX,
+    SessionRecord,
+    WillRecord,
+    due_key,
+    encode_record,
+)
+from gateway.mqtt.sessions.wills import PublishWill, Wills
+from gateway.periodic_work import PeriodicWork
+
+SWEEP_SECONDS: Final = 0.5
+ALIVE_SECONDS: Final = 8.0
+"""A gateway that has not renewed its key for so long is dead: its connections are gone with it."""
+RENEW_SECONDS: Final = 2.0
+GRACE_SECONDS: Final = 2 * RENEW_SECONDS
+"""Time for others to renew their keys after the key-values were away: until then nobody is taken for dead."""
+PAGE: Final = 500
+SWEEPER_KEY: Final = "gateway-sweeper"
+
+log = structlog.get_logger(__name__)
+
+
+class Sweeper:
+    """`on_taken(name, epoch)`: another gateway has the session now; its result is done when this one has let go.
+    `on_declared_dead`: others think that this gateway
+    is gone, and have done away with its sessions; it returns the name under which the gateway goes on.
+    `on_kicked(name, ends)`: an operator disconnects a client, and may end its session."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        gateway: str,
+        publish_will: PublishWill,
+        on_taken: Callable[[str, int], Awaitable[None]],
+        on_declared_dead: Callable[[], str],
+        on_kicked: Callable[[str, bool], None],
+        *,
+        is_alone: bool,
+    ) -> None:
+        self._store, self._clock, self._gateway = store, clock, gateway
+        self._wills = Wills(store, clock, publish_will)
+        self._on_taken, self._on_declared_dead, self._on_kicked = on_taken, on_declared_dead, on_kicked
+        self._is_alone = is_alone
+        self._alive_version: int | None = None
+        self._renew_at_ms = 0
+        self._round_ms = clock.now_ms()
+        """Time of the last round that the store answered."""
+        self._grace_ends_ms = 0
+        self.rounds = PeriodicWork("sessions that are away", SWEEP_SECONDS, self.round)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._watched: list[WatchedKeys] = []
+        self._under_way: set[tuple[str, int]] = set()
+        """Keys with their versions that were told and are not deleted yet: a look at all there is tells them again."""
+        self.expired = 0
+
+    async def start(self) -> None:
+        """Be alive, and look after the rest from here on.  Waits while the key-values are away; raises what else the
+        store raises."""
+        while True:
+            try:
+                await self._renew()
+                break
+            except EntrepotError as error:
+                if error.code != Code.UNAVAILABLE or self._store.condition.failure is not None:
+                    raise
+                log.warning("this gateway cannot be made known yet", problem=error.message)
+                await asyncio.sleep(SWEEP_SECONDS)
+        self._watch()
+        self.rounds.start()
+
+    def _watch(self) -> None:
+        self._stop_watching()
+        prefixes = [f"{each}{self._gateway}/" for each in (TAKEN_PREFIX, KICK_PREFIX)]
+        self._watched = [WatchedKeys(self._store.key_values, prefix, self._told, lambda: ()) for prefix in prefixes]
+        for keys in self._watched:
+            keys.go_on()
+
+    def _stop_watching(self) -> None:
+        for keys in self._watched:
+            keys.close()
+
+    async def close(self) -> None:
+        """Leave: what this gateway has still left behind is swept by others, at once."""
+        self._stop_watching()
+        await self.rounds.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._store.condition.failure is None:
+            try:
+                await self._store.key_values.write([KeyValueChange(GATEWAY_PREFIX + self._gateway, DECLARED_DEAD)])
+            except EntrepotError as error:
+                log.warning("the end of this gateway was not noted", problem=error.message)
+
+    def _told(self, events: Sequence[KeyValueEvent]) -> None:
+        done: set[tuple[str, int]] = set()
+        giving_up = []
+        for event in events:
+            told = (event.key, event.version)
+            if event.value is not None and told not in self._under_way:
+                name = event.key.removeprefix(KICK_PREFIX).removeprefix(TAKEN_PREFIX).partition("/")[2]
+                if event.key.startswith(KICK_PREFIX):
+                    self._on_kicked(name, event.value == b"end")
+                else:
+                    giving_up.append(self._on_taken(name, int(event.value)))
+                done.add(told)
+        if done:
+            self._under_way |= done
+            self._tasks = [task for task in self._tasks if not task.done()]
+            self._tasks.append(asyncio.get_running_loop().create_task(self._forget(done, giving_up)))
+
+    async def _forget(self, done: set[tuple[str, int]], giving_up: list[Awaitable[None]]) -> None:
+        """Who took a session over waits for its key to go: then nothing more of it comes from here."""
+        await asyncio.gather(*giving_up, return_exceptions=True)
+        while self._store.condition.failure is None:
+            try:
+                await self._store.key_values.write(
+                    [KeyValueChange(key, None) for key in sorted({key for key, _ in done})]
+                )
+                break
+            except EntrepotError as error:
+                log.debug("told keys stay for a while", problem=error.message)
+                await asyncio.sleep(SWEEP_SECONDS)
+        self._under_way -= done
+
+    async def round(self) -> None:
+        """Be alive, and sweep if that is this gateway's."""
+        await self._renew()
+        now_ms = self._clock.now_ms()
+        if now_ms - self._round_ms > RENEW_SECONDS * 1000:
+            self._grace_ends_ms = now_ms + int(GRACE_SECONDS * 1000)
+        self._round_ms = now_ms
+        if await self._has_lease():
+            await self.sweep()
+            self._round_ms = self._clock.now_ms()
+
+    # -- who is alive, and who sweeps ----------------------------------------------------------------------------
+
+    async def _renew(self) -> None:
+        now_ms = self._clock.now_ms()
+        if now_ms < self._renew_at_ms:
+            return
+        key = GATEWAY_PREFIX + self._gateway
+        until = str(now_ms + int(ALIVE_SECONDS * 1000)).encode()
+        try:
+            self._alive_version = await self._store.key_values.write([KeyValueChange(key, until, self._alive_version)])
+        except EntrepotError as error:
+            if error.code == Code.PRECONDITION_FAILED:
+                await self._renewal_refused(key)
+                return
+            raise
+        self._renew_at_ms = now_ms + int(RENEW_SECONDS * 1000)
+
+    async def _renewal_refused(self, key: str) -> None:
+        """The key is not as we left it: our own write of unknown outcome, or somebody declared us dead."""
+        [found] = await self._store.key_values.get([key])
+        if found is None or found.value == DECLARED_DEAD:
+            log.error("this gateway was silent for too long, and its sessions were given up")
+            self._alive_version = None
+            self._gateway = self._on_declared_dead()
+            self._watch()
+            await self._store.key_values.write(
+                [KeyValueChange(key, DECLARED_DEAD)]
+            )  # sweep again: some came while that went on
+        else:
+            self._alive_version = found.version
+
+    async def _has_lease(self) -> bool:
+        if self._is_alone:
+            return True
+        now_ms = self._clock.now_ms()
+        [found] = await self._store.key_values.get([SWEEPER_KEY])
+        owner, until = _lease(found)
+        if owner != self._gateway and now_ms < until:
+            return False
+        if owner == self._gateway and now_ms < until - int(RENEW_SECONDS * 1000):
+            return True
+        value = msgspec.msgpack.encode((self._gateway, now_ms + int(ALIVE_SECONDS * 1000)))
+        try:
+            await self._store.key_values.write(
+                [KeyValueChange(SWEEPER_KEY, value, 0 if found is None else found.version)]
+            )
+        except EntrepotError as error:
+            if error.code == Code.PRECONDITION_FAILED:
+                return False
+            raise
+        return True
+
+    # -- sweeping ------------------------------------------------------------------------------------------------
+
+    async def sweep(self) -> None:
+        """One round."""
+        await self._sweep_dead()
+        await self._wills.publish_overdue()
+        now_ms = self._clock.now_ms()
+        for due in await self._store.key_values.scan(DUE_PREFIX, limit=PAGE):
+            at, _, name = due.key.removeprefix(DUE_PREFIX).partition("/")
+            if int(at) > now_ms:
+                return
+            await self._look(name, due.key, now_ms)
+
+    async def _look(self, name: str, due: str, now_ms: int) -> None:
+        """A session that is away has something coming."""
+        [found] = await self._store.key_values.get([SESSION_PREFIX + name])
+        record = None if found is None else readable(name, found)
+        if found is None or record is None or record.owner or due_key(record.due_at_ms, name) != due:
+            await self._store.key_values.write([KeyValueChange(due, None)])
+            return
+        will = None
+        if record.will is not None and (record.will_at_ms <= now_ms or is_over(record, now_ms)):
+            will, record.will, record.will_at_ms = record.will, None, 0
+        await self._put(name, found, record, will, now_ms, [KeyValueChange(due, None)])
+
+    async def _put(
+        self,
+        name: str,
+        found: KeyValue,
+        record: SessionRecord,
+        will: WillRecord | None,
+        now_ms: int,
+        more: list[KeyValueChange],
+    ) -> None:
+        """Write the record as it is without a will that is due, or delete it if the session is over; then publish the
+        will."""
+        key = SESSION_PREFIX + name
+        ends = is_over(record, now_ms)
+        if ends:
+            changes = [KeyValueChange(key, None, found.version), KeyValueChange(WINDOW_PREFIX + name, None), *more]
+        else:
+            changes = [KeyValueChange(key, encode_record(record), found.version), *more]
+            if record.due_at_ms:
+                changes.append(KeyValueChange(due_key(record.due_at_ms, name), b""))
+        moved = None if will is None else self._wills.moved(name, record, will)
+        try:
+            await self._store.key_values.write(changes if moved is None else [*changes, moved])
+        except EntrepotError as error:
+            if error.code != Code.PRECONDITION_FAILED:  # else the client came back in this moment
+                raise
+            return
+        self.expired += ends
+        if moved is not None:
+            await self._wills.publish(moved)
+
+    async def _sweep_dead(self) -> None:
+        """Whoever is alone has the store for itself: gateways of before are dead."""
+        now_ms = self._clock.now_ms()
+        if now_ms < self._grace_ends_ms:
+            return
+        for each in await self._store.key_values.scan(GATEWAY_PREFIX):
+            gateway = each.key.removeprefix(GATEWAY_PREFIX)
+            if gateway != self._gateway and (self._is_alone or int(each.value) < now_ms):
+                log.info("sweeping the sessions of a gateway that is gone", gateway=gateway)
+                version = await self._write_unless_changed(KeyValueChange(each.key, DECLARED_DEAD, each.version))
+                if version is None:
+                    continue  # it is alive after all
+                await self._sweep_sessions_of(gateway)
+                for prefix in (TAKEN_PREFIX, KICK_PREFIX):
+                    told = await self._store.key_values.scan(f"{prefix}{gateway}/")
+                    await self._store.key_values.write([KeyValueChange(key.key, None) for key in told])
+                await self._write_unless_changed(KeyValueChange(each.key, None, version))
+
+    async def _write_unless_changed(self, change: KeyValueChange) -> int | None:
+        """The version of the write; None where somebody else was first."""
+        try:
+            return await self._store.key_values.write([change])
+        except EntrepotError as error:
+            if error.code == Code.PRECONDITION_FAILED:
+                return None
+            raise
+
+    async def _sweep_sessions_of(self, gateway: str) -> None:
+        after = ""
+        while page := await self._store.key_values.scan(SESSION_PREFIX, after=after, limit=PAGE):
+            for found in page:
+                record = readable(found.key.removeprefix(SESSION_PREFIX), found)
+                if record is not None and record.owner == gateway:
+                    record.epoch += 1
+                    now_ms = self._clock.now_ms()
+                    will = depart(record, now_ms, keeps_will=True)
+                    if not record.expiry_seconds:
+                        record.expires_at_ms = now_ms
+                    await self._put(found.key.removeprefix(SESSION_PREFIX), found, record, will, now_ms, [])
+            after = page[-1].key
+            await self._renew()
+
+
+def _lease(found: KeyValue | None) -> tuple[str, int]:
+    """(owner, until) of the sweeper's lease."""
+    if found is None:
+        return "", 0
+    owner, until = msgspec.msgpack.decode(found.value, type=tuple[str, int])
+    return owner, until

@@ -1,0 +1,67 @@
+"""Wills: those that are to go out now, each moved out of its session's record by the write that ends or resumes that.
+
+Whoever made that write publishes the will, and then forgets it.  As the write is a compare-and-set, a will goes out
+once however many end or resume the session in the same moment; and as it lies under a key of its own until it is out,
+none is lost with the gateway that was to publish it: the sweeper publishes what is overdue, then perhaps a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from domain.clock import Clock
+from domain.errors import EntrepotError
+from domain.key_value import KeyValueChange
+from domain.ports import Store
+from gateway.mqtt.sessions.record import WILL_PREFIX, SessionRecord, WillRecord, decode_session, encode_record
+
+OVERDUE_SECONDS: Final = 30.0
+"""How long whoever moved a will has to publish it."""
+PAGE: Final = 500
+
+PublishWill = Callable[[SessionRecord, WillRecord], Awaitable[None]]
+
+log = structlog.get_logger(__name__)
+
+
+class Wills:
+    """Has no state of its own."""
+
+    def __init__(self, store: Store, clock: Clock, publish: PublishWill) -> None:
+        self._store, self._clock, self._publish = store, clock, publish
+
+    def moved(self, name: str, record: SessionRecord, will: WillRecord) -> KeyValueChange:
+        """The change that keeps a will until it is out; part of the write that takes it from its record."""
+        at_ms = self._clock.now_ms() + int(OVERDUE_SECONDS * 1000)
+        kept = SessionRecord(record.client_id, record.epoch, "", record.version, record.user, 0, 0, will=will)
+        return KeyValueChange(f"{WILL_PREFIX}{at_ms:015d}/{name}", encode_record(kept))
+
+    async def publish(self, moved: KeyValueChange) -> None:
+        """Publish a will that was moved, and forget it; where that fails, it is overdue once."""
+        assert moved.value is not None
+        kept = decode_session(moved.value)
+        if kept.will is not None:
+            await self._publish(kept, kept.will)
+        await self._forget(moved.key)
+
+    async def _forget(self, key: str) -> None:
+        try:
+            await self._store.key_values.write([KeyValueChange(key, None)])
+        except EntrepotError as error:
+            log.warning("a will is out and not forgotten", key=key, problem=error.message)
+
+    async def publish_overdue(self) -> None:
+        """Publish what others were to publish and did not."""
+        now_ms = self._clock.now_ms()
+        for found in await self._store.key_values.scan(WILL_PREFIX, limit=PAGE):
+            if int(found.key.removeprefix(WILL_PREFIX).partition("/")[0]) > now_ms:
+                return
+            try:
+                await self.publish(KeyValueChange(found.key, found.value))
+            except msgspec.DecodeError:
+                log.error("a will cannot be read", key=found.key)
+                await self._forget(found.key)

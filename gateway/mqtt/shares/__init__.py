@@ -1,0 +1,1 @@
+"""Shared subscriptions: consumer groups with members among the clients."""

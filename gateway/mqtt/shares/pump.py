@@ -1,0 +1,101 @@
+"""SharePump: one topic of one share, asked for messages as long as somebody here has credit for them.
+
+It is cancelled when nobody is left; what it had claimed by then is others' at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from domain.consumer_group import ConsumerGroup
+from domain.errors import EntrepotError
+from domain.ports import MAX_POP_MESSAGES, PopRequest
+from gateway.messaging.leased_consumer import LeasedConsumer
+from gateway.messaging.ticket import Ticket
+from gateway.messaging.traffic import Traffic
+from gateway.mqtt.shares.share import Share
+
+WAIT_MS: Final = 5_000
+"""How long a pop waits for messages."""
+FIRST_BATCH: Final = 8
+BATCH_STEP: Final = 4
+LARGEST_BATCH: Final = MAX_POP_MESSAGES
+"""Messages of one pop.  They are few, so that gateways which share a group come to their turn; they grow by a step with
+each second pop in a row that brought as many as it asked for, so that a long backlog is not read in small pieces."""
+
+log = structlog.get_logger(__name__)
+
+
+class SharePump:
+    """`request` says how so many messages are popped.  `ensure_group` gives the group, made where it is not there.
+    `sort_out` takes out of what was popped what is not to be delivered.  `on_end` is called when there is nothing more
+    to ask for."""
+
+    def __init__(
+        self,
+        share: Share,
+        leased: LeasedConsumer,
+        request: Callable[[int], PopRequest],
+        ensure_group: Callable[[], Awaitable[ConsumerGroup]],
+        sort_out: Callable[[list[Ticket]], list[Ticket]],
+        traffic: Traffic,
+        on_end: Callable[[SharePump], None],
+    ) -> None:
+        self.share, self.leased = share, leased
+        self._request = request
+        self._ensure_group = ensure_group
+        self._sort_out = sort_out
+        self._traffic = traffic
+        self._is_idle = True
+        self._batch, self._full = FIRST_BATCH, 0
+        self._on_end = on_end
+        self.has_failed = False
+        share.pumping += 1
+        self.task = asyncio.get_running_loop().create_task(self._run())
+        self.task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.share.pumping -= 1
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, EntrepotError):  # else the topic is gone
+            self.has_failed = True
+            log.error("a share's topic is not read any more", topic=self.leased.topic, exc_info=error)
+        self._on_end(self)
+
+    async def _run(self) -> None:
+        """Until nobody is a member, or the topic is gone."""
+        while (reservation := await self.share.reserve(self._batch, is_idle=self._is_idle)) is not None:
+            try:
+                await self._pass_on(reservation.count)
+            finally:
+                reservation.end()
+            if not self._is_idle:
+                await asyncio.sleep(0)  # who waits for the same beside this one comes first
+
+    def _size_next(self, count: int) -> None:
+        """One pop has brought so many messages: how many the next one asks for."""
+        if count < self._batch:
+            self._batch, self._full = FIRST_BATCH, 0
+            return
+        self._full += 1
+        if not self._full % 2:
+            self._batch = min(self._batch + BATCH_STEP, LARGEST_BATCH)
+
+    async def _pass_on(self, count: int) -> None:
+        """One pop, handed out.  Nothing here refers to what it gave while the next one waits."""
+        try:
+            self.leased.follow(await self._ensure_group())
+        except EntrepotError as refusal:
+            self._is_idle = True
+            await self.leased.refused(refusal)
+            return
+        tickets = await self.leased.pop(self._request(count))
+        self._is_idle = not tickets
+        self._size_next(len(tickets))
+        if tickets and self.share.has_members:
+            self._traffic.count_out(self.leased.topic, self.leased.group, tickets, "mqtt")
+        self.share.hand_out(self._sort_out(tickets))

@@ -1,0 +1,367 @@
+"""Shares: the shared subscriptions of this gateway's connections, as consumers of consumer groups.
+
+A share takes what its members have credit for, by popping every Topic that its filter can match, and each message has
+one holder: it is with one member until that one settles it, releases it or leaves.  Gateways that share a group know
+nothing of each other; the store shares out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from domain.clock import Clock
+from domain.consumer_group import LATEST, ConsumerGroup
+from domain.errors import Code, EntrepotError
+from domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from domain.names import NAMESPACE_SEPARATOR, is_hidden_topic
+from domain.ports import PopRequest, Store
+from domain.revision import BY_USE
+from domain.share import filtered_share_group, queue_group, share_group, shared_queue, whole_topic
+from domain.timestamp import to_rfc3339
+from gateway.messaging.leased_consumer import LeasedConsumer
+from gateway.messaging.ticket import Ticket
+from gateway.messaging.traffic import Traffic
+from gateway.mqtt.shares.pump import WAIT_MS, SharePump
+from gateway.mqtt.shares.share import Share, ShareMember
+
+CLOCK_STEP_SECONDS: Final = 0.001
+MAX_CLOCK_STEPS: Final = 5
+"""How often a new group waits that long for the clock to move."""
+ANY: Final = ("+", "#")
+
+ShareKey = tuple[str, str]
+"""Name and filter."""
+
+
+class QueueRules(Protocol):
+    """What AMQP's queues ask of those who share them."""
+
+    def check_shareable(self, topic: str) -> None:
+        """Raise TOPIC_NOT_FOUND or FORBIDDEN unless others than AMQP's consumers may consume from the queue."""
+        ...
+
+    def sort_out(self, topic: str, tickets: list[Ticket]) -> list[Ticket]:
+        """What of these may be delivered."""
+        ...
+
+    def came_back(self, topic: str, tickets: Sequence[Ticket]) -> list[Ticket]:
+        """Those of what a member leaves behind that are not to be released: they have come back too often."""
+        ...
+
+
+class Shares:
+    """`new_group` gives the definition of a group that a share makes, by name, but for where it begins.
+    `any_level_topics`: Topics whose names may start with any level."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        new_group: Callable[[str], ConsumerGroup],
+        any_level_topics: Callable[[], set[str]],
+        traffic: Traffic,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._new_group = new_group
+        self._any_level_topics = any_level_topics
+        self._traffic = traffic
+        self.queues: QueueRules | None = None
+        """Of the AMQP door, where there is one; without it no queue is shared."""
+        self._shares: dict[ShareKey, Share] = {}
+        self._pumps: dict[Share, dict[str, SharePump]] = {}
+        self._leased: dict[Share, dict[str, LeasedConsumer]] = {}
+        """Of each share by topic; it outlives its pump while anything is held."""
+        self._joining: set[tuple[ShareKey, ShareMember]] = set()
+        self._making: dict[str, asyncio.Task[ConsumerGroup]] = {}
+        self._is_closed = False
+        self._delivered_before = self._renewed_before = self._lost_before = 0
+        self._stop_watching = store.topology.watch_topics(self._topic_changed)
+
+    # -- membership ----------------------------------------------------------------------------------------------
+
+    def group_name(self, share_name: str, topic_filter: str) -> str:
+        """The consumer group of a share.  One whole Topic, or what the group of its name declares as its filter, is
+        read by that group; any other filter has one of its own.
+
+        Raises ILLEGAL_CONSUMER_GROUP; FORBIDDEN (an AMQP queue by another name than its own).
+        """
+        if (queue := shared_queue(topic_filter)) is not None:
+            return queue_group(share_name, queue)
+        name = share_group(share_name)
+        if whole_topic(topic_filter) is not None or self._is_declared(name, topic_filter):
+            return name
+        return filtered_share_group(share_name, topic_filter)
+
+    async def join(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
+        """Let a member have its part of the messages; returns when what is published from now on is shared with it.
+        Joining again changes nothing.
+
+        Raises ILLEGAL_CONSUMER_GROUP, ILLEGAL_FILTER_EXPRESSION, FORBIDDEN (the Topic is not readable, or a queue that
+        is not shared), TOPIC_NOT_FOUND (no such queue), UNAVAILABLE, and what else making the group is refused with.
+        """
+        key = share_name, topic_filter
+        compile_filter(_expression(topic_filter))
+        group = self.group_name(share_name, topic_filter)
+        named = self._store.topology.topic(topic_filter.partition("/")[0])
+        if named is not None and not named.permission.readable:
+            raise EntrepotError(Code.FORBIDDEN, f"topic {named.name!r} is not readable")
+        self._check_open()
+        self._joining.add((key, member))
+        try:
+            if (queue := shared_queue(topic_filter)) is not None:
+                self._queue_rules(queue).check_shareable(queue)
+            else:
+                await self._ensure_group(group, share_name)
+            if whole_topic(topic_filter) is not None and any(map(self._store.topology.topic, self._any_level_topics())):
+                await self._ensure_side_group(share_name, topic_filter)
+            if (key, member) not in self._joining:
+                return  # it left meanwhile
+            self._check_open()
+        finally:
+            self._joining.discard((key, member))
+        share = self._shares.get(key)
+        if share is None:
+            share = self._shares[key] = Share(share_name, topic_filter)
+        share.add(member)
+        self._pump_all(share)
+
+    def leave(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
+        """Give back at once all that the member holds.  One that is no member changes nothing."""
+        key = share_name, topic_filter
+        self._joining.discard((key, member))
+        share = self._shares.get(key)
+        if share is None:
+            return
+        if share.is_only(member):
+            self._stop(share)
+        queue = shared_queue(topic_filter)
+        spent = () if queue is None or self.queues is None else self.queues.came_back(queue, share.held_by(member))
+        share.remove(member, spent)
+        self._forget_if_over(share)
+
+    def _stop(self, share: Share) -> None:
+        """Nobody is left: a pop that waits would take what is given back, and that would be an attempt."""
+        for pump in self._pumps.get(share, {}).values():
+            pump.task.cancel()
+
+    def has_room(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
+        """The member's credit grew."""
+        share = self._shares.get((share_name, topic_filter))
+        if share is not None and share.has(member):
+            share.look()
+
+    def look_again(self) -> None:
+        """Other Topics than before may have names that start with any level."""
+        for share in tuple(self._shares.values()):
+            self._pump_all(share)
+
+    @property
+    def delivered(self) -> int:
+        """How many messages members were handed."""
+        return self._delivered_before + sum(share.delivered for share in self._shares.values())
+
+    @property
+    def renewed(self) -> int:
+        """Leases that were renewed."""
+        return self._renewed_before + sum(each.renewed for each in self._all_leased())
+
+    @property
+    def lost(self) -> int:
+        """Leases that the store ended although they were held."""
+        return self._lost_before + sum(each.lost for each in self._all_leased())
+
+    def _all_leased(self) -> list[LeasedConsumer]:
+        return [leased for by_topic in self._leased.values() for leased in by_topic.values()]
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise EntrepotError(Code.UNAVAILABLE, "the gateway is stopping")
+
+    def _queue_rules(self, topic: str) -> QueueRules:
+        if self.queues is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue behind {topic!r}")
+        return self.queues
+
+    # -- groups --------------------------------------------------------------------------------------------------
+
+    def _queue_group(self, group: str, topic: str) -> ConsumerGroup:
+        """The group of an AMQP queue, which its declaration made: without it the queue is gone."""
+        found = self._store.topology.group(group)
+        if found is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue behind {topic!r}")
+        return found
+
+    def _is_declared(self, group: str, topic_filter: str) -> bool:
+        definition = self._store.topology.group(group)
+        return definition is not None and definition.filter == _expression(topic_filter)
+
+    async def _ensure_side_group(self, share_name: str, topic_filter: str) -> ConsumerGroup:
+        """The group by which a share of one whole Topic reads others: it begins where the share's own does."""
+        main = self._store.topology.group(share_group(share_name))
+        start = None if main is None or main.start == LATEST else main.start
+        return await self._ensure_group(filtered_share_group(share_name, topic_filter), share_name, start)
+
+    async def _ensure_group(self, name: str, share_name: str, start: str | None = None) -> ConsumerGroup:
+        """The group, made if it is not there; those who ask at the same time wait for the same."""
+        found = self._store.topology.group(name)
+        if found is not None:
+            return found
+        making = self._making.get(name)
+        if making is None:
+            making = asyncio.get_running_loop().create_task(self._make_group(name, share_name, start))
+            self._making[name] = making
+            making.add_done_callback(lambda _: self._making.pop(name, None))
+        return await asyncio.shield(making)
+
+    async def _make_group(self, name: str, share_name: str, start: str | None) -> ConsumerGroup:
+        """A group that begins now, unless `start` says otherwise: what was stored before is not for it, and of a Topic
+        that comes later it gets all.
+        One with a filter of its own is defined as the group of the share's name where there is one."""
+        share_named = self._store.topology.group(share_group(share_name))
+        if share_named is None:
+            group = self._new_group(name)
+        else:
+            group = replace(share_named, name=name, filter=None)
+        group = replace(group, start=start or await self._beginning(), revision=BY_USE)
+        await self._store.topology.put_group(group)
+        return self._store.topology.group(name) or group
+
+    async def _beginning(self) -> str:
+        """The time of now as the beginning of a group.
+
+        The store begins at the first message of this millisecond or a later one.  So the clock is let move first:
+        what was confirmed before has an earlier time then.  A clock that stands still is not waited for.
+        """
+        before_ms = self._clock.now_ms()
+        for _ in range(MAX_CLOCK_STEPS):
+            if self._clock.now_ms() > before_ms:
+                break
+            await asyncio.sleep(CLOCK_STEP_SECONDS)
+        return to_rfc3339(self._clock.now_ms()) or LATEST
+
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    def _can_match(self, topic: str, topic_filter: str) -> bool:
+        """Whether names of a Topic can match a filter.  MQTT names are those of the default namespace."""
+        found = self._store.topology.topic(topic)
+        if NAMESPACE_SEPARATOR in topic or found is None or not found.permission.readable:
+            return False
+        if is_hidden_topic(topic):
+            return shared_queue(topic_filter) == topic
+        level = topic_filter.partition("/")[0]
+        return level in ANY or level == topic or topic in self._any_level_topics()
+
+    def _topic_changed(self, name: str) -> None:
+        for share in tuple(self._shares.values()):
+            if share.has_members and self._can_match(name, share.topic_filter):
+                self._pump(share, name)
+
+    def _pump_all(self, share: Share) -> None:
+        if share.has_members:
+            for topic in self._store.topology.topics():
+                if self._can_match(topic.name, share.topic_filter):
+                    self._pump(share, topic.name)
+
+    def _pump(self, share: Share, topic: str) -> None:
+        pumps = self._pumps.setdefault(share, {})
+        if topic in pumps or self._is_closed:
+            return
+        group, wanted = self._group_and_filter(share, topic)
+        leased = self._leased_of(share, topic, group)
+
+        def request(count: int) -> PopRequest:
+            return PopRequest(topic, group, count, WAIT_MS, leased.lease_ms, wanted)
+
+        is_queue = shared_queue(share.topic_filter) is not None
+
+        async def ensure_group() -> ConsumerGroup:
+            if is_queue:
+                return self._queue_group(group, topic)
+            if group != self.group_name(share.share_name, share.topic_filter):
+                return await self._ensure_side_group(share.share_name, share.topic_filter)
+            return await self._ensure_group(group, share.share_name)
+
+        def sort_out(tickets: list[Ticket]) -> list[Ticket]:
+            return self._queue_rules(topic).sort_out(topic, tickets) if is_queue else tickets
+
+        pumps[topic] = SharePump(share, leased, request, ensure_group, sort_out, self._traffic, self._pump_ended)
+
+    def _leased_of(self, share: Share, topic: str, group: str) -> LeasedConsumer:
+        by_topic = self._leased.setdefault(share, {})
+        leased = by_topic.get(topic)
+        if leased is None:
+
+            def on_idle() -> None:
+                self._forget_leased(share, topic)
+
+            leased = by_topic[topic] = LeasedConsumer(
+                self._store, self._clock, topic, group, on_end=share.ended, on_idle=on_idle
+            )
+        return leased
+
+    def _forget_leased(self, share: Share, topic: str) -> None:
+        """Nobody asks for the topic and nothing of it is held: it is done with."""
+        by_topic = self._leased.get(share, {})
+        leased = by_topic.get(topic)
+        if leased is None or not leased.is_idle or topic in self._pumps.get(share, {}):
+            return
+        self._renewed_before += leased.renewed
+        self._lost_before += leased.lost
+        del by_topic[topic]
+        if not by_topic:
+            del self._leased[share]
+
+    def _group_and_filter(self, share: Share, topic: str) -> tuple[str, FilterExpression | None]:
+        """How a Topic is popped.  What a filter does not want is settled for the group: so a share of one whole Topic
+        reads other Topics, where such names may be too, with a group of its own."""
+        text = share.topic_filter
+        if shared_queue(text) is not None:
+            return queue_group(share.share_name, topic), None
+        name = share_group(share.share_name)
+        if self._is_declared(name, text):
+            return name, None
+        has_any_names = topic in self._any_level_topics()
+        is_all = text in ("#", "+/#", f"{topic}/#") and not has_any_names
+        wanted = None if is_all else _expression(text)
+        if whole_topic(text) == topic:
+            return name, wanted
+        return filtered_share_group(share.share_name, text), wanted
+
+    def _pump_ended(self, pump: SharePump) -> None:
+        share, topic = pump.share, pump.leased.topic
+        del self._pumps[share][topic]
+        is_wanted = not self._is_closed and not pump.has_failed and share.has_members
+        if is_wanted and self._can_match(topic, share.topic_filter):
+            self._pump(share, topic)  # somebody joined, or the topic came back, in this moment
+        self._forget_leased(share, topic)
+        self._forget_if_over(share)
+
+    def _forget_if_over(self, share: Share) -> None:
+        if share.has_members or share.pumping:
+            return
+        key = share.share_name, share.topic_filter
+        if self._shares.get(key) is share:
+            del self._shares[key]
+            self._delivered_before += share.delivered
+        self._pumps.pop(share, None)
+
+    async def close(self) -> None:
+        """Give everything back, and return when the store knows."""
+        if not self._is_closed:
+            self._stop_watching()
+        self._is_closed = True
+        self._joining.clear()
+        for share in tuple(self._shares.values()):
+            self._stop(share)
+            share.remove_all()
+        if pumps := [pump.task for pumps in self._pumps.values() for pump in pumps.values()]:
+            await asyncio.wait(pumps)
+        await asyncio.gather(*(leased.close() for leased in self._all_leased()))
+
+
+def _expression(topic_filter: str) -> FilterExpression:
+    return FilterExpression(FilterKind.SUB_TOPIC, topic_filter)

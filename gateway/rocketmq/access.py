@@ -1,0 +1,184 @@
+"""RocketMqAccess: what the RocketMQ door asks of the one decision point (`gateway.security`).
+
+A client shows the name of a user and a signature with every call; or a certificate; or nothing.  The signature is made
+with the user's signing secret, of which the SDKs never send anything.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import grpc.aio
+
+from domain.access.model import Action, Principal, ResourceType, access_name, whole_topic
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.names import DEFAULT_NAMESPACE, split_name
+from gateway.rocketmq.caller import (
+    AUTHORIZATION,
+    CLIENT_ID,
+    DATE_TIME,
+    MAX_CLIENT_ID_LENGTH,
+    Caller,
+    header,
+    peer_host,
+)
+from gateway.security.credentials import CertificateIdentity, Credentials
+from gateway.security.security import PrincipalChange, Security
+from protocols.rocketmq import v2_pb2 as v2
+from protocols.rocketmq.errors import WireError
+from protocols.rocketmq.headers import DATE_FORMAT, parse_authorization, signature
+from protocols.rocketmq.published import PROTOCOL
+
+MAX_KNOWN: Final = 20_000
+"""Principals that are remembered; who was recognised the longest ago makes room."""
+
+
+class RocketMqAccess:
+    """Identity and rights of calls."""
+
+    def __init__(self, security: Security, clock: Clock, tolerance_seconds: float) -> None:
+        self._security, self._clock = security, clock
+        self._tolerance_ms = int(tolerance_seconds * 1000)
+        self._known: OrderedDict[tuple[str, str, str], Principal] = OrderedDict()
+        self.hosts: dict[str, str] = {}
+        """Where relayed connections really come from, by gRPC's name of their peer."""
+        security.watch_principals(self._forget)
+
+    async def caller(self, context: grpc.aio.ServicerContext[Any, Any]) -> Caller:
+        """Who calls.  Raises CLIENT_ID_REQUIRED, UNAUTHORIZED, FORBIDDEN (a disabled user), UNAVAILABLE."""
+        headers = dict(context.invocation_metadata() or ())
+        client_id = header(headers, CLIENT_ID)
+        if not client_id or len(client_id) > MAX_CLIENT_ID_LENGTH or not client_id.isprintable():
+            raise WireError(v2.CLIENT_ID_REQUIRED, f"{CLIENT_ID} is missing, or too long")
+        peer = context.peer()
+        source = self.hosts.get(peer) or peer_host(peer)
+        remaining = context.time_remaining()
+        remaining_ms = None if remaining is None else int(remaining * 1000)
+        principal = self._security.anonymous_at_once(source)
+        if principal is None:
+            principal = await self._recognised(headers, context, client_id, source)
+        return Caller(client_id, principal, source, remaining_ms)
+
+    async def _recognised(
+        self, headers: dict[Any, Any], context: grpc.aio.ServicerContext[Any, Any], client_id: str, source: str
+    ) -> Principal:
+        shown = parse_authorization(header(headers, AUTHORIZATION))
+        certificate = _certificate(context)
+        name = "" if shown is None else shown.access_key
+        if certificate is None and shown is not None and name:
+            date_time = header(headers, DATE_TIME)
+            credentials = Credentials(PROTOCOL, source, name, client_id=client_id)
+            secret = self._security.signing_secret(credentials)
+            if not hmac.compare_digest(signature(secret or "", date_time), shown.signature.upper()) or not secret:
+                raise self._wrong(credentials, "the access key or the signature is wrong")
+            if self._tolerance_ms and not self._is_fresh(date_time):
+                raise self._wrong(credentials, "the signature is too old")
+            return self._remembered((name, source, client_id), lambda: self._security.signed(credentials))
+        known = self._known.get(("", source, client_id))
+        if known is not None and certificate is None:
+            return known
+        is_tls = bool(context.auth_context().get("transport_security_type"))
+        credentials = Credentials(PROTOCOL, source, client_id=client_id, certificate=certificate, is_tls=is_tls)
+        principal = await self._security.authenticate(credentials)
+        key = "" if certificate is None else f"certificate {principal.name}"
+        return self._remembered((key, source, client_id), lambda: principal)
+
+    def _remembered(self, key: tuple[str, str, str], make: Any) -> Principal:
+        """One principal as long as nothing changes: decisions are remembered by it."""
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = make()
+            while len(self._known) > MAX_KNOWN:
+                self._known.popitem(last=False)
+        return known
+
+    def _wrong(self, credentials: Credentials, text: str) -> EntrepotError:
+        refusal = EntrepotError(Code.UNAUTHORIZED, text)
+        self._security.login_refused(credentials, refusal)
+        return refusal
+
+    def _is_fresh(self, date_time: str) -> bool:
+        try:
+            signed = datetime.strptime(date_time, DATE_FORMAT).replace(tzinfo=UTC)
+        except ValueError:
+            return False
+        return abs(signed.timestamp() * 1000 - self._clock.now_ms()) <= self._tolerance_ms
+
+    def _forget(self, change: PrincipalChange) -> None:
+        self._known.clear()
+
+    def watch(self, callback: Callable[[PrincipalChange], None]) -> None:
+        """Call back after rights have changed."""
+        self._security.watch_principals(callback)
+
+    # -- rights ------------------------------------------------------------------------------------------------------
+
+    def check_publish(self, caller: Caller, topic: str, sub_topic: str) -> None:
+        """To send a message with that full name.  Raises FORBIDDEN."""
+        if self._security.is_open:
+            return
+        namespace, plain = split_name(topic)
+        self._check(caller, Action.PUB, ResourceType.TOPIC, access_name(topic))
+        if sub_topic and sub_topic != plain:
+            name = sub_topic if namespace == DEFAULT_NAMESPACE else access_name(f"{namespace}/{sub_topic}")
+            self._check(caller, Action.PUB, ResourceType.TOPIC, name)
+
+    def may_publish(self, caller: Caller, topic: str, sub_topic: str) -> bool:
+        """Whether `check_publish` would let it."""
+        try:
+            self.check_publish(caller, topic, sub_topic)
+        except EntrepotError:
+            return False
+        return True
+
+    def check_consume(self, caller: Caller, topic: str, group: str) -> None:
+        """To receive what is in a topic as a member of a group, and to settle it.  Raises FORBIDDEN."""
+        if not self._security.is_open:
+            self._check(caller, Action.SUB, ResourceType.TOPIC, whole_topic(topic))
+            self._check(caller, Action.SUB, ResourceType.GROUP, access_name(group))
+
+    def check_read(self, caller: Caller, topic: str) -> None:
+        """To read a topic without a group.  Raises FORBIDDEN."""
+        if not self._security.is_open:
+            self._check(caller, Action.SUB, ResourceType.TOPIC, whole_topic(topic))
+
+    def check_group(self, caller: Caller, group: str) -> None:
+        """To say that one is of a group.  Raises FORBIDDEN."""
+        if not self._security.is_open:
+            self._check(caller, Action.SUB, ResourceType.GROUP, access_name(group))
+
+    def check_move(self, caller: Caller, topic: str) -> None:
+        """To take back what was published.  Raises FORBIDDEN."""
+        if not self._security.is_open:
+            self._check(caller, Action.PUB, ResourceType.TOPIC, whole_topic(topic))
+
+    def check_know(self, caller: Caller, topic: str) -> None:
+        """To hear of a topic: who may send to it, or receive from it.  Raises FORBIDDEN."""
+        if self._security.is_open:
+            return
+        for action, name in ((Action.PUB, access_name(topic)), (Action.SUB, whole_topic(topic))):
+            if self._security.why(caller.principal, action, ResourceType.TOPIC, name).is_allowed:
+                return
+        self._check(caller, Action.PUB, ResourceType.TOPIC, access_name(topic))
+
+    def _check(self, caller: Caller, action: Action, kind: ResourceType, name: str) -> None:
+        self._security.check(caller.principal, action, kind, name, PROTOCOL)
+
+
+def _certificate(context: grpc.aio.ServicerContext[Any, Any]) -> CertificateIdentity | None:
+    """Of a client that has shown one."""
+    shown = {name: list(values) for name, values in context.auth_context().items()}
+    if not shown.get("x509_common_name") and not shown.get("x509_subject_alternative_name"):
+        return None
+    alternatives = [value.decode("utf-8", "replace") for value in shown.get("x509_subject_alternative_name", ())]
+    names = shown.get("x509_common_name") or [b""]
+    return CertificateIdentity(
+        names[0].decode("utf-8", "replace") or None,
+        tuple(name for name in alternatives if ":" in name),
+        tuple(name for name in alternatives if ":" not in name),
+    )

@@ -1,0 +1,132 @@
+"""RocketMqFrontend: what the calls of the RocketMQ door share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from domain.clock import Clock
+from domain.consumer_group import ConsumerGroup
+from domain.delivery import Delivery
+from domain.errors import Code, EntrepotError
+from domain.ports import Store
+from gateway.messaging.send import Sender
+from gateway.messaging.topology import Topology
+from gateway.rocketmq.access import RocketMqAccess
+from gateway.security.security import Security
+from gateway.settings.grpc import GrpcSettings
+from gateway.settings.listeners import GroupsSettings
+from protocols.rocketmq.names import Address
+from protocols.rocketmq.published import PublishLimits
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class RocketMqCounters:
+    """Since the process began, but for `clients` and `waiting`, which are now."""
+
+    calls: int = 0
+    refused: int = 0
+    published: int = 0
+    delivered: int = 0
+    acknowledged: int = 0
+    checks: int = 0
+    clients: int = 0
+    waiting: int = 0
+
+
+class RocketMqFrontend:
+    """`address`: where the door listens.  `gateway`: this gateway's name among all, another at each start."""
+
+    def __init__(
+        self,
+        store: Store,
+        sender: Sender,
+        topology: Topology,
+        security: Security,
+        settings: GrpcSettings,
+        groups: GroupsSettings,
+        clock: Clock,
+        address: Address,
+        gateway: str,
+    ) -> None:
+        self.store, self.sender, self.topology = store, sender, topology
+        self.settings, self.clock, self.address, self.gateway = settings, clock, address, gateway
+        self._groups = groups
+        self.access = RocketMqAccess(security, clock, settings.signature_tolerance_seconds)
+        self.limits = PublishLimits(
+            body_bytes=settings.max_message_bytes,
+            properties=settings.max_properties,
+            property_bytes=settings.max_property_bytes,
+            lite_topic_characters=settings.lite_topic_characters,
+        )
+        self.counters = RocketMqCounters()
+        self._loop = asyncio.get_running_loop()
+        self.stopping: asyncio.Future[None] = self._loop.create_future()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether nobody is to wait any more."""
+        return self.stopping.done()
+
+    def new_group(self, name: str) -> ConsumerGroup:
+        """A group as it begins."""
+        return self._groups.new_group(name)
+
+    def group_or_by_use(self, name: str) -> ConsumerGroup:
+        """The group, or what it will be by its first pop.  Raises CONSUMER_GROUP_NOT_FOUND where none is made so."""
+        return self.store.topology.group(name) or self._groups.by_use(name)
+
+    async def ensure_group(self, name: str) -> None:
+        """Let a group be there."""
+        if self.store.topology.group(name) is None:
+            await self.store.topology.put_group(self._groups.by_use(name))
+
+    def check_room_to_wait(self) -> None:
+        """Raise TOO_MANY_REQUESTS where nobody more may wait for messages."""
+        if self.counters.waiting >= self.settings.max_waiting_receives:
+            raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many receives wait at this gateway")
+
+    async def release(self, topic: str, group: str, deliveries: Sequence[Delivery]) -> None:
+        """Let others have messages at once."""
+        handles = [delivery.receipt_handle for delivery in deliveries]
+        if handles:
+            await self.store.consumption.change_invisible_duration(topic, group, handles, 0, release=True)
+
+    async def wait_for(self, event: Coroutine[Any, Any, object], seconds: float) -> None:
+        """Wait for something, for so long, or until nobody is to wait any more."""
+        waiting = self._loop.create_task(event)
+        try:
+            await asyncio.wait((waiting, self.stopping), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something that nobody waits for.  What it raises is logged."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("work of the RocketMQ door failed", exc_info=error)
+
+    def shut_down(self) -> None:
+        """Let nobody wait any more."""
+        if not self.stopping.done():
+            self.stopping.set_result(None)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for what was begun; what takes longer is given up."""
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=seconds)
+        for task in tuple(self._tasks):
+            task.cancel()

@@ -1,0 +1,377 @@
+"""Holding: what push consumers hold stays theirs as long as they live, through whichever gateway they talk.
+
+A push consumer asks for messages with `auto_renew` and never renews.  So each message is popped with a lease, and the
+gateway renews it while its client is heard of.  A renewal leaves the receipt handle as it is, so it is no secret of one
+gateway: what a client holds for longer than a moment is also a key-value (`rocketmq/held/<client>`).  The gateway
+that a client turns to when its own has gone takes that over and goes on.  A gateway that starts renews what all records
+say, before anybody can ask for messages: their clients may have had nobody to turn to.  Renewing is harmless, however
+many do it; only who gives a silent client's messages back must own the record, so that a client that has moved loses
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
+
+import msgspec
+import structlog
+
+from domain.delivery import Delivery
+from domain.errors import Code, EntrepotError
+from domain.key_value import ABSENT, MAX_SCAN, KeyValueChange
+from gateway.messaging.leased_consumer import LeasedConsumer
+from gateway.messaging.ticket import Ticket, by_consumer
+from gateway.rocketmq.frontend import RocketMqFrontend
+
+PREFIX: Final = "rocketmq/held/"
+MAX_RECORDED: Final = 3000
+"""Messages of one client that are in its record; what it holds beyond is renewed by this gateway alone."""
+LOOKS_PER_LEASE: Final = 6
+LONGEST_LOOK_SECONDS: Final = 1.0
+LOOKED_AFTER_AT_ONCE: Final = 256
+"""Clients."""
+SWEEP_LOOKS: Final = 60
+STALE_LEASES: Final = 4
+"""A record that nobody has touched for so many leases is of a client that is gone, like its gateway."""
+
+RELEASE_SECONDS: Final = 5.0
+"""How long a goodbye waits for a store to have back what the client held."""
+
+log = structlog.get_logger(__name__)
+
+Popped = Sequence[tuple[str, str, Sequence[Delivery]]]
+
+
+class HeldRecord(msgspec.Struct, array_like=True):
+    """What one client holds: (receipt handle, topic, group, when it was popped in epoch milliseconds) each."""
+
+    gateway: str
+    at_ms: int
+    messages: list[tuple[str, str, str, int]]
+
+
+_DECODER: Final = msgspec.json.Decoder(HeldRecord)
+
+
+class _Held(NamedTuple):
+    ticket: Ticket
+    popped_ms: int
+
+
+@dataclass(slots=True)
+class HeldClient:
+    """A push consumer, and what it holds."""
+
+    seen_ms: int
+    receives: int = 0
+    held: dict[str, _Held] = field(default_factory=dict)
+    version: int = ABSENT
+    recorded: frozenset[str] = frozenset()
+    touched_ms: int = 0
+    is_heard: bool = False
+    """Whether it has turned to this gateway; else it is only known by its record."""
+
+
+class Holding:
+    """Push consumers that this gateway has heard of, and what they hold."""
+
+    def __init__(self, frontend: RocketMqFrontend) -> None:
+        self._frontend, self._store, self._clock = frontend, frontend.store, frontend.clock
+        settings = frontend.settings
+        self._lease_ms = int(settings.lease_seconds * 1000)
+        self._silence_ms = int(settings.silence_seconds * 1000)
+        self._max_hold_ms = int(settings.max_hold_seconds * 1000)
+        self._look_seconds = min(settings.lease_seconds / LOOKS_PER_LEASE, LONGEST_LOOK_SECONDS)
+        self._clients: dict[str, HeldClient] = {}
+        self._consumers: dict[tuple[str, str], LeasedConsumer] = {}
+        """Who renews what is held, by topic and group."""
+        self._looking: asyncio.Task[None] | None = None
+        self._looks = 0
+        self._keeps = True
+        """Whether the store keeps key-values."""
+
+    async def start(self) -> None:
+        """Renew what is known to be held, and begin to look after it."""
+        try:
+            await self._renew_all()
+        except EntrepotError as error:
+            if error.code is not Code.UNSUPPORTED:
+                log.warning("what consumers hold was not renewed at the start", problem=error.message)
+        self._looking = self._frontend.spawn(self._look())
+
+    async def _renew_all(self) -> None:
+        after = ""
+        while facts := await self._store.key_values.scan(PREFIX, after=after, limit=MAX_SCAN):
+            for fact in facts:
+                client = self._client(unquote(fact.key[len(PREFIX) :]))
+                self._hold_recorded(client, _read(fact.value))
+            after = facts[-1].key
+        consumers = list(self._consumers.values())
+        for consumer in consumers:
+            consumer.renew_due()
+        for consumer in consumers:
+            await consumer.settle()
+
+    async def close(self) -> None:
+        """Write down what is held, for whichever gateway comes next."""
+        if self._looking is not None:
+            self._looking.cancel()
+        for client_id in list(self._clients):
+            await self._record(client_id, age_ms=0)
+        for client in self._clients.values():
+            self._forget(client, list(client.held))
+
+    @property
+    def held(self) -> int:
+        """How many messages are held by clients of this gateway."""
+        return sum(len(client.held) for client in self._clients.values())
+
+    # -- what clients do -----------------------------------------------------------------------------------------
+
+    def seen(self, client_id: str) -> None:
+        """A consumer lives.  Of one that is new here it is learnt what it has got from another gateway."""
+        client = self._client(client_id)
+        client.seen_ms = self._clock.now_ms()
+        if not client.is_heard:
+            client.is_heard = True
+            self._frontend.spawn(self._adopt(client_id, client))
+
+    def begin_receive(self, client_id: str) -> HeldClient | None:
+        """A client waits for messages: it is not silent until `end_receive` of what this returns."""
+        client = self._clients.get(client_id)
+        if client is not None:
+            client.receives += 1
+        return client
+
+    def end_receive(self, client: HeldClient | None) -> None:
+        """The wait is over."""
+        if client is not None:
+            client.receives -= 1
+            client.seen_ms = self._clock.now_ms()
+
+    def hold(self, client_id: str, topic: str, popped: Popped) -> None:
+        """A client was handed messages of a topic."""
+        client, now_ms = self._client(client_id), self._clock.now_ms()
+        for group, _, deliveries in popped:
+            self._hold(client, topic, group, {delivery.receipt_handle: now_ms for delivery in deliveries})
+
+    def _hold(
+        self, client: HeldClient, topic: str, group: str, popped_ms: dict[str, int], *, is_due: bool = False
+    ) -> None:
+        self._forget(client, list(popped_ms))  # one that asked again with the same attempt id has the same handles
+        for ticket in self._consumer(topic, group).adopt(list(popped_ms), is_due=is_due):
+            ticket.member = client
+            client.held[ticket.receipt_handle] = _Held(ticket, popped_ms[ticket.receipt_handle])
+
+    def _hold_recorded(self, client: HeldClient, record: HeldRecord | None) -> None:
+        """Hold what a client has got from another gateway, and renew it at once."""
+        found: dict[tuple[str, str], dict[str, int]] = {}
+        for handle, topic, group, popped_ms in () if record is None else record.messages:
+            if handle not in client.held:
+                found.setdefault((topic, group), {})[handle] = popped_ms
+        for (topic, group), times in found.items():
+            self._hold(client, topic, group, times, is_due=True)
+
+    def forget(self, client_id: str, handles: Sequence[str]) -> None:
+        """A client has settled messages, or says itself how long it holds them."""
+        client = self._clients.get(client_id)
+        if client is not None and client.held:
+            self._forget(client, handles)
+
+    def _forget(self, client: HeldClient, handles: Sequence[str]) -> None:
+        tickets = [client.held[handle].ticket for handle in handles if handle in client.held]
+        for consumer, ended in by_consumer(tickets).items():
+            consumer.forget(ended)
+
+    def _consumer(self, topic: str, group: str) -> LeasedConsumer:
+        consumer = self._consumers.get((topic, group))
+        if consumer is None:
+
+            def forget_idle() -> None:
+                if self._consumers.get((topic, group)) is consumer:
+                    del self._consumers[topic, group]
+
+            consumer = self._consumers[topic, group] = LeasedConsumer(
+                self._store, self._clock, topic, group, lease_ms=self._lease_ms, on_end=_ended, on_idle=forget_idle
+            )
+        return consumer
+
+    async def goodbye(self, client_id: str) -> None:
+        """A client ends: others get what it held, also what it got from another gateway."""
+        try:
+            [found] = await self._store.key_values.get([_key(client_id)])
+        except EntrepotError as error:
+            if error.code is not Code.UNSUPPORTED:
+                raise
+            found = None
+        client = self._clients.pop(client_id, None) or HeldClient(self._clock.now_ms())
+        if found is not None:
+            self._hold_recorded(client, _read(found.value))
+            await self._store.key_values.write([KeyValueChange(found.key, None)])
+        await self._release(client)
+
+    async def gone(self, client_id: str) -> None:
+        """A client is silent: others get what it held, unless it has moved."""
+        client = self._clients.pop(client_id, None)
+        if client is None:
+            return
+        is_ours = False
+        try:
+            is_ours = client.is_heard and (client.version == ABSENT or await self._disown(client_id, client))
+        finally:
+            if not is_ours:
+                self._forget(client, list(client.held))
+        await self._release(client)
+
+    async def _release(self, client: HeldClient) -> None:
+        """Give messages to others at once, wherever that is possible; elsewhere their leases end."""
+        consumers = by_consumer([held.ticket for held in client.held.values()])
+        for consumer, tickets in consumers.items():
+            consumer.release(tickets)
+        try:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                for consumer in consumers:
+                    await consumer.settle_releases()
+        except TimeoutError:
+            log.warning("messages of a consumer that is gone wait for their leases")
+
+    # -- looking after it ----------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(self._look_seconds)
+            self._looks += 1
+            clients = list(self._clients.items())
+            for start in range(0, len(clients), LOOKED_AFTER_AT_ONCE):  # one whose broker is slow holds up few
+                some = clients[start : start + LOOKED_AFTER_AT_ONCE]
+                await asyncio.gather(*(self._look_after(client_id, client) for client_id, client in some))
+            if self._looks % SWEEP_LOOKS == 0:
+                try:
+                    await self._sweep()
+                except Exception:  # a fault of ours: looking after the others goes on
+                    log.exception("old records of consumers were not swept")
+
+    async def _look_after(self, client_id: str, client: HeldClient) -> None:
+        try:
+            await self._look_at(client_id, client)
+        except EntrepotError as error:  # the store is away: the next look may find it
+            log.warning("what a consumer holds was not looked after", client=client_id, problem=error.message)
+        except Exception:  # a fault of ours: what all the others hold is renewed all the same
+            log.exception("what a consumer holds was not looked after", client=client_id)
+
+    async def _look_at(self, client_id: str, client: HeldClient) -> None:
+        now_ms = self._clock.now_ms()
+        if not client.receives and now_ms - client.seen_ms > self._silence_ms:
+            await self.gone(client_id)
+            return
+        tired = [handle for handle, held in client.held.items() if now_ms - held.popped_ms > self._max_hold_ms]
+        self._forget(client, tired)  # their leases end by themselves
+        await self._record(client_id, age_ms=int(self._look_seconds * 1000))
+
+    # -- the record ----------------------------------------------------------------------------------------------
+
+    async def _record(self, client_id: str, age_ms: int) -> None:
+        """Write down what a client has held for so long, if that is another than what is written."""
+        client = self._clients.get(client_id)
+        if client is None or not self._keeps or not client.is_heard:
+            return
+        now_ms = self._clock.now_ms()
+        old = [handle for handle, held in client.held.items() if now_ms - held.popped_ms >= age_ms][:MAX_RECORDED]
+        is_stale = bool(old) and now_ms - client.touched_ms > self._lease_ms
+        if frozenset(old) == client.recorded and not is_stale:
+            return
+        messages = [_recorded(client.held[handle]) for handle in old]
+        record = HeldRecord(self._frontend.gateway, now_ms, messages)
+        value = msgspec.json.encode(record) if old else None
+        if value is None and client.version == ABSENT:
+            client.recorded = frozenset()
+            return
+        try:
+            version = await self._store.key_values.write([KeyValueChange(_key(client_id), value, client.version)])
+        except EntrepotError as error:
+            await self._not_written(client_id, client, error)
+            return
+        client.version = version if value is not None else ABSENT
+        client.recorded, client.touched_ms = frozenset(old), now_ms
+
+    async def _not_written(self, client_id: str, client: HeldClient, error: EntrepotError) -> None:
+        if error.code is Code.UNSUPPORTED:
+            self._keeps = False
+        elif error.code is Code.PRECONDITION_FAILED:
+            # another gateway has it: both renew; the one that the client is heard by last is the owner
+            [found] = await self._store.key_values.get([_key(client_id)])
+            client.version = ABSENT if found is None else found.version
+        else:
+            log.warning("what a consumer holds was not written down", client=client_id, problem=error.message)
+
+    async def _adopt(self, client_id: str, client: HeldClient) -> None:
+        """Learn what a client got from another gateway, and own its record from now on."""
+        try:
+            [found] = await self._store.key_values.get([_key(client_id)])
+        except EntrepotError as error:
+            self._keeps = error.code is not Code.UNSUPPORTED
+            client.is_heard = not self._keeps
+            return
+        if found is None:
+            return
+        client.version = found.version
+        self._hold_recorded(client, _read(found.value))
+        client.recorded = frozenset()
+
+    async def _disown(self, client_id: str, client: HeldClient) -> bool:
+        """Take the record away; says whether it was this gateway's."""
+        try:
+            await self._store.key_values.write([KeyValueChange(_key(client_id), None, client.version)])
+        except EntrepotError as error:
+            if error.code is Code.PRECONDITION_FAILED:
+                return False
+            raise
+        return True
+
+    async def _sweep(self) -> None:
+        """Take away records of clients that are gone together with their gateway: their leases are over."""
+        if not self._keeps:
+            return
+        try:
+            facts = await self._store.key_values.scan(PREFIX, limit=MAX_SCAN)
+            limit_ms = self._clock.now_ms() - STALE_LEASES * self._lease_ms - self._silence_ms
+            for fact in facts:
+                record = _read(fact.value)
+                if unquote(fact.key[len(PREFIX) :]) in self._clients or (
+                    record is not None and record.at_ms > limit_ms
+                ):
+                    continue
+                await self._store.key_values.write([KeyValueChange(fact.key, None, fact.version)])
+        except EntrepotError as error:
+            log.warning("old records of consumers were not swept", problem=error.message)
+
+    def _client(self, client_id: str) -> HeldClient:
+        client = self._clients.get(client_id)
+        if client is None:
+            client = self._clients[client_id] = HeldClient(self._clock.now_ms())
+        return client
+
+
+def _ended(tickets: Sequence[Ticket], is_back: bool) -> None:
+    for ticket in tickets:
+        ticket.member.held.pop(ticket.receipt_handle, None)
+
+
+def _recorded(held: _Held) -> tuple[str, str, str, int]:
+    of = held.ticket.consumer
+    return held.ticket.receipt_handle, of.topic, of.group, held.popped_ms
+
+
+def _key(client_id: str) -> str:
+    return PREFIX + quote(client_id, safe="@.-_")
+
+
+def _read(value: bytes) -> HeldRecord | None:
+    try:
+        return _DECODER.decode(value)
+    except msgspec.DecodeError:
+        return None

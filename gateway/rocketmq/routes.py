@@ -1,0 +1,128 @@
+"""QueryRoute and QueryAssignment: where a client finds a topic's queues, which is here.
+
+Every gateway has every queue, so a route names one broker, and its endpoints are what the client itself used, host and
+port: whatever stands between them (a container, a mapped port, a load balancer) the client gets through it again.
+`grpc.addresses` says other ones.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from domain.names import dead_letter_group
+from domain.topic import Permission, Topic, TopicType, own_queues
+from gateway.rocketmq.caller import Caller
+from gateway.rocketmq.frontend import RocketMqFrontend
+from gateway.rocketmq.names import NAMESPACES, group_of, topic_of
+from protocols.rocketmq import v2_pb2 as v2
+from protocols.rocketmq.errors import OK_STATUS, WireError
+from protocols.rocketmq.names import Address, endpoints
+
+BROKER: Final = "entrepot"
+MASTER: Final = 0
+ANY_QUEUE: Final = -1
+"""The queue id that stands for all queues of a broker."""
+
+MAX_ADDRESSES: Final = 64
+MAX_ENDPOINTS_BYTES: Final = 8 << 10
+"""Of the place that a client says it has used: the answer repeats it for each queue."""
+
+ANY_TYPES: Final = (v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION, v2.LITE)
+PRIORITY_TYPES: Final = (v2.NORMAL, v2.DELAY, v2.TRANSACTION, v2.PRIORITY)
+_SETS: Final = {TopicType.NORMAL: frozenset(ANY_TYPES), TopicType.PRIORITY: frozenset(PRIORITY_TYPES)}
+
+
+def accepted_types(topic: Topic | None) -> frozenset[int]:
+    """The types of messages that a topic takes.  In a PRIORITY topic the queue is the priority, so order is not."""
+    return _SETS[TopicType.NORMAL if topic is None else topic.type]
+
+
+class Routes:
+    """The two calls."""
+
+    def __init__(self, frontend: RocketMqFrontend) -> None:
+        self._frontend = frontend
+        self._fixed = tuple(_address(text) for text in frontend.settings.addresses)
+
+    async def query_route(self, question: v2.QueryRouteRequest, caller: Caller) -> v2.QueryRouteResponse:
+        """All queues, each once for every broker that the client is told of."""
+        topic = await self._topic(question.topic, caller)
+        store = self._frontend.store
+        queues = (
+            store.topology.queues(topic)
+            if store.topology.topic(topic.name) is not None
+            else own_queues(topic.queues, 0)
+        )
+        writable = frozenset(queues.writable)
+        answer = v2.QueryRouteResponse(status=OK_STATUS)
+        types = PRIORITY_TYPES if topic.type is TopicType.PRIORITY else ANY_TYPES
+        for broker in self._brokers(question.endpoints):
+            for queue_id in queues.readable:
+                permission = _permission(topic.permission, is_writable=queue_id in writable)
+                answer.message_queues.add(
+                    topic=question.topic,
+                    id=queue_id,
+                    permission=permission,
+                    broker=broker,
+                    accept_message_types=types,
+                )
+        return answer
+
+    async def query_assignment(self, question: v2.QueryAssignmentRequest, caller: Caller) -> v2.QueryAssignmentResponse:
+        """What a push consumer receives from: everything at each broker, also where its group is FIFO: order is kept
+        by message group, so no consumer needs a queue for itself."""
+        group_of(question.group)
+        topic = await self._topic(question.topic, caller)
+        if not topic.permission.readable:
+            raise WireError(v2.FORBIDDEN, f"topic {topic.name!r} is not readable")
+        permission = _permission(topic.permission, is_writable=True)
+        answer = v2.QueryAssignmentResponse(status=OK_STATUS)
+        for broker in self._brokers(question.endpoints):
+            queue = v2.MessageQueue(topic=question.topic, id=ANY_QUEUE, permission=permission, broker=broker)
+            queue.accept_message_types.extend(PRIORITY_TYPES if topic.type is TopicType.PRIORITY else ANY_TYPES)
+            answer.assignments.add(message_queue=queue)
+        return answer
+
+    async def _topic(self, resource: v2.Resource, caller: Caller) -> Topic:
+        """The topic, which comes into being if it may."""
+        frontend = self._frontend
+        name = topic_of(resource, is_read=True)
+        frontend.access.check_know(caller, name)
+        found = frontend.store.topology.topic(name)
+        if found is None:
+            await frontend.topology.ensure_readable(name)
+            found = frontend.store.topology.topic(name)
+        if (
+            found is None
+            and (group := dead_letter_group(name)) is not None
+            and frontend.store.topology.group(group) is not None
+        ):
+            return Topic(name, queues=1, permission=Permission.READ)  # it is there when it is needed
+        if found is None:
+            raise WireError(v2.TOPIC_NOT_FOUND, f"there is no topic {NAMESPACES.resource(name).name!r}")
+        return found
+
+    def _brokers(self, used: v2.Endpoints) -> list[v2.Broker]:
+        """One at the place that the client used; else one for each fixed address, so that a client which cannot reach
+        one of them goes on with the others."""
+        if len(used.addresses) > MAX_ADDRESSES or used.ByteSize() > MAX_ENDPOINTS_BYTES:
+            raise WireError(v2.ILLEGAL_ACCESS_POINT, f"endpoints have at most {MAX_ADDRESSES} addresses")
+        if not self._fixed:
+            at = used if used.addresses else endpoints([self._frontend.address])
+            return [v2.Broker(name=BROKER, id=MASTER, endpoints=at)]
+        return [
+            v2.Broker(name=f"{BROKER}-{number}", id=MASTER, endpoints=endpoints([address]))
+            for number, address in enumerate(self._fixed)
+        ]
+
+
+def _permission(permission: Permission, *, is_writable: bool) -> v2.Permission.ValueType:
+    readable, writable = permission.readable, permission.writable and is_writable
+    if readable and writable:
+        return v2.READ_WRITE
+    return v2.READ if readable else v2.WRITE if writable else v2.NONE
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,115 @@
+"""SendMessage and RecallMessage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from domain.errors import Code, EntrepotError
+from domain.message import Message, SystemProperty
+from domain.recall_handle import RecallHandle
+from gateway.rocketmq.caller import Caller
+from gateway.rocketmq.frontend import RocketMqFrontend
+from gateway.rocketmq.names import plain, topic_of
+from gateway.rocketmq.routes import accepted_types
+from gateway.rocketmq.transactions import transaction_id_for
+from protocols.rocketmq import v2_pb2 as v2
+from protocols.rocketmq.delivered import message_id_text
+from protocols.rocketmq.errors import OK_STATUS, WireError, status_of
+from protocols.rocketmq.published import published
+
+MAX_MESSAGES: Final = 10_000
+"""Of one request."""
+
+
+class Sending:
+    """Messages in.  An answer has an entry for each, which is OK when the message is durable."""
+
+    def __init__(self, frontend: RocketMqFrontend) -> None:
+        self._frontend = frontend
+
+    async def send(self, question: v2.SendMessageRequest, caller: Caller) -> v2.SendMessageResponse:
+        """Messages of one topic, each with its own outcome."""
+        frontend, wires = self._frontend, question.messages
+        if not wires or len(wires) > MAX_MESSAGES:
+            raise WireError(v2.BAD_REQUEST, f"a request has 1 to {MAX_MESSAGES} messages")
+        resource = wires[0].topic
+        if any(wire.topic != resource for wire in wires[1:]):
+            raise WireError(v2.BAD_REQUEST, "the messages of one request are of one topic")
+        if frontend.sender.backlogged and frontend.store.condition.failure is None:
+            raise EntrepotError(Code.TOO_MANY_REQUESTS, "more is waiting for the disk than there may: send later")
+        topic = topic_of(resource)
+        frontend.access.check_publish(caller, topic, "")
+        answer, name = v2.SendMessageResponse(status=OK_STATUS), plain(topic)
+        accepted = accepted_types(frontend.store.topology.topic(topic))
+        taken: list[tuple[v2.SendResultEntry, Message]] = []
+        halves: list[tuple[v2.SendResultEntry, Message]] = []
+        for wire in wires:
+            entry = answer.entries.add(message_id=wire.system_properties.message_id)
+            try:
+                found = published(wire, topic, frontend.limits, accepted)
+                if found.message.sub_topic != name:
+                    frontend.access.check_publish(caller, topic, found.message.sub_topic)
+            except EntrepotError as refusal:
+                entry.status.CopyFrom(status_of(refusal))
+                continue
+            if not found.message.message_id:
+                found.message.message_id = frontend.sender.new_message_id()
+                entry.message_id = message_id_text(found.message.message_id)
+            if found.kind == v2.TRANSACTION:
+                entry.transaction_id = transaction_id_for(found.message.sub_topic, name)
+                found.message.system = {
+                    **found.message.system,
+                    SystemProperty.TRANSACTION_ID: entry.transaction_id,
+                }
+                halves.append((entry, found.message))
+            else:
+                taken.append((entry, found.message))
+        if taken:
+            messages = [message for _, message in taken]
+            _tell(taken, await frontend.sender.send_and_wait(messages))
+        if halves:
+            messages = [message for _, message in halves]
+            _tell(halves, await frontend.sender.send_half_and_wait(messages))
+        frontend.counters.published += len(wires)
+        _summarise(answer)
+        return answer
+
+    async def recall(self, question: v2.RecallMessageRequest, caller: Caller) -> v2.RecallMessageResponse:
+        """Take back a message that waits for its time, sent through whichever gateway."""
+        topic = topic_of(question.topic)
+        self._frontend.access.check_move(caller, topic)
+        handle = RecallHandle.decode(question.recall_handle)
+        if handle.topic != topic:
+            raise EntrepotError(Code.BAD_REQUEST, "the recall handle is of another topic")
+        try:
+            await self._frontend.store.timers.recall(topic, handle.message_id, handle.deliver_at_ms)
+        except EntrepotError as refusal:
+            if refusal.code is Code.OFFSET_NOT_FOUND:
+                # clients take MESSAGE_NOT_FOUND for a success
+                raise WireError(v2.NOT_FOUND, "the message does not wait (any more)") from None
+            raise
+        return v2.RecallMessageResponse(status=OK_STATUS, message_id=message_id_text(handle.message_id))
+
+
+def _tell(sent: Sequence[tuple[v2.SendResultEntry, Message]], refusals: Sequence[EntrepotError | None] | None) -> None:
+    for place, (entry, message) in enumerate(sent):
+        refusal = None if refusals is None else refusals[place]
+        if refusal is not None:
+            entry.status.CopyFrom(status_of(refusal))
+            entry.transaction_id = ""
+            continue
+        entry.status.CopyFrom(OK_STATUS)
+        deliver_at_ms = message.time_ms(SystemProperty.DELIVER_AT_MS)
+        if deliver_at_ms is not None:
+            entry.recall_handle = RecallHandle(message.topic, message.message_id, deliver_at_ms).encode()
+
+
+def _summarise(answer: v2.SendMessageResponse) -> None:
+    """The status of all: theirs if they agree."""
+    first = answer.entries[0].status
+    if len(answer.entries) == 1 or all(entry.status.code == first.code for entry in answer.entries):
+        if first.code != v2.OK:
+            answer.status.CopyFrom(first)
+    else:
+        answer.status.CopyFrom(v2.Status(code=v2.MULTIPLE_RESULTS, message="the entries have different outcomes"))

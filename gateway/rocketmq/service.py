@@ -1,0 +1,200 @@
+"""RocketMqService: the published service, each call by its name.
+
+Invariants: whatever goes wrong is said in the status of an answer, and the gRPC status is OK; a call that does not
+exist is the transport's UNIMPLEMENTED, bytes that are no request are INVALID_ARGUMENT.  Who calls is known before the
+call is looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+import structlog
+from google.protobuf.message import DecodeError
+
+from domain.errors import Code, EntrepotError
+from gateway.rocketmq.caller import Caller, Write
+from gateway.rocketmq.frontend import RocketMqFrontend
+from gateway.rocketmq.holding import Holding
+from gateway.rocketmq.lite import LiteSubscriptions
+from gateway.rocketmq.offsets import Offsets
+from gateway.rocketmq.receiving import Receiving
+from gateway.rocketmq.routes import Routes
+from gateway.rocketmq.sending import Sending
+from gateway.rocketmq.telemetry import UNDECODABLE, Telemetry, UndecodableError
+from gateway.rocketmq.transactions import Transactions
+from protocols.rocketmq import v2_pb2 as v2
+from protocols.rocketmq.errors import status_of
+
+SERVICE: Final = "apache.rocketmq.v2.MessagingService"
+SETTLE_SECONDS: Final = 5.0
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Unary = Callable[[Any, Caller], Awaitable[Any]]
+Streamed = Callable[[Any, Caller, Write], Awaitable[None]]
+
+log = structlog.get_logger(__name__)
+
+
+class RocketMqService:
+    """All calls over one front end."""
+
+    def __init__(self, frontend: RocketMqFrontend) -> None:
+        self.frontend = frontend
+        self.holding = Holding(frontend)
+        self._lite = LiteSubscriptions(frontend)
+        self._telemetry = Telemetry(frontend, self.holding, self._lite)
+        self._transactions = Transactions(frontend, self._telemetry)
+        self._routes = Routes(frontend)
+        self._sending = Sending(frontend)
+        self._receiving = Receiving(frontend, self.holding, self._lite)
+        self._offsets = Offsets(frontend)
+
+    async def start(self) -> None:
+        """Begin with what nobody asks for: renewing what is held, asking after transactions."""
+        await self.holding.start()
+        self._lite.start()
+        self._transactions.start()
+
+    async def close(self) -> None:
+        """Stop that."""
+        self._transactions.close()
+        self._lite.close()
+        with contextlib.suppress(EntrepotError):
+            await self.holding.close()
+        await self.frontend.settle(SETTLE_SECONDS)
+
+    def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
+        """For a server."""
+        streamed: dict[str, tuple[Any, Any, Streamed]] = {
+            "ReceiveMessage": (v2.ReceiveMessageRequest, v2.ReceiveMessageResponse, self._receiving.receive),
+            "PullMessage": (v2.PullMessageRequest, v2.PullMessageResponse, self._offsets.pull),
+        }
+        methods: dict[str, Any] = {
+            name: grpc.unary_unary_rpc_method_handler(
+                self._unary(name, answer, work), _decoder(question), answer.SerializeToString
+            )
+            for name, (question, answer, work) in self._unary_calls().items()
+        }
+        for name, (question, answer, work) in streamed.items():
+            methods[name] = grpc.unary_stream_rpc_method_handler(
+                self._stream(name, answer, work), _decoder(question), answer.SerializeToString
+            )
+        methods["Telemetry"] = grpc.stream_stream_rpc_method_handler(
+            self._converse, _decoder(v2.TelemetryCommand), v2.TelemetryCommand.SerializeToString
+        )
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    def _unary_calls(self) -> dict[str, tuple[Any, Any, Unary]]:
+        """Calls with one answer: question, answer, and who does it."""
+        return {
+            "QueryRoute": (v2.QueryRouteRequest, v2.QueryRouteResponse, self._routes.query_route),
+            "QueryAssignment": (v2.QueryAssignmentRequest, v2.QueryAssignmentResponse, self._routes.query_assignment),
+            "Heartbeat": (v2.HeartbeatRequest, v2.HeartbeatResponse, self._telemetry.heartbeat),
+            "NotifyClientTermination": (
+                v2.NotifyClientTerminationRequest,
+                v2.NotifyClientTerminationResponse,
+                self._telemetry.terminate,
+            ),
+            "SendMessage": (v2.SendMessageRequest, v2.SendMessageResponse, self._sending.send),
+            "RecallMessage": (v2.RecallMessageRequest, v2.RecallMessageResponse, self._sending.recall),
+            "EndTransaction": (v2.EndTransactionRequest, v2.EndTransactionResponse, self._transactions.end),
+            "AckMessage": (v2.AckMessageRequest, v2.AckMessageResponse, self._receiving.acknowledge),
+            "ChangeInvisibleDuration": (
+                v2.ChangeInvisibleDurationRequest,
+                v2.ChangeInvisibleDurationResponse,
+                self._receiving.change,
+            ),
+            "ForwardMessageToDeadLetterQueue": (
+                v2.ForwardMessageToDeadLetterQueueRequest,
+                v2.ForwardMessageToDeadLetterQueueResponse,
+                self._receiving.forward,
+            ),
+            "UpdateOffset": (v2.UpdateOffsetRequest, v2.UpdateOffsetResponse, self._offsets.update),
+            "GetOffset": (v2.GetOffsetRequest, v2.GetOffsetResponse, self._offsets.get),
+            "QueryOffset": (v2.QueryOffsetRequest, v2.QueryOffsetResponse, self._offsets.query),
+            "SyncLiteSubscription": (
+                v2.SyncLiteSubscriptionRequest,
+                v2.SyncLiteSubscriptionResponse,
+                self._lite.sync,
+            ),
+        }
+
+    def _unary(self, name: str, answer: Any, work: Unary) -> Callable[[Any, Context], Awaitable[Any]]:
+        access, counters = self.frontend.access, self.frontend.counters
+
+        async def call(question: Any, context: Context) -> Any:
+            counters.calls += 1
+            if question is UNDECODABLE:
+                counters.refused += 1
+                await _refuse_undecodable(name, context)
+            try:
+                return await work(question, await access.caller(context))
+            except EntrepotError as error:
+                counters.refused += 1
+                return answer(status=status_of(error))
+            except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
+                return answer(status=status_of(_fault(name, error)))
+
+        return call
+
+    def _stream(self, name: str, answer: Any, work: Streamed) -> Callable[[Any, Context], Awaitable[None]]:
+        access, counters = self.frontend.access, self.frontend.counters
+
+        async def call(question: Any, context: Context) -> None:
+            counters.calls += 1
+            if question is UNDECODABLE:
+                counters.refused += 1
+                await _refuse_undecodable(name, context)
+            try:
+                await work(question, await access.caller(context), context.write)
+            except EntrepotError as error:
+                counters.refused += 1
+                await context.write(answer(status=status_of(error)))
+            except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
+                await context.write(answer(status=status_of(_fault(name, error))))
+
+        return call
+
+    async def _converse(
+        self, questions: AsyncIterator[v2.TelemetryCommand], context: Context
+    ) -> AsyncIterator[v2.TelemetryCommand]:
+        try:
+            caller = await self.frontend.access.caller(context)
+            async with contextlib.aclosing(self._telemetry.converse(questions, caller, context)) as commands:  # type: ignore[type-var]
+                async for command in commands:
+                    yield command
+        except UndecodableError:
+            await _refuse_undecodable("Telemetry", context)
+        except EntrepotError as error:
+            yield v2.TelemetryCommand(status=status_of(error))
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
+            yield v2.TelemetryCommand(status=status_of(_fault("Telemetry", error)))
+
+
+def _decoder(kind: Any) -> Callable[[bytes], Any]:
+    """What makes a question of its bytes, or UNDECODABLE: gRPC would log a traceback of what raises here."""
+    parse = kind.FromString
+
+    def decode(data: bytes) -> Any:
+        try:
+            return parse(data)
+        except DecodeError:
+            return UNDECODABLE
+
+    return decode
+
+
+async def _refuse_undecodable(name: str, context: Context) -> None:
+    """End the call.  Always raises."""
+    log.info("a request of a RocketMQ client cannot be decoded", seldom=name, call=name, peer=context.peer())
+    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the bytes are no request of {name}")
+
+
+def _fault(name: str, error: Exception) -> EntrepotError:
+    log.error("a call of a RocketMQ client failed", seldom=type(error).__name__, call=name, exc_info=error)
+    return EntrepotError(Code.INTERNAL_ERROR, "the call could not be served")

@@ -1,0 +1,192 @@
+"""Telemetry, Heartbeat, NotifyClientTermination: clients as long as they are connected."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import grpc.aio
+import structlog
+
+from domain.errors import Code, EntrepotError
+from gateway.rocketmq.caller import Caller
+from gateway.rocketmq.client_settings import consumer_settings, producer_settings
+from gateway.rocketmq.frontend import RocketMqFrontend
+from gateway.rocketmq.holding import Holding
+from gateway.rocketmq.lite import LiteSubscriptions
+from gateway.rocketmq.names import group_of, topic_of
+from gateway.security.security import PrincipalChange
+from protocols.rocketmq import v2_pb2 as v2
+from protocols.rocketmq.errors import OK_STATUS, WireError, status_of
+
+MAX_COMMANDS: Final = 1000
+"""Commands that wait for one client; the oldest makes room: transactions are asked for again."""
+CONSUMERS: Final = (
+    v2.PUSH_CONSUMER,
+    v2.SIMPLE_CONSUMER,
+    v2.PULL_CONSUMER,
+    v2.LITE_PUSH_CONSUMER,
+    v2.LITE_SIMPLE_CONSUMER,
+)
+PUSHED: Final = (v2.PUSH_CONSUMER, v2.LITE_PUSH_CONSUMER)
+
+UNDECODABLE: Final = object()
+"""What stands for a question whose bytes are no message of its type."""
+
+log = structlog.get_logger(__name__)
+
+
+class UndecodableError(Exception):
+    """A client's stream has said bytes that are no command."""
+
+
+class ClientStream:
+    """One client's Telemetry stream: what it has said, and what waits to be told."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self.topics: frozenset[str] = frozenset()
+        """What it publishes to."""
+        self._commands: deque[v2.TelemetryCommand] = deque(maxlen=MAX_COMMANDS)
+        self._woken = asyncio.Event()
+        self._is_over = False
+        self.is_undecodable = False
+        """Whether it ended with bytes that are no command."""
+
+    def tell(self, command: v2.TelemetryCommand) -> None:
+        self._commands.append(command)
+        self._woken.set()
+
+    def end(self) -> None:
+        """End it when all that waits was told."""
+        self._is_over = True
+        self._woken.set()
+
+    async def commands(self) -> AsyncIterator[v2.TelemetryCommand]:
+        while True:
+            while self._commands:
+                yield self._commands.popleft()
+            if self._is_over:
+                return
+            self._woken.clear()
+            await self._woken.wait()
+
+
+class Telemetry:
+    """The streams of this gateway."""
+
+    def __init__(self, frontend: RocketMqFrontend, holding: Holding, lite: LiteSubscriptions) -> None:
+        self._frontend, self._holding, self._lite = frontend, holding, lite
+        self._streams: set[ClientStream] = set()
+        frontend.stopping.add_done_callback(lambda _: self._end_all())
+        frontend.access.watch(self._rights_changed)
+
+    async def converse(
+        self, questions: AsyncIterator[v2.TelemetryCommand], caller: Caller, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[v2.TelemetryCommand]:
+        """Until the client goes.  Raises UndecodableError where it says what is no command."""
+        if len(self._streams) >= self._frontend.settings.max_clients:
+            raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many clients are connected to this gateway")
+        stream = ClientStream(caller)
+        listening = self._frontend.spawn(self._listen(questions, stream))
+        self._streams.add(stream)
+        self._frontend.counters.clients += 1
+        try:
+            async for command in stream.commands():
+                yield command
+            if stream.is_undecodable:
+                raise UndecodableError
+        finally:
+            listening.cancel()
+            self._streams.discard(stream)
+            self._frontend.counters.clients -= 1
+
+    async def _listen(self, questions: AsyncIterator[v2.TelemetryCommand], stream: ClientStream) -> None:
+        try:
+            async for command in questions:
+                if command is UNDECODABLE:
+                    stream.is_undecodable = True
+                    return
+                kind = command.WhichOneof("command")
+                if kind == "settings":
+                    stream.tell(self._settings(command.settings, stream))
+                else:
+                    log.debug("a client has said something that nobody asked for", kind=kind)
+        except grpc.aio.AbortError:
+            pass
+        finally:
+            stream.end()
+
+    def _settings(self, said: v2.Settings, stream: ClientStream) -> v2.TelemetryCommand:
+        """The answer to what a client says of itself."""
+        frontend = self._frontend
+        try:
+            if said.WhichOneof("pub_sub") == "publishing":
+                topics = frozenset(topic_of(topic) for topic in said.publishing.topics)
+                for topic in topics:
+                    frontend.access.check_publish(stream.caller, topic, "")
+                stream.topics = topics
+                merged = producer_settings(said, frontend.settings)
+            elif said.WhichOneof("pub_sub") == "subscription":
+                group = group_of(said.subscription.group)
+                frontend.access.check_group(stream.caller, group)
+                known = frontend.store.topology.group(group) or frontend.new_group(group)
+                merged = consumer_settings(said, frontend.settings, known)
+            else:
+                raise WireError(v2.UNRECOGNIZED_CLIENT_TYPE, "the settings are neither a producer's nor a consumer's")
+        except EntrepotError as refusal:
+            return v2.TelemetryCommand(status=status_of(refusal), settings=said)
+        return v2.TelemetryCommand(status=OK_STATUS, settings=merged)
+
+    # -- calls that say that a client lives, or not ------------------------------------------------------------------
+
+    async def heartbeat(self, question: v2.HeartbeatRequest, caller: Caller) -> v2.HeartbeatResponse:
+        """The client lives.  It need not be known."""
+        if question.client_type in CONSUMERS:
+            if question.HasField("group"):
+                self._frontend.access.check_group(caller, group_of(question.group))
+            if question.client_type in PUSHED:
+                self._holding.seen(caller.identity)
+        elif question.client_type != v2.PRODUCER:
+            raise WireError(v2.UNRECOGNIZED_CLIENT_TYPE, f"there is no client of type {question.client_type}")
+        return v2.HeartbeatResponse(status=OK_STATUS)
+
+    async def terminate(
+        self, question: v2.NotifyClientTerminationRequest, caller: Caller
+    ) -> v2.NotifyClientTerminationResponse:
+        """The client ends: others get what it held.  That is nobody else's: see `Caller.identity`."""
+        group = group_of(question.group) if question.HasField("group") else None
+        await self._holding.goodbye(caller.identity)
+        await self._lite.forget(caller.identity, group)
+        return v2.NotifyClientTerminationResponse(status=OK_STATUS)
+
+    # -- for others --------------------------------------------------------------------------------------------------
+
+    def published_topics(self) -> set[str]:
+        """The topics of all producers that are connected."""
+        return {topic for stream in self._streams for topic in stream.topics}
+
+    def tell_a_producer(self, topic: str, sub_topic: str, command: v2.TelemetryCommand) -> bool:
+        """Tell one of a topic's producers, which may publish to the sub-topic; says whether there is one."""
+        may_publish = self._frontend.access.may_publish
+        publishers = [stream for stream in self._streams if topic in stream.topics]
+        found = [stream for stream in publishers if may_publish(stream.caller, topic, sub_topic)]
+        if not found:
+            return False
+        random.choice(found).tell(command)
+        return True
+
+    def _rights_changed(self, change: PrincipalChange) -> None:
+        """Streams of who may nothing any more end.  The others are asked for theirs when they are told something."""
+        for stream in tuple(self._streams):
+            if change.is_revoked and change.name in (None, stream.caller.principal.name):
+                refusal = EntrepotError(Code.UNAUTHORIZED, "the client's rights were revoked")
+                stream.tell(v2.TelemetryCommand(status=status_of(refusal)))
+                stream.end()
+
+    def _end_all(self) -> None:
+        for stream in tuple(self._streams):
+            stream.end()

@@ -1,0 +1,93 @@
+"""EndTransaction, and asking producers how transactions end that they have left open."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Final
+
+import structlog
+
+from domain.errors import EntrepotError
+from domain.message import SystemProperty
+from domain.transaction import TransactionEnd
+from gateway.rocketmq.caller import Caller
+from gateway.rocketmq.frontend import RocketMqFrontend
+from gateway.rocketmq.names import NAMESPACES, topic_of
+from gateway.rocketmq.telemetry import Telemetry
+from protocols.rocketmq import v2_pb2 as v2
+from protocols.rocketmq.delivered import delivered
+from protocols.rocketmq.errors import OK_STATUS, WireError
+
+TRANSACTION_ID_BYTES: Final = 16
+MAX_CHECKS: Final = 100
+"""Transactions that are asked for at one look."""
+
+log = structlog.get_logger(__name__)
+
+
+class Transactions:
+    """A transaction belongs to no gateway: it is ended through any, and any of the topic's producers is asked."""
+
+    def __init__(self, frontend: RocketMqFrontend, telemetry: Telemetry) -> None:
+        self._frontend, self._telemetry = frontend, telemetry
+        self._checking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._checking = self._frontend.spawn(self._check())
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._checking is not None:
+            self._checking.cancel()
+
+    async def end(self, question: v2.EndTransactionRequest, caller: Caller) -> v2.EndTransactionResponse:
+        """Commit or roll back; durable when this is answered."""
+        topic = topic_of(question.topic)
+        self._frontend.access.check_publish(caller, topic, _sub_topic_in(question.transaction_id))
+        if not question.transaction_id:
+            raise WireError(v2.INVALID_TRANSACTION_ID, "the transaction has no id")
+        if question.resolution not in v2.TransactionResolution.values():
+            raise WireError(v2.BAD_REQUEST, f"there is no transaction resolution {question.resolution}")
+        if question.resolution == v2.TRANSACTION_RESOLUTION_UNSPECIFIED:
+            # the producer does not know yet: it is asked again later
+            return v2.EndTransactionResponse(status=OK_STATUS)
+        end = TransactionEnd(topic, question.transaction_id, question.resolution == v2.COMMIT)
+        [refusal] = await self._frontend.store.transactions.end_transactions([end])
+        if refusal is not None:
+            raise refusal
+        return v2.EndTransactionResponse(status=OK_STATUS)
+
+    async def _check(self) -> None:
+        while True:
+            await asyncio.sleep(self._frontend.settings.transaction_check_seconds)
+            topics = sorted(self._telemetry.published_topics())
+            if not topics:
+                continue
+            try:
+                halves = await self._frontend.store.transactions.take_checks(topics, MAX_CHECKS)
+            except EntrepotError as error:  # a broker is away, or its store is no more: the next look may find it
+                log.warning("no producer was asked after transactions", problem=error.message)
+                continue
+            except Exception:  # a fault of ours: others are asked after all the same
+                log.exception("no producer was asked after transactions")
+                continue
+            for half in halves:
+                transaction_id = half.system_text(SystemProperty.TRANSACTION_ID) or ""
+                command = v2.RecoverOrphanedTransactionCommand(
+                    message=delivered(half, NAMESPACES), transaction_id=transaction_id
+                )
+                told = v2.TelemetryCommand(status=OK_STATUS, recover_orphaned_transaction_command=command)
+                self._frontend.counters.checks += self._telemetry.tell_a_producer(half.topic, half.sub_topic, told)
+
+
+def transaction_id_for(sub_topic: str, plain: str) -> str:
+    """A new id.  It says the sub-topic where that is another than the topic: who ends the transaction needs the right
+    to publish to it, and a changed id is of no transaction."""
+    token = secrets.token_hex(TRANSACTION_ID_BYTES)
+    return token if sub_topic == plain else f"{token}/{sub_topic}"
+
+
+def _sub_topic_in(transaction_id: str) -> str:
+    return transaction_id.partition("/")[2]
