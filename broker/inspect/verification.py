@@ -153,7 +153,7 @@ class _Verification:
         if summary.torn_bytes:
             text = f"the log has a torn tail of {summary.torn_bytes} bytes from {summary.unproven[0].start} on"
             if was_unclean:
-                told = "the process ended in it, or it is corrupted since: nothing says whether it had been confirmed"
+                told = "an end in mid-write, or corrupted since: nothing here says whether it had been confirmed"
                 findings.note("torn-tail", f"{text}: {told}")
             else:
                 findings.damage("torn-tail", f"{text}, though the store ended cleanly: something wrote or cut there")
