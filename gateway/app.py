@@ -22,8 +22,10 @@ from domain.errors import EntrepotError
 from domain.ports import Store
 from gateway.amqp.frontend import AmqpFrontend
 from gateway.amqp.listener import AmqpDoors
+from gateway.amqp.virtual_hosts.bindings import Bindings
 from gateway.amqp.virtual_hosts.definitions import Definitions
 from gateway.amqp.virtual_hosts.shared_queues import SharedQueues
+from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
 from gateway.counters import Counters, door_counters, event_counters, rocketmq_counters
 from gateway.deadlines import DeadlineWheel
 from gateway.events.admission import Admission
@@ -106,19 +108,19 @@ class Gateway:
             clock,
             is_alone=is_alone,
         )
-        self.amqp = AmqpFrontend(
+        hosts = self._virtual_hosts = VirtualHosts(
             store,
             self.sender,
             self.mqtt.routes,
-            self.security,
             Definitions(store),
             settings.amqp,
             clock,
             lambda: self.mqtt.sessions.gateway,
-            own_version(),
             is_alone=is_alone,
         )
-        self.shares.queues = SharedQueues(self.amqp.definitions, self.amqp.dead_letters)
+        self.sender.bindings = Bindings(store, hosts.definitions, hosts.expiry.expect)
+        self.amqp = AmqpFrontend(hosts, self.sender, self.security, settings.amqp, clock, own_version())
+        self.shares.queues = SharedQueues(hosts.definitions, hosts.dead_letters)
         self._amqp_doors = AmqpDoors(settings.amqp, sockets, self.amqp.converse, self._wheel, self._early)
         self._sys = SysMessages(self.mqtt, own_version(), settings.mqtt.sys_interval_seconds)
         self._mqtt_doors = MqttDoors(
@@ -245,7 +247,7 @@ class Gateway:
                 self.retained.sweeping,
                 self.mqtt.sweeper.rounds,
                 self.mqtt.census.counting,
-                self.amqp.expiry.sweeping,
+                self._virtual_hosts.expiry.sweeping,
                 webhooks.sweeping,
             ),
         )

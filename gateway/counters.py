@@ -22,7 +22,7 @@ Counters = dict[str, tuple[str, Callable[[], int]]]
 
 def door_counters(hub: DeliveryHub, mqtt: MqttFrontend, amqp: AmqpFrontend, mqtt_doors: MqttDoors) -> Counters:
     """Of the doors that are always there."""
-    counted = amqp.counters
+    counted, consumption = amqp.counters, amqp.virtual_hosts.consumption
     return {
         "entrepot_mqtt_deliveries": ("Messages sent to MQTT subscribers", lambda: hub.delivered),
         "entrepot_mqtt_dropped": ("QoS 0 messages that slow subscribers missed", lambda: mqtt.dropped),
@@ -30,16 +30,19 @@ def door_counters(hub: DeliveryHub, mqtt: MqttFrontend, amqp: AmqpFrontend, mqtt
         "entrepot_amqp_confirms": ("Publishes confirmed", lambda: counted.confirmed),
         "entrepot_amqp_refused_publishes": ("Publishes refused", lambda: counted.refused),
         "entrepot_amqp_returns": ("Mandatory messages returned", lambda: counted.returned),
-        "entrepot_amqp_deliveries": ("Messages sent to AMQP consumers", lambda: amqp.consumption.total.delivered),
+        "entrepot_amqp_deliveries": (
+            "Messages sent to AMQP consumers",
+            lambda: consumption.total.delivered,
+        ),
         "entrepot_amqp_acknowledgements": (
             "Messages AMQP consumers acknowledged",
-            lambda: amqp.consumption.total.acknowledged,
+            lambda: consumption.total.acknowledged,
         ),
         "entrepot_http_deliveries": (
             "Messages handed to HTTP consumers of groups",
             lambda: amqp.sender.traffic.handed["http"],
         ),
-        "entrepot_amqp_dead_letters": ("Dead letters published", lambda: amqp.dead_letters.count),
+        "entrepot_amqp_dead_letters": ("Dead letters published", lambda: amqp.virtual_hosts.dead_letters.count),
         "entrepot_mqtt_refused_connections": (
             "Connections closed before a CONNECT: limits, TLS, WebSocket, PROXY",
             lambda: mqtt_doors.refused,

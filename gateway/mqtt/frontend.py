@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 import structlog
 
@@ -14,6 +14,7 @@ from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage, SystemProperty
 from domain.ports import Store
 from domain.shard import broker_of_queue
+from gateway.background_tasks import BackgroundTasks
 from gateway.messaging.routes import Routes
 from gateway.messaging.send import Sender, first_refusal
 from gateway.messaging.topology import Topology
@@ -112,7 +113,7 @@ class MqttFrontend:
         )
         self._max_connections = mqtt.max_connections
         self._by_name: dict[str, MqttConversation] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks = BackgroundTasks("MQTT")
         self._loop = asyncio.get_running_loop()
         self.time, self.call_later = self._loop.time, self._loop.call_later
         self._began = self.time()
@@ -151,13 +152,6 @@ class MqttFrontend:
     def now(self) -> float:
         """Seconds of the loop's clock."""
         return self._loop.time()
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Let something of a connection go on by itself."""
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     # -- connections -----------------------------------------------------------------------------------------------
 
@@ -259,15 +253,15 @@ class MqttFrontend:
         if is_fenced:
             conversation.gone()
         elif is_taken:
-            self.spawn(self._hand_on(conversation, session))
+            self.tasks.spawn(self._hand_on(conversation, session))
         else:
             if closing.session_expiry is not None:
                 session.record.expiry_seconds = min(closing.session_expiry, self.max_session_expiry_seconds)
-            self.spawn(self._depart(conversation, session, keeps_will=closing.publishes_will))
+            self.tasks.spawn(self._depart(conversation, session, keeps_will=closing.publishes_will))
 
     def depart_unseen(self, conversation: MqttConversation, session: Session) -> None:
         """The connection went while its session was opened."""
-        self.spawn(self._depart(conversation, session, keeps_will=True))
+        self.tasks.spawn(self._depart(conversation, session, keeps_will=True))
 
     async def _hand_on(self, conversation: MqttConversation, session: Session) -> None:
         """Leave a session to the connection that takes it over."""
@@ -355,8 +349,7 @@ class MqttFrontend:
 
     async def settle(self) -> None:
         """Return when what ended connections leave behind is durable."""
-        while self._tasks:
-            await asyncio.wait(tuple(self._tasks))
+        await self.tasks.settle()
         await self.sessions.journal.settle()
 
     async def close(self) -> None:
@@ -365,6 +358,4 @@ class MqttFrontend:
         await self.census.close()
         if self.listeners is not None:
             self.listeners.close()
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.tasks.cancel()

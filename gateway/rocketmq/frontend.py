@@ -14,6 +14,7 @@ from domain.consumer_group import ConsumerGroup
 from domain.delivery import Delivery
 from domain.errors import Code, EntrepotError
 from domain.ports import Store
+from gateway.background_tasks import BackgroundTasks
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.rocketmq.access import RocketMqAccess
@@ -68,7 +69,7 @@ class RocketMqFrontend:
         self.counters = RocketMqCounters()
         self._loop = asyncio.get_running_loop()
         self.stopping: asyncio.Future[None] = self._loop.create_future()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks = BackgroundTasks("RocketMQ")
 
     @property
     def is_stopping(self) -> bool:
@@ -107,18 +108,6 @@ class RocketMqFrontend:
         finally:
             waiting.cancel()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something that nobody waits for.  What it raises is logged."""
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("work of the RocketMQ door failed", exc_info=error)
-
     def shut_down(self) -> None:
         """Let nobody wait any more."""
         if not self.stopping.done():
@@ -126,7 +115,5 @@ class RocketMqFrontend:
 
     async def settle(self, seconds: float) -> None:
         """Wait for what was begun; what takes longer is given up."""
-        if self._tasks:
-            await asyncio.wait(tuple(self._tasks), timeout=seconds)
-        for task in tuple(self._tasks):
-            task.cancel()
+        await self.tasks.settle(seconds)
+        await self.tasks.cancel()

@@ -101,7 +101,7 @@ class Holding:
         except EntrepotError as error:
             if error.code is not Code.UNSUPPORTED:
                 log.warning("what consumers hold was not renewed at the start", problem=error.message)
-        self._looking = self._frontend.spawn(self._look())
+        self._looking = self._frontend.tasks.spawn(self._look())
 
     async def _renew_all(self) -> None:
         after = ""
@@ -138,7 +138,7 @@ class Holding:
         client.seen_ms = self._clock.now_ms()
         if not client.is_heard:
             client.is_heard = True
-            self._frontend.spawn(self._adopt(client_id, client))
+            self._frontend.tasks.spawn(self._adopt(client_id, client))
 
     def begin_receive(self, client_id: str) -> HeldClient | None:
         """A client waits for messages: it is not silent until `end_receive` of what this returns."""

@@ -136,7 +136,7 @@ class Receiving:
         """The client went while it was told."""
         for group, _, deliveries in popped:
             self._holding.forget(caller.identity, [delivery.receipt_handle for delivery in deliveries])
-            self._frontend.spawn(self._frontend.release(topic, group, deliveries))
+            self._frontend.tasks.spawn(self._frontend.release(topic, group, deliveries))
 
     # -- settle ------------------------------------------------------------------------------------------------------
 

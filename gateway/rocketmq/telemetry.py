@@ -91,7 +91,7 @@ class Telemetry:
         if len(self._streams) >= self._frontend.settings.max_clients:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many clients are connected to this gateway")
         stream = ClientStream(caller)
-        listening = self._frontend.spawn(self._listen(questions, stream))
+        listening = self._frontend.tasks.spawn(self._listen(questions, stream))
         self._streams.add(stream)
         self._frontend.counters.clients += 1
         try:

@@ -35,7 +35,7 @@ class Transactions:
 
     def start(self) -> None:
         """Begin to ask."""
-        self._checking = self._frontend.spawn(self._check())
+        self._checking = self._frontend.tasks.spawn(self._check())
 
     def close(self) -> None:
         """Ask no more."""

@@ -17,6 +17,7 @@ from gateway.amqp.connections.remembered_publishes import Known, RememberedPubli
 from gateway.amqp.frontend import AmqpFrontend
 from gateway.amqp.virtual_hosts.definitions import Definitions
 from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
 from gateway.messaging.routes import Routes
 from gateway.messaging.send import OnSent, Sender
 from gateway.messaging.topology import Topology
@@ -84,15 +85,15 @@ class Publisher:
     def __init__(self, frontend: AmqpFrontend, principal: Principal, *, confirms: bool = False) -> None:
         self._frontend = frontend
         conversation = AmqpConversation(frontend, 0.0)
-        conversation.principal, conversation.vhost = principal, frontend.definitions.vhost("/")
+        conversation.principal, conversation.vhost = principal, frontend.virtual_hosts.definitions.vhost("/")
         conversation._name = principal.name
         self.channel = AmqpChannel(conversation, 1)
         self.channel.publishing.confirms = confirms
 
     def publish(self, *publishes: Publish) -> Outcome:
         kept: Any = _Kept()
-        self.channel.conversation.machine = self._frontend.overflow = kept
-        self._frontend.routing.on_timed = kept.expect
+        self.channel.conversation.machine = self._frontend.virtual_hosts.overflow = kept
+        self._frontend.virtual_hosts.routing.on_timed = kept.expect
         try:
             assert self.channel.publishing.take(list(publishes)) is None
         except (AmqpError, EntrepotError) as refusal:
@@ -126,10 +127,10 @@ class Site:
         topology = Topology(self.store, settings.topics)
         routes = Routes(self.store, topology, [])
         sender = Sender(self.store, topology, self.clock)
-        return AmqpFrontend(
-            self.store, sender, routes, self.security, self.definitions, settings.amqp, self.clock, lambda: "g", "1",
-            is_alone=True,
-        )  # fmt: skip
+        hosts = VirtualHosts(
+            self.store, sender, routes, self.definitions, settings.amqp, self.clock, lambda: "g", is_alone=True
+        )
+        return AmqpFrontend(hosts, sender, self.security, settings.amqp, self.clock, "1")
 
     async def close(self) -> None:
         self.definitions.close()

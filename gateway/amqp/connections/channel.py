@@ -89,7 +89,7 @@ class AmqpChannel:
             return
         if work is not None:
             self._is_busy = True
-            self.conversation.frontend.spawn(self._finish(work, method))
+            self.conversation.frontend.tasks.spawn(self._finish(work, method))
 
     async def _finish(self, work: Awaitable[None], method: AmqpMethod | None) -> None:
         try:

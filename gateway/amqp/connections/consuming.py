@@ -88,6 +88,9 @@ class Consumer:
     def take_of_stream(self, messages: Sequence[StoredMessage]) -> None:
         self._consuming.deliver(self, [StreamTicket(message) for message in messages])
 
+    def queue_gone(self) -> None:
+        self._consuming.queue_gone(self)
+
 
 class ChannelConsuming:
     """One channel's.  `prefetch`: of consumers that come from now on; `channel_prefetch`: of all of them together."""
@@ -139,7 +142,7 @@ class ChannelConsuming:
 
     def has_room(self) -> None:
         """Credit may have grown."""
-        feeds = self.channel.conversation.frontend.feeds
+        feeds = self.channel.conversation.frontend.virtual_hosts.feeds
         for queue in {consumer.queue for consumer in self.consumers.values()}:
             if queue.is_stream:
                 feeds.stream(queue).look()
@@ -167,7 +170,7 @@ class ChannelConsuming:
         again = [ticket.attempt > 1 for ticket in tickets]
         sizes = [len(template.body) for template in templates]
         self._fit.note(max(sizes))
-        frontend.consumption.delivered(queue, sizes, sum(again))
+        frontend.virtual_hosts.consumption.delivered(queue, sizes, sum(again))
         if consumer.no_ack:
             acknowledge_all([ticket for ticket in tickets if isinstance(ticket, Ticket)])
         else:
@@ -193,7 +196,7 @@ class ChannelConsuming:
         else:
             self._hold((ticket,), tag, Handed(queue, None, conversation.frontend.time()))
         is_again = ticket.attempt > 1
-        conversation.frontend.consumption.delivered(queue, [len(template.body)], int(is_again))
+        conversation.frontend.virtual_hosts.consumption.delivered(queue, [len(template.body)], int(is_again))
         conversation.machine.get_ok(self.channel.number, tag, is_again, template, message_count)
 
     # -- settlements ---------------------------------------------------------------------------------------------
@@ -220,13 +223,13 @@ class ChannelConsuming:
         finally:
             acknowledge_all([held for held in acknowledged if isinstance(held, Ticket)])
             if acknowledged:
-                consumption = self.channel.conversation.frontend.consumption
+                consumption = self.channel.conversation.frontend.virtual_hosts.consumption
                 consumption.acknowledged([held.member.queue for held in acknowledged])
             self._settled(acknowledged)
             self._settled(dead)
         if dead:
             letters = [(held.member.queue, held) for held in dead if isinstance(held, Ticket)]
-            return self.channel.conversation.frontend.dead_letters.reject(letters)
+            return self.channel.conversation.frontend.virtual_hosts.dead_letters.reject(letters)
         return None
 
     def _take(self, method: int, tag: int, multiple: bool) -> list[Held]:
@@ -283,7 +286,7 @@ class ChannelConsuming:
 
     def add(self, consumer: Consumer) -> None:
         self.consumers[consumer.tag] = consumer
-        self.channel.conversation.frontend.consumer_came(consumer)
+        self.channel.conversation.frontend.virtual_hosts.add(consumer)
 
     def cancel(self, tag: str) -> Consumer | None:
         """End a consumer; what it holds is still the channel's."""
@@ -291,7 +294,10 @@ class ChannelConsuming:
         if consumer is not None:
             if consumer.queue.name == self.channel.publishing.reply_queue:
                 self.channel.publishing.reply_queue = ""  # another consumer of replies may come
-            self.channel.conversation.frontend.consumer_went(consumer)
+            conversation, virtual_hosts = self.channel.conversation, self.channel.conversation.frontend.virtual_hosts
+            virtual_hosts.remove(consumer)
+            if consumer.queue.declaration.auto_delete:
+                conversation.going(virtual_hosts.tasks.spawn(virtual_hosts.unused(consumer.queue)))
         return consumer
 
     def queue_gone(self, consumer: Consumer) -> None:

@@ -133,7 +133,7 @@ class AmqpConversation:
             self._channel_closed(event)
         elif isinstance(event, Login):
             self._login = event
-            self.frontend.spawn(self._authenticate(event))
+            self.frontend.tasks.spawn(self._authenticate(event))
         elif isinstance(event, Open):
             self._open(event.virtual_host)
         elif isinstance(event, Closing):
@@ -164,7 +164,7 @@ class AmqpConversation:
         self._go_on()
 
     def _open(self, name: str) -> None:
-        vhost = self.frontend.definitions.vhost(name)
+        vhost = self.frontend.virtual_hosts.definitions.vhost(name)
         frontend, machine = self.frontend, self.machine
         refused = frontend.refusal()
         if refused is not None:
@@ -187,7 +187,7 @@ class AmqpConversation:
 
     def _update_secret(self, method: AmqpMethod) -> None:
         if isinstance(method, ConnectionUpdateSecret):
-            self.frontend.spawn(self._take_secret(method))
+            self.frontend.tasks.spawn(self._take_secret(method))
 
     async def _take_secret(self, method: ConnectionUpdateSecret) -> None:
         """A new secret of the same user, whose old one is about to expire."""
@@ -229,11 +229,11 @@ class AmqpConversation:
         if channel is not None:
             channel.close()
             if channel.publishing.is_under_way:
-                self.going(self.frontend.spawn(channel.publishing.settled()))
+                self.going(self.frontend.tasks.spawn(channel.publishing.settled()))
         if not event.is_clients:
             return
         if self._going:
-            self.frontend.spawn(self._close_channel_ok(event.channel))
+            self.frontend.tasks.spawn(self._close_channel_ok(event.channel))
         else:
             self.machine.close_channel_ok(event.channel)
 
@@ -313,7 +313,7 @@ class AmqpConversation:
             if self.driver is not None:
                 self.driver.close()
         elif event.is_clients:
-            self.frontend.spawn(self._close_ok())
+            self.frontend.tasks.spawn(self._close_ok())
 
     async def _close_ok(self) -> None:
         """What it had for itself is gone when the client hears of the end."""
@@ -332,6 +332,6 @@ class AmqpConversation:
         for channel in tuple(self.channels.values()):
             channel.close()
             if channel.publishing.is_under_way:
-                self.going(self.frontend.spawn(channel.publishing.settled()))
+                self.going(self.frontend.tasks.spawn(channel.publishing.settled()))
         self.channels.clear()
         self._leaving = self.frontend.ended(self)

@@ -103,8 +103,8 @@ async def _reply_queue(channel: AmqpChannel, method: BasicConsume) -> Queue:
 
 
 def _check_exclusive(channel: AmqpChannel, queue: Queue, wanted: bool) -> None:
-    others = channel.conversation.frontend.feeds.all_of(queue)
-    presence = channel.conversation.frontend.presence
+    others = channel.conversation.frontend.virtual_hosts.feeds.all_of(queue)
+    presence = channel.conversation.frontend.virtual_hosts.presence
     is_used = bool(others) or presence.elsewhere(queue) > 0
     is_excluded = presence.is_exclusive_elsewhere(queue)
     if (wanted and is_used) or is_excluded or any(isinstance(each, Consumer) and each.exclusive for each in others):
@@ -130,7 +130,7 @@ def basic_cancel(channel: AmqpChannel, method: BasicCancel) -> Awaitable[None] |
 
 async def _cancel_and_wait(channel: AmqpChannel, method: BasicCancel, queue: Queue) -> None:
     """The queue goes with its last consumer, before the client hears."""
-    await channel.conversation.frontend.unused(queue)
+    await channel.conversation.frontend.virtual_hosts.unused(queue)
     if not method.nowait:
         channel.send(BasicCancelOk(method.consumer_tag))
 
@@ -142,15 +142,15 @@ async def basic_get(channel: AmqpChannel, method: BasicGet) -> None:
     if queue.is_stream:
         text = f"basic.get not supported by stream {queue_text(queue.name, vhost_of(channel).name)}"
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, text)
-    frontend.used(queue)
+    frontend.virtual_hosts.used(queue)
     await channel.publishing.settled()
-    ticket = await frontend.feeds.of(queue).get()
+    ticket = await frontend.virtual_hosts.feeds.of(queue).get()
     if ticket is None:
         channel.send(BasicGetEmpty())
     elif not channel.is_open:
         ticket.release()
     else:
-        ready = await frontend.counting.ready(queue)
+        ready = await frontend.virtual_hosts.counting.ready(queue)
         channel.consuming.get_ok(queue, ticket, ready, no_ack=method.no_ack)
 
 
@@ -196,7 +196,7 @@ async def tx_commit(channel: AmqpChannel, method: TxCommit) -> None:
     if work is not None:
         await work
     for queue in queues:
-        await channel.conversation.frontend.feeds.of(queue).leased.settle()
+        await channel.conversation.frontend.virtual_hosts.feeds.of(queue).leased.settle()
     channel.send(TxCommitOk())
 
 

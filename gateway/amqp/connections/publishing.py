@@ -150,7 +150,7 @@ class ChannelPublishing:
         queues = self._route(publish)
         if publish.header.may_have_header(b"BCC"):
             publish = without_bcc(publish)
-        message = frontend.routing.message(vhost, publish, queues, now_ms)
+        message = frontend.virtual_hosts.routing.message(vhost, publish, queues, now_ms)
         if not queues and publish.mandatory:
             self._return(publish)
         if message is not None and known is not None and publish is given:
@@ -171,7 +171,9 @@ class ChannelPublishing:
         if not messages:
             return None
         self.note_under_way(1)
-        return channel.conversation.frontend.overflow.admit(vhost, messages, _Sent(channel, len(messages), tags))
+        return channel.conversation.frontend.virtual_hosts.overflow.admit(
+            vhost, messages, _Sent(channel, len(messages), tags)
+        )
 
     def _check(self, publish: Publish) -> None:
         """What RabbitMQ looks at before it routes."""
@@ -206,7 +208,7 @@ class ChannelPublishing:
             keys = all_keys(publish)
         frontend.access.check_publish(channel.conversation, vhost, name, keys)
         exchange = vhost.routing.exchange(name)
-        if exchange is None and frontend.routing.exchange_of_topic(vhost, name) is not None:
+        if exchange is None and frontend.virtual_hosts.routing.exchange_of_topic(vhost, name) is not None:
             return ()  # a Topic that nothing is bound to: the message lies there
         if exchange is None:
             raise AmqpError(ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '{vhost.name}'", 60, 40)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from domain.access.model import Action
 from domain.exchanges import exchange as exchanges
-from domain.exchanges.binding import Binding, DestinationKind, check_binding
+from domain.exchanges.binding import Binding, DestinationKind
 from domain.exchanges.exchange import Exchange, exchange_text, exchange_type
-from domain.queues import declaration as queue_declaration
-from domain.queues.declaration import QueueDeclaration, declared_queue, queue_text
+from domain.queues.declaration import declared_queue, queue_text
 from gateway.amqp.connections.names import REPLY_TO_QUEUE, SERVER_NAMED
 from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from gateway.amqp.virtual_hosts.virtual_hosts import check_owner
 from protocols.amqp.errors import AmqpError
 from protocols.amqp.methods import (
     ExchangeBind,
@@ -54,7 +54,7 @@ def queue_of(channel: AmqpChannel, name: str) -> Queue:
     queue = vhost.queue(name)
     if queue is None:
         raise AmqpError(ReplyCode.NOT_FOUND, f"no {queue_text(name, vhost.name)}")
-    check_owner(channel, queue)
+    check_owner(queue, channel.conversation.identity, vhost_of(channel))
     return queue
 
 
@@ -65,22 +65,15 @@ def queue_to_read(channel: AmqpChannel, name: str) -> Queue:
     return queue_of(channel, name)
 
 
-def check_owner(channel: AmqpChannel, queue: Queue) -> None:
-    """RESOURCE_LOCKED where a queue is another connection's."""
-    if queue.connection and queue.connection != channel.conversation.identity:
-        raise AmqpError(ReplyCode.RESOURCE_LOCKED, queue_declaration.locked(queue.name, vhost_of(channel).name))
-
-
 # -- exchanges -------------------------------------------------------------------------------------------------------
 
 
 def exchange_declare(channel: AmqpChannel, method: ExchangeDeclare) -> Awaitable[None] | None:
     vhost, frontend = vhost_of(channel), channel.conversation.frontend
     exchanges.check_not_default(method.exchange)
-    found = vhost.routing.exchange(method.exchange)
     if method.passive:
         frontend.access.check_know(channel.conversation, vhost, method.exchange)
-        if frontend.exchange(vhost, method.exchange) is None:
+        if frontend.virtual_hosts.exchange(vhost, method.exchange) is None:
             raise exchanges.not_found(method.exchange, vhost.name)
         _answer_exchange(channel, method)
         return None
@@ -93,27 +86,13 @@ def exchange_declare(channel: AmqpChannel, method: ExchangeDeclare) -> Awaitable
         method.internal,
         method.arguments,
     )
-    exchanges.check_exchange(wanted, vhost.name)
     frontend.access.check_alternate(channel.conversation, vhost, wanted)
-    if found is not None:
-        _check_same(vhost, found, wanted)
-        _answer_exchange(channel, method)
-        return None
-    exchanges.check_new_name(method.exchange)
     return _declare_exchange(channel, vhost, wanted, method)
 
 
 async def _declare_exchange(channel: AmqpChannel, vhost: Vhost, wanted: Exchange, method: ExchangeDeclare) -> None:
-    frontend = channel.conversation.frontend
-    found = await frontend.definitions.declare_exchange(vhost, wanted, frontend.gateway)
-    _check_same(vhost, found, wanted)
+    await channel.conversation.frontend.virtual_hosts.declare_exchange(vhost, wanted)
     _answer_exchange(channel, method)
-
-
-def _check_same(vhost: Vhost, found: Exchange, wanted: Exchange) -> None:
-    text = exchanges.inequivalence(found, wanted, vhost.name)
-    if text is not None:
-        raise AmqpError(ReplyCode.PRECONDITION_FAILED, text)
 
 
 def _answer_exchange(channel: AmqpChannel, method: ExchangeDeclare) -> None:
@@ -128,7 +107,7 @@ async def exchange_delete(channel: AmqpChannel, method: ExchangeDelete) -> None:
     if method.if_unused and vhost.routing.is_bound(method.exchange):
         text = f"{exchange_text(method.exchange, vhost.name)} in use"
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, text)
-    await frontend.definitions.delete_exchange(vhost, method.exchange)
+    await frontend.virtual_hosts.definitions.delete_exchange(vhost, method.exchange)
     if not method.nowait:
         channel.send(ExchangeDeleteOk())
 
@@ -161,21 +140,19 @@ async def queue_declare(channel: AmqpChannel, method: QueueDeclare) -> None:
     if method.passive:
         frontend.access.check_know(conversation, vhost, name or channel.last_queue)
         queue = queue_of(channel, name)
+        frontend.virtual_hosts.used(queue)
     else:
-        if not name:
-            name = SERVER_NAMED + secrets.token_urlsafe(16)
-        queue = await _declare_queue(channel, vhost, name, method)
-    frontend.used(queue)
+        queue = await _declare_queue(channel, vhost, method)
     channel.last_queue = queue.name
     if not method.nowait:
         await channel.publishing.settled()
-        ready = await frontend.counting.ready(queue)
-        channel.send(QueueDeclareOk(queue.name, ready, frontend.consumers_of(queue)))
+        ready = await frontend.virtual_hosts.counting.ready(queue)
+        channel.send(QueueDeclareOk(queue.name, ready, frontend.virtual_hosts.consumers_of(queue)))
 
 
-async def _declare_queue(channel: AmqpChannel, vhost: Vhost, name: str, method: QueueDeclare) -> Queue:
+async def _declare_queue(channel: AmqpChannel, vhost: Vhost, method: QueueDeclare) -> Queue:
     conversation = channel.conversation
-    frontend = conversation.frontend
+    frontend, name = conversation.frontend, method.queue or SERVER_NAMED + secrets.token_urlsafe(16)
     frontend.access.check_change(conversation, vhost, Action.CREATE, name)
     wanted = declared_queue(
         name,
@@ -186,31 +163,10 @@ async def _declare_queue(channel: AmqpChannel, vhost: Vhost, name: str, method: 
         arguments=method.arguments,
     )
     frontend.access.check_dead_letters(conversation, vhost, name, wanted.arguments)
-    found = vhost.queue(name)
-    if found is None:
-        if method.queue:
-            queue_declaration.check_new_name(name)
-        frontend.check_queue_room()
-        found, is_new = await frontend.definitions.declare_queue(
-            vhost,
-            wanted,
-            gateway=frontend.gateway,
-            connection=conversation.identity,
-            now_ms=frontend.clock.now_ms(),
-        )
-        if is_new:
-            return found
-    _check_same_queue(channel, vhost, found, wanted)
-    return found
-
-
-def _check_same_queue(channel: AmqpChannel, vhost: Vhost, found: Queue, wanted: QueueDeclaration) -> None:
-    check_owner(channel, found)
-    if found.declaration.exclusive != wanted.exclusive:
-        raise AmqpError(ReplyCode.RESOURCE_LOCKED, queue_declaration.locked(found.name, vhost.name))
-    text = queue_declaration.inequivalence(found.declared, wanted, vhost.name)
-    if text is not None:
-        raise AmqpError(ReplyCode.PRECONDITION_FAILED, text)
+    queue, _ = await frontend.virtual_hosts.declare_queue(
+        vhost, wanted, conversation.identity, is_named_here=not method.queue
+    )
+    return queue
 
 
 async def queue_bind(channel: AmqpChannel, method: QueueBind) -> None:
@@ -232,18 +188,11 @@ async def _bind(channel: AmqpChannel, binding: Binding) -> None:
     vhost, conversation = vhost_of(channel), channel.conversation
     frontend, source = conversation.frontend, binding.source
     exchanges.check_not_default(source)
-    found = frontend.exchange(vhost, source)
+    found = frontend.virtual_hosts.exchange(vhost, source)
     frontend.access.check_bind(conversation, vhost, binding, found)
     if binding.destination_kind is DestinationKind.QUEUE:
         queue_of(channel, binding.destination)
-    if found is None:
-        raise exchanges.not_found(source, vhost.name)
-    if vhost.routing.exchange(source) is None:  # a Topic, which is declared by being bound
-        found = await frontend.definitions.declare_exchange(vhost, found, frontend.gateway)
-    if not frontend.definitions.destination_exists(vhost, binding):
-        raise exchanges.not_found(binding.destination, vhost.name)
-    check_binding(binding, found.routing_type)
-    await frontend.definitions.bind(vhost, binding)
+    await frontend.virtual_hosts.bind(vhost, binding)
 
 
 async def _unbind(channel: AmqpChannel, binding: Binding) -> None:
@@ -251,8 +200,8 @@ async def _unbind(channel: AmqpChannel, binding: Binding) -> None:
     exchanges.check_not_default(binding.source)
     conversation.frontend.access.check_change(conversation, vhost, Action.UPDATE, binding.destination)
     if binding.destination_kind is DestinationKind.QUEUE and (queue := vhost.queue(binding.destination)) is not None:
-        check_owner(channel, queue)
-    await conversation.frontend.definitions.unbind(vhost, binding)
+        check_owner(queue, channel.conversation.identity, vhost_of(channel))
+    await conversation.frontend.virtual_hosts.definitions.unbind(vhost, binding)
 
 
 def _of(channel: AmqpChannel, queue: Queue) -> str:
@@ -264,7 +213,7 @@ async def queue_purge(channel: AmqpChannel, method: QueuePurge) -> None:
     if queue.is_stream:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"purge is not supported by stream {_of(channel, queue)}")
     await channel.publishing.settled()
-    count = await conversation.frontend.counting.purge(queue)
+    count = await conversation.frontend.virtual_hosts.counting.purge(queue)
     if not method.nowait:
         channel.send(QueuePurgeOk(count))
 
@@ -279,14 +228,14 @@ async def queue_delete(channel: AmqpChannel, method: QueueDelete) -> None:
     queue = vhost.queue(name)
     count = 0
     if queue is not None:
-        check_owner(channel, queue)
+        check_owner(queue, channel.conversation.identity, vhost_of(channel))
         of = queue_text(name, vhost.name)
-        if method.if_unused and frontend.consumers_of(queue):
+        if method.if_unused and frontend.virtual_hosts.consumers_of(queue):
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{of} in use")
         await channel.publishing.settled()
-        count = await frontend.counting.ready(queue)
+        count = await frontend.virtual_hosts.counting.ready(queue)
         if method.if_empty and count:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{of} not empty")
-        await frontend.definitions.delete_queue(vhost, queue)
+        await frontend.virtual_hosts.definitions.delete_queue(vhost, queue)
     if not method.nowait:
         channel.send(QueueDeleteOk(count))

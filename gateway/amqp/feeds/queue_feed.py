@@ -60,6 +60,10 @@ class QueueConsumer(Protocol):
         """Send them; no more than `credit`."""
         ...
 
+    def queue_gone(self) -> None:
+        """Its queue was deleted."""
+        ...
+
     def __hash__(self) -> int: ...
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 
 from domain.clock import Clock
 from domain.ports import Store
-from gateway.amqp.feeds.queue_feed import QueueFeed
-from gateway.amqp.feeds.stream_feed import StreamFeed
+from gateway.amqp.feeds.queue_feed import QueueConsumer, QueueFeed
+from gateway.amqp.feeds.stream_feed import StreamConsumer, StreamFeed
 from gateway.amqp.virtual_hosts.vhost import Queue
 from gateway.messaging.ticket import Ticket
 
@@ -55,7 +55,7 @@ class QueueFeeds:
             feed = self._streams[queue.topic] = StreamFeed(self._store, queue.topic, queue.group)
         return feed
 
-    def all_of(self, queue: Queue) -> list[object]:
+    def all_of(self, queue: Queue) -> list[QueueConsumer | StreamConsumer]:
         """The consumers of a queue that are on this gateway."""
         feed, stream = self._feeds.get(queue.topic), self._streams.get(queue.topic)
         return [*(() if feed is None else feed.consumers), *(() if stream is None else stream.consumers)]

@@ -27,6 +27,9 @@ class StreamConsumer(Protocol):
     """A consumer of a channel."""
 
     @property
+    def exclusive(self) -> bool: ...
+
+    @property
     def credit(self) -> int:
         """How many messages it can be handed now."""
         ...
@@ -38,6 +41,10 @@ class StreamConsumer(Protocol):
 
     def take_of_stream(self, messages: Sequence[StoredMessage]) -> None:
         """Send them; no more than `credit`."""
+        ...
+
+    def queue_gone(self) -> None:
+        """Its queue was deleted."""
         ...
 
     def __hash__(self) -> int: ...

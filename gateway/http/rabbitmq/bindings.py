@@ -22,17 +22,16 @@ from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.problems import bad_request
-from gateway.http.rabbitmq import declaring
 from gateway.http.rabbitmq.door import (
     CREATED,
     ArgumentsBody,
     exchange_name_in_path,
-    frontend_of,
     missing,
     new_router,
     nothing,
     queue_in_path,
     vhost_in_path,
+    virtual_hosts_of,
 )
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.rights import check
@@ -58,7 +57,7 @@ def binding_routes(context: HttpContext) -> APIRouter:
 def _add_lists(router: APIRouter, context: HttpContext) -> None:
     @router.get("/bindings", summary="Every binding")
     async def list_bindings(request: Request) -> Response:
-        vhosts = frontend_of(context).definitions.vhosts()
+        vhosts = virtual_hosts_of(context).definitions.vhosts()
         return await listing(request, [row for vhost in vhosts for row in _rows(vhost)])
 
     @router.get("/bindings/{vhost}", summary="The bindings of a virtual host")
@@ -106,7 +105,7 @@ def _add_between(router: APIRouter, context: HttpContext) -> None:
         exchange = _exchange(context, name, binding.source)
         check(context, request, needs.to_bind(namespace_of(name), binding, exchange))
         found = vhost_in_path(context, vhost)
-        await declaring.bind(frontend_of(context), found, binding)
+        await virtual_hosts_of(context).bind(found, binding)
         to = "/".join(quote(part, safe="") for part in (binding.destination, properties_key(binding)))
         return Response(status_code=CREATED, headers={"location": to})
 
@@ -121,15 +120,15 @@ def _add_between(router: APIRouter, context: HttpContext) -> None:
         found = vhost_in_path(context, vhost)
         binding = one(found, exchange_name_in_path(source), kind, name_in_path(destination), props)
         exchanges.check_not_default(binding.source)
-        await frontend_of(context).definitions.unbind(found, binding)
+        await virtual_hosts_of(context).definitions.unbind(found, binding)
         return nothing()
 
 
 def _exchange(context: HttpContext, vhost: str, name: str) -> Exchange | None:
     """An exchange, if it and its virtual host are there."""
-    frontend = context.amqp
-    found = None if frontend is None else frontend.definitions.vhost(vhost)
-    return None if frontend is None or found is None else frontend.exchange(found, name)
+    virtual_hosts = None if context.amqp is None else context.amqp.virtual_hosts
+    found = None if virtual_hosts is None else virtual_hosts.definitions.vhost(vhost)
+    return None if virtual_hosts is None or found is None else virtual_hosts.exchange(found, name)
 
 
 def default_bindings(vhost: Vhost) -> Iterable[Binding]:

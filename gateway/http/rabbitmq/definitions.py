@@ -16,7 +16,7 @@ from gateway.amqp.virtual_hosts.vhost import Vhost, vhost_of
 from gateway.http.bodies import json_answer, json_body
 from gateway.http.context import HttpContext
 from gateway.http.problems import bad_request
-from gateway.http.rabbitmq.door import frontend_of, new_router, nothing, vhost_in_path
+from gateway.http.rabbitmq.door import new_router, nothing, vhost_in_path, virtual_hosts_of
 from gateway.http.rabbitmq.importing import Import
 from gateway.http.rabbitmq.permissions import permission_rows
 from gateway.http.rabbitmq.shapes import binding_shape, exchange_shape, plain, policy_shape
@@ -33,7 +33,7 @@ def definition_routes(context: HttpContext) -> APIRouter:
 
     @router.get("/definitions", summary="All that is defined")
     async def get_definitions() -> Response:
-        vhosts = frontend_of(context).definitions.vhosts()
+        vhosts = virtual_hosts_of(context).definitions.vhosts()
         users = [
             {"name": row["name"], "tags": row["tags"]}
             for row in map(user_shape, context.security.administration.users())
@@ -83,7 +83,7 @@ async def _take_in(context: HttpContext, request: Request, vhost: Vhost | None) 
     by = By.principal(request.state.principal)
     if given.get("users") or given.get("permissions"):  # all of it or nothing
         context.security.administration.check_may_change(by)
-    work = Import(context, frontend_of(context), by, vhost)
+    work = Import(context, virtual_hosts_of(context), by, vhost)
     await work.run(given)
     if not work.left_out and request.query_params.get("report") != "true":
         return nothing()

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from domain.errors import Code, EntrepotError
 from gateway.amqp.frontend import AmqpFrontend
 from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
 from gateway.http.asgi import name_in_path
 from gateway.http.context import HttpContext
 from gateway.http.problems import (
@@ -98,13 +99,18 @@ def frontend_of(context: HttpContext) -> AmqpFrontend:
     return context.amqp
 
 
+def virtual_hosts_of(context: HttpContext) -> VirtualHosts:
+    """What that door is on.  Raises where it is closed."""
+    return frontend_of(context).virtual_hosts
+
+
 def vhost_in_path(context: HttpContext, parameter: str) -> Vhost:
     """The virtual host that a path names.  Raises where there is none such."""
     return vhost_of_name(context, name_in_path(parameter))
 
 
 def vhost_of_name(context: HttpContext, name: str) -> Vhost:
-    found = frontend_of(context).definitions.vhost(name)
+    found = virtual_hosts_of(context).definitions.vhost(name)
     if found is None:
         raise MissingError("vhost-not-found", "The virtual host does not exist", f"there is no vhost {name[:80]!r}")
     return found

@@ -12,7 +12,7 @@ from pydantic import Field
 from domain.errors import Code, EntrepotError
 from domain.exchanges import exchange as exchanges
 from domain.exchanges.binding import DestinationKind
-from domain.exchanges.exchange import exchange_text
+from domain.exchanges.exchange import Exchange, exchange_text, exchange_type
 from domain.exchanges.routing import UnknownExchange
 from domain.message import Message
 from gateway.amqp.connections.publishing import all_keys, without_bcc
@@ -23,7 +23,6 @@ from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.problems import bad_request
-from gateway.http.rabbitmq import declaring
 from gateway.http.rabbitmq.bindings import default_bindings
 from gateway.http.rabbitmq.door import (
     ArgumentsBody,
@@ -35,6 +34,7 @@ from gateway.http.rabbitmq.door import (
     new_router,
     nothing,
     vhost_in_path,
+    virtual_hosts_of,
 )
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.rights import check
@@ -53,6 +53,11 @@ class ExchangeBody(ArgumentsBody):
     durable: bool = True
     auto_delete: bool = False
     internal: bool = False
+
+    def exchange(self, name: str) -> Exchange:
+        """Raises PRECONDITION_FAILED for a type that is not there."""
+        flags = self.durable, self.auto_delete, self.internal
+        return Exchange(name, exchange_type(self.type), *flags, self.arguments)
 
 
 class PublishBody(LenientBody):
@@ -84,7 +89,7 @@ def exchange_routes(context: HttpContext) -> APIRouter:
 def _add_reading(router: APIRouter, context: HttpContext) -> None:
     @router.get("/exchanges", summary="Every exchange")
     async def list_exchanges(request: Request) -> Response:
-        return await listing(request, _rows(frontend_of(context).definitions.vhosts()))
+        return await listing(request, _rows(virtual_hosts_of(context).definitions.vhosts()))
 
     @router.get("/exchanges/{vhost}", summary="The exchanges of a virtual host")
     async def list_exchanges_of(request: Request, vhost: str) -> Response:
@@ -93,7 +98,7 @@ def _add_reading(router: APIRouter, context: HttpContext) -> None:
     @router.get("/exchanges/{vhost}/{name}", summary="One exchange")
     async def get_exchange(vhost: str, name: str) -> Response:
         found, name = vhost_in_path(context, vhost), exchange_name_in_path(name)
-        exchange = frontend_of(context).exchange(found, name)
+        exchange = virtual_hosts_of(context).exchange(found, name)
         if exchange is None:
             raise missing("exchange", name, found)
         return json_answer(exchange_shape(exchange, found))
@@ -121,10 +126,9 @@ def _add_changing(router: APIRouter, context: HttpContext) -> None:
     async def put_exchange(request: Request, vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         body = await body_of(request, context, ExchangeBody)
-        flags = {"durable": body.durable, "auto_delete": body.auto_delete, "internal": body.internal}
-        wanted = declaring.exchange_of(name_in_path(name), body.type, arguments=body.arguments, **flags)
+        wanted = body.exchange(name_in_path(name))
         check(context, request, needs.to_have_alternate(found.namespace, wanted.name, wanted.alternate))
-        return created(await declaring.declare_exchange(frontend_of(context), found, wanted))
+        return created(await virtual_hosts_of(context).declare_exchange(found, wanted))
 
     @router.delete("/exchanges/{vhost}/{name}", summary="Delete an exchange", status_code=204)
     async def delete_exchange(request: Request, vhost: str, name: str) -> Response:
@@ -134,7 +138,7 @@ def _add_changing(router: APIRouter, context: HttpContext) -> None:
             raise missing("exchange", name, found)
         if request.query_params.get("if-unused") == "true" and found.routing.is_bound(name):
             raise EntrepotError(Code.PRECONDITION_FAILED, f"{exchange_text(name, found.name)} in use")
-        await frontend_of(context).definitions.delete_exchange(found, name)
+        await virtual_hosts_of(context).definitions.delete_exchange(found, name)
         return nothing()
 
 
@@ -156,7 +160,7 @@ def publish_of(exchange: str, body: PublishBody) -> Publish:
 
 async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> bool:
     """Publish; durable when this returns.  Whether it went to any queue.  Raises what refuses it."""
-    exchange = frontend.exchange(vhost, publish.exchange)
+    exchange = frontend.virtual_hosts.exchange(vhost, publish.exchange)
     if exchange is None:
         raise missing("exchange", publish.exchange, vhost)
     exchanges.check_publishable(exchange, vhost.name)
@@ -170,7 +174,7 @@ async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> b
     )
     if isinstance(queues, UnknownExchange):  # a Topic that nothing is bound to
         queues = ()
-    message = frontend.routing.message(vhost, without_bcc(publish), queues, frontend.clock.now_ms())
+    message = frontend.virtual_hosts.routing.message(vhost, without_bcc(publish), queues, frontend.clock.now_ms())
     if message is not None:
         await _sent(frontend, vhost, message)
     return bool(queues)
@@ -178,7 +182,7 @@ async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> b
 
 async def _sent(frontend: AmqpFrontend, vhost: Vhost, message: Message) -> None:
     answer: Answer[Refusals] = Answer()
-    work = frontend.overflow.admit(vhost, [message], answer)
+    work = frontend.virtual_hosts.overflow.admit(vhost, [message], answer)
     if work is not None:
         await work
     refusals = await answer

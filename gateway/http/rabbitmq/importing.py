@@ -15,11 +15,10 @@ from pydantic import Field, ValidationError
 from domain.errors import EntrepotError
 from domain.exchanges.binding import Binding, DestinationKind
 from domain.queues.policy import KNOWN_KEYS, OPERATOR_KEYS
-from gateway.amqp.frontend import AmqpFrontend
 from gateway.amqp.virtual_hosts.vhost import Vhost
+from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
 from gateway.http.context import HttpContext
 from gateway.http.problems import bad_json, bad_request
-from gateway.http.rabbitmq import declaring
 from gateway.http.rabbitmq.bindings import BindingBody
 from gateway.http.rabbitmq.door import LenientBody, vhost_of_name
 from gateway.http.rabbitmq.exchanges import ExchangeBody
@@ -57,8 +56,8 @@ class Import:
     `reason`.
     """
 
-    def __init__(self, context: HttpContext, frontend: AmqpFrontend, by: By, vhost: Vhost | None) -> None:
-        self._context, self._frontend, self._by, self._vhost = context, frontend, by, vhost
+    def __init__(self, context: HttpContext, virtual_hosts: VirtualHosts, by: By, vhost: Vhost | None) -> None:
+        self._context, self._virtual_hosts, self._by, self._vhost = context, virtual_hosts, by, vhost
         self.done: dict[str, int] = {}
         self.left_out: list[Row] = []
         self._takers: dict[str, Callable[[Row], Awaitable[None]]] = {
@@ -167,32 +166,27 @@ class Import:
         if unknown and not kept:
             raise bad_request(f"{', '.join(unknown)}: there is nothing like that here")
         policy = body.model_copy(update={"definition": kept}).policy(name, is_operators=is_operators)
-        await declaring.put_policy(self._frontend, vhost, policy)
+        await self._virtual_hosts.put_policy(vhost, policy)
         if unknown:
             self._leave_out(kind, row, f"without {', '.join(unknown)}: there is nothing like that here")
 
     async def _take_exchange(self, row: Row) -> None:
-        name, body, vhost = Named.model_validate(row).name, ExchangeBody.model_validate(row), self._of(row)
-        flags = {"durable": body.durable, "auto_delete": body.auto_delete, "internal": body.internal}
-        wanted = declaring.exchange_of(name, body.type, arguments=body.arguments, **flags)
-        await declaring.declare_exchange(self._frontend, vhost, wanted)
+        name, body = Named.model_validate(row).name, ExchangeBody.model_validate(row)
+        await self._virtual_hosts.declare_exchange(self._of(row), body.exchange(name))
 
     async def _take_queue(self, row: Row) -> None:
         name, body, vhost = Named.model_validate(row).name, QueueBody.model_validate(row), self._of(row)
-        arguments = dict(body.arguments)
         kind = row.get("type")
         if kind not in (None, "classic"):
-            arguments.setdefault("x-queue-type", kind)
-        await declaring.declare_queue(
-            self._frontend, vhost, name, durable=body.durable, auto_delete=body.auto_delete, arguments=arguments
-        )
+            body.arguments.setdefault("x-queue-type", kind)
+        await self._virtual_hosts.declare_queue(vhost, body.declaration(name, vhost))
 
     async def _take_binding(self, row: Row) -> None:
         ends = BindingEnds.model_validate(row)
         body, vhost = BindingBody.model_validate(row), self._of(row)
         kind = DestinationKind(ends.destination_type)
         binding = Binding(ends.source, ends.destination, body.routing_key, body.arguments, kind)
-        await declaring.bind(self._frontend, vhost, binding)
+        await self._virtual_hosts.bind(vhost, binding)
 
 
 class BindingEnds(LenientBody):

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gateway.amqp.connections.consumption import QueueCounts
 from gateway.amqp.frontend import AmqpFrontend
+from gateway.amqp.virtual_hosts.consumption import QueueCounts
 from gateway.amqp.virtual_hosts.vhost import Queue
+from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
 
 SAMPLE_SECONDS: Final = 5.0
 """Between two samples, as RabbitMQ has it."""
@@ -58,21 +59,21 @@ def totals_of_all(frontend: AmqpFrontend) -> Totals:
         "publish": counters.published,
         "confirm": counters.confirmed,
         "return_unroutable": counters.returned,
-        **_consumed(frontend.consumption.total),
+        **_consumed(frontend.virtual_hosts.consumption.total),
     }
 
 
-def totals_of_queue(frontend: AmqpFrontend, queue: Queue) -> Totals:
+def totals_of_queue(virtual_hosts: VirtualHosts, queue: Queue) -> Totals:
     """Of a queue."""
-    consumption = frontend.consumption
+    consumption = virtual_hosts.consumption
     return {"publish": consumption.incoming(queue), **_consumed(consumption.of(queue))}
 
 
-def totals_of_queues(frontend: AmqpFrontend) -> Mapping[str, Totals]:
+def totals_of_queues(virtual_hosts: VirtualHosts) -> Mapping[str, Totals]:
     """Of every queue, by its topic."""
     return {
-        queue.topic: totals_of_queue(frontend, queue)
-        for vhost in frontend.definitions.vhosts()
+        queue.topic: totals_of_queue(virtual_hosts, queue)
+        for vhost in virtual_hosts.definitions.vhosts()
         for queue in vhost.queues.values()
     }
 

@@ -9,13 +9,13 @@ from typing import Any, Final
 from fastapi import APIRouter, Request, Response
 
 from domain.exchanges.exchange import ExchangeType
+from domain.queues.declaration import declared_queue
 from gateway.amqp.frontend import AmqpFrontend
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
 from gateway.http.problems import MissingError
-from gateway.http.rabbitmq import declaring
-from gateway.http.rabbitmq.door import frontend_of, new_router, vhost_in_path
+from gateway.http.rabbitmq.door import frontend_of, new_router, vhost_in_path, virtual_hosts_of
 from gateway.http.rabbitmq.exchanges import PublishBody, publish_of, published
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.message_stats import MessageRates, totals_of_all
@@ -77,7 +77,7 @@ def _add_overview(router: APIRouter, context: HttpContext) -> None:
 
 
 def _overview(context: HttpContext, frontend: AmqpFrontend) -> dict[str, Any]:
-    settings, vhosts = context.settings, frontend.definitions.vhosts()
+    settings, vhosts = context.settings, frontend.virtual_hosts.definitions.vhosts()
     channels = [each for conversation in frontend.conversations for each in conversation.channels.values()]
     return {
         "management_version": settings.amqp.product_version,
@@ -85,7 +85,7 @@ def _overview(context: HttpContext, frontend: AmqpFrontend) -> dict[str, Any]:
         "product_name": "Entrepôt",
         "product_version": own_version(),
         "cluster_name": _cluster_name(context),
-        "node": node_name(frontend.gateway),
+        "node": node_name(frontend.virtual_hosts.gateway),
         "rates_mode": "basic",
         "exchange_types": [{"name": each.value, "description": "", "enabled": True} for each in ExchangeType],
         "object_totals": {
@@ -108,7 +108,7 @@ def _listeners(context: HttpContext, frontend: AmqpFrontend) -> list[dict[str, A
         name = "https" if door == "http" and context.settings.http.tls_certificate is not None else door
         found.append(
             {
-                "node": node_name(frontend.gateway),
+                "node": node_name(frontend.virtual_hosts.gateway),
                 "protocol": _PROTOCOLS.get(name, name),
                 "ip_address": host.strip("[]"),
                 "port": int(port),
@@ -135,7 +135,11 @@ def _add_abilities(router: APIRouter) -> None:
 
 async def _queue_totals(context: HttpContext, frontend: AmqpFrontend) -> dict[str, int]:
     """What is in all queues; nothing where there are too many to ask."""
-    rows = [{"vhost": vhost.name, "name": name} for vhost in frontend.definitions.vhosts() for name in vhost.queues]
+    rows = [
+        {"vhost": vhost.name, "name": name}
+        for vhost in frontend.virtual_hosts.definitions.vhosts()
+        for name in vhost.queues
+    ]
     if len(rows) > MAX_COUNTED_QUEUES:
         return {}
     totals: list[dict[str, Any]] = [dict(row) for row in rows]
@@ -145,14 +149,14 @@ async def _queue_totals(context: HttpContext, frontend: AmqpFrontend) -> dict[st
 
 
 def _cluster_name(context: HttpContext) -> str:
-    return context.settings.cluster.name or node_name(frontend_of(context).gateway)
+    return context.settings.cluster.name or node_name(virtual_hosts_of(context).gateway)
 
 
 def _add_nodes(router: APIRouter, context: HttpContext) -> None:
     def shape() -> dict[str, Any]:
         frontend = frontend_of(context)
         return {
-            "name": node_name(frontend.gateway),
+            "name": node_name(frontend.virtual_hosts.gateway),
             "type": "disc",
             "running": context.is_ready(),
             "mem_alarm": False,
@@ -187,10 +191,11 @@ def _add_health(router: APIRouter, context: HttpContext) -> None:
     @router.get("/aliveness-test/{vhost}", summary="Declare a queue, publish to it, and take the message out")
     async def test_aliveness(vhost: str) -> Response:
         frontend, found = frontend_of(context), vhost_in_path(context, vhost)
-        await declaring.declare_queue(frontend, found, ALIVENESS_QUEUE, durable=True, auto_delete=False, arguments={})
+        wanted = declared_queue(ALIVENESS_QUEUE, found.name, durable=True, arguments={})
+        await frontend.virtual_hosts.declare_queue(found, wanted)
         body = PublishBody(routing_key=ALIVENESS_QUEUE, payload="test_message", payload_encoding="string")
         await published(frontend, found, publish_of("", body))
-        ticket = await frontend.feeds.of(found.queues[ALIVENESS_QUEUE]).get()
+        ticket = await frontend.virtual_hosts.feeds.of(found.queues[ALIVENESS_QUEUE]).get()
         if ticket is None:  # another test of the same moment has taken it
             return json_answer({"status": "ok"})
         ticket.acknowledge()

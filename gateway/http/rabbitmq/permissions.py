@@ -16,7 +16,7 @@ from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.problems import MissingError
-from gateway.http.rabbitmq.door import LenientBody, created, frontend_of, new_router, nothing, vhost_in_path
+from gateway.http.rabbitmq.door import LenientBody, created, new_router, nothing, vhost_in_path, virtual_hosts_of
 from gateway.http.rabbitmq.listing import listing
 from gateway.security.administration import By
 
@@ -61,7 +61,7 @@ def permission_routes(context: HttpContext) -> APIRouter:
 def _add_lists(router: APIRouter, context: HttpContext) -> None:
     @router.get("/permissions", summary="Permissions of all users")
     async def list_permissions(request: Request) -> Response:
-        return await listing(request, permission_rows(context, frontend_of(context).definitions.vhosts()))
+        return await listing(request, permission_rows(context, virtual_hosts_of(context).definitions.vhosts()))
 
     @router.get("/vhosts/{name}/permissions", summary="Permissions in a virtual host")
     async def list_permissions_in(request: Request, name: str) -> Response:
@@ -69,7 +69,7 @@ def _add_lists(router: APIRouter, context: HttpContext) -> None:
 
     @router.get("/users/{name}/permissions", summary="Permissions of a user")
     async def list_permissions_of(request: Request, name: str) -> Response:
-        rows = permission_rows(context, frontend_of(context).definitions.vhosts())
+        rows = permission_rows(context, virtual_hosts_of(context).definitions.vhosts())
         return await listing(request, [row for row in rows if row["user"] == name_in_path(name)])
 
     @router.get("/topic-permissions", summary="None: topics have no permissions of their own")

@@ -13,8 +13,15 @@ from gateway.amqp.virtual_hosts.vhost import Vhost
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
-from gateway.http.rabbitmq import declaring
-from gateway.http.rabbitmq.door import LenientBody, created, frontend_of, missing, new_router, nothing, vhost_in_path
+from gateway.http.rabbitmq.door import (
+    LenientBody,
+    created,
+    missing,
+    new_router,
+    nothing,
+    vhost_in_path,
+    virtual_hosts_of,
+)
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.rights import check
 from gateway.http.rabbitmq.shapes import policy_shape
@@ -58,7 +65,7 @@ def _add(router: APIRouter, context: HttpContext, path: str, *, is_operators: bo
 
     @router.get(path, summary=f"All {whose}")
     async def list_policies(request: Request) -> Response:
-        return await listing(request, rows(frontend_of(context).definitions.vhosts()))
+        return await listing(request, rows(virtual_hosts_of(context).definitions.vhosts()))
 
     @router.get(f"{path}/{{vhost}}", summary=f"The {whose} of a virtual host")
     async def list_policies_of(request: Request, vhost: str) -> Response:
@@ -78,11 +85,11 @@ def _add(router: APIRouter, context: HttpContext, path: str, *, is_operators: bo
         body = await body_of(request, context, PolicyBody)
         policy = body.policy(name_in_path(name), is_operators=is_operators)
         check(context, request, needs.to_put_policy(found.namespace, policy.definition))
-        return created(await declaring.put_policy(frontend_of(context), found, policy))
+        return created(await virtual_hosts_of(context).put_policy(found, policy))
 
     @router.delete(f"{path}/{{vhost}}/{{name}}", summary=f"Delete one of the {whose}", status_code=204)
     async def delete_policy(vhost: str, name: str) -> Response:
         found, name = vhost_in_path(context, vhost), name_in_path(name)
-        if not await frontend_of(context).definitions.delete_policy(found, name, is_operators=is_operators):
+        if not await virtual_hosts_of(context).definitions.delete_policy(found, name, is_operators=is_operators):
             raise missing("policy", name, found)
         return nothing()

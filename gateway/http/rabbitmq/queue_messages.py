@@ -9,12 +9,18 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from domain.errors import Code, EntrepotError
-from gateway.amqp.frontend import AmqpFrontend
 from gateway.amqp.virtual_hosts.vhost import Queue
+from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts, check_owner
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
-from gateway.http.rabbitmq import declaring
-from gateway.http.rabbitmq.door import LenientBody, frontend_of, new_router, nothing, queue_in_path, vhost_in_path
+from gateway.http.rabbitmq.door import (
+    LenientBody,
+    new_router,
+    nothing,
+    queue_in_path,
+    vhost_in_path,
+    virtual_hosts_of,
+)
 from gateway.http.rabbitmq.shapes import plain
 from gateway.messaging.ticket import Ticket, acknowledge_all
 from protocols.amqp.content import ContentHeader
@@ -40,24 +46,24 @@ def queue_message_routes(context: HttpContext) -> APIRouter:
     async def purge_queue(vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)
-        declaring.check_not_locked(queue, found)
+        check_owner(queue, "", found)
         _check_no_stream(queue, "purge")
-        await frontend_of(context).counting.purge(queue)
+        await virtual_hosts_of(context).counting.purge(queue)
         return nothing()
 
     @router.post("/queues/{vhost}/{name}/get", summary="Get messages of a queue; mostly to look at them")
     async def get_messages(request: Request, vhost: str, name: str) -> Response:
-        frontend, found = frontend_of(context), vhost_in_path(context, vhost)
+        virtual_hosts, found = virtual_hosts_of(context), vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)
-        declaring.check_not_locked(queue, found)
+        check_owner(queue, "", found)
         _check_no_stream(queue, "get")
         body = await body_of(request, context, GetBody)
-        frontend.used(queue)
-        tickets = await _taken(frontend, queue, body.count)
+        virtual_hosts.used(queue)
+        tickets = await _taken(virtual_hosts, queue, body.count)
         sizes = [len(ticket.message.body) for ticket in tickets]
-        frontend.consumption.delivered(queue, sizes, sum(ticket.attempt > 1 for ticket in tickets))
-        await _settled(frontend, queue, tickets, body.ackmode)
-        left = await frontend.counting.ready(queue)
+        virtual_hosts.consumption.delivered(queue, sizes, sum(ticket.attempt > 1 for ticket in tickets))
+        await _settled(virtual_hosts, queue, tickets, body.ackmode)
+        left = await virtual_hosts.counting.ready(queue)
         if body.ackmode.endswith("requeue_true"):
             left = max(left - len(tickets), 0)  # as it was while they were out
         ahead = len(tickets)
@@ -73,10 +79,10 @@ def _check_no_stream(queue: Queue, what: str) -> None:
         raise EntrepotError(Code.PRECONDITION_FAILED, f"{what} is not supported by stream queue '{queue.name}'")
 
 
-async def _taken(frontend: AmqpFrontend, queue: Queue, count: int) -> list[Ticket]:
+async def _taken(virtual_hosts: VirtualHosts, queue: Queue, count: int) -> list[Ticket]:
     tickets: list[Ticket] = []
     try:
-        while len(tickets) < count and (ticket := await frontend.feeds.of(queue).get()) is not None:
+        while len(tickets) < count and (ticket := await virtual_hosts.feeds.of(queue).get()) is not None:
             tickets.append(ticket)
     except BaseException:
         for ticket in tickets:
@@ -85,15 +91,15 @@ async def _taken(frontend: AmqpFrontend, queue: Queue, count: int) -> list[Ticke
     return tickets
 
 
-async def _settled(frontend: AmqpFrontend, queue: Queue, tickets: list[Ticket], mode: AckMode) -> None:
+async def _settled(virtual_hosts: VirtualHosts, queue: Queue, tickets: list[Ticket], mode: AckMode) -> None:
     """What is to become of them, done when this returns."""
     if not tickets:
         return
     if mode == "ack_requeue_false":
         acknowledge_all(tickets)
-        frontend.consumption.acknowledged([queue] * len(tickets))
+        virtual_hosts.consumption.acknowledged([queue] * len(tickets))
     elif mode == "reject_requeue_false":
-        await frontend.dead_letters.reject([(queue, ticket) for ticket in tickets])
+        await virtual_hosts.dead_letters.reject([(queue, ticket) for ticket in tickets])
     else:
         for ticket in tickets:
             ticket.release()

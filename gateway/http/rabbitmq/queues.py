@@ -11,13 +11,13 @@ from fastapi import APIRouter, Request, Response
 from domain.errors import Code, EntrepotError
 from domain.field_value import text_of
 from domain.queues.arguments import DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY
-from domain.queues.declaration import queue_text
+from domain.queues.declaration import QueueDeclaration, declared_queue, queue_text
 from gateway.amqp.virtual_hosts import needs
 from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from gateway.amqp.virtual_hosts.virtual_hosts import check_owner
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
-from gateway.http.rabbitmq import declaring
 from gateway.http.rabbitmq.connections import consumer_shape
 from gateway.http.rabbitmq.door import (
     ArgumentsBody,
@@ -28,6 +28,7 @@ from gateway.http.rabbitmq.door import (
     nothing,
     queue_in_path,
     vhost_in_path,
+    virtual_hosts_of,
 )
 from gateway.http.rabbitmq.listing import Row, listing
 from gateway.http.rabbitmq.message_stats import MessageRates, totals_of_queue, totals_of_queues
@@ -44,6 +45,11 @@ class QueueBody(ArgumentsBody):
     durable: bool = True
     auto_delete: bool = False
 
+    def declaration(self, name: str, vhost: Vhost) -> QueueDeclaration:
+        return declared_queue(
+            name, vhost.name, durable=self.durable, auto_delete=self.auto_delete, arguments=self.arguments
+        )
+
 
 def queue_routes(context: HttpContext) -> APIRouter:
     router = new_router()
@@ -55,40 +61,34 @@ def queue_routes(context: HttpContext) -> APIRouter:
         body = await body_of(request, context, QueueBody)
         letters = (text_of(body.arguments.get(each)) for each in (DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY))
         check(context, request, needs.to_send_dead_letters(found.namespace, name_in_path(name), *letters))
-        is_new = await declaring.declare_queue(
-            frontend_of(context),
-            found,
-            name_in_path(name),
-            durable=body.durable,
-            auto_delete=body.auto_delete,
-            arguments=body.arguments,
-        )
+        wanted = body.declaration(name_in_path(name), found)
+        _, is_new = await virtual_hosts_of(context).declare_queue(found, wanted)
         return created(is_new)
 
     @router.delete("/queues/{vhost}/{name}", summary="Delete a queue", status_code=204)
     async def delete_queue(request: Request, vhost: str, name: str) -> Response:
-        frontend, found = frontend_of(context), vhost_in_path(context, vhost)
+        virtual_hosts, found = virtual_hosts_of(context), vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)
-        declaring.check_not_locked(queue, found)
+        check_owner(queue, "", found)
         of = queue_text(queue.name, found.name)
-        if request.query_params.get("if-unused") == "true" and frontend.consumers_of(queue):
+        if request.query_params.get("if-unused") == "true" and virtual_hosts.consumers_of(queue):
             raise EntrepotError(Code.PRECONDITION_FAILED, f"{of} in use")
-        if request.query_params.get("if-empty") == "true" and await frontend.counting.ready(queue):
+        if request.query_params.get("if-empty") == "true" and await virtual_hosts.counting.ready(queue):
             raise EntrepotError(Code.PRECONDITION_FAILED, f"{of} not empty")
-        await frontend.definitions.delete_queue(found, queue)
+        await virtual_hosts.definitions.delete_queue(found, queue)
         return nothing()
 
     return router
 
 
 def _add_reading(router: APIRouter, context: HttpContext) -> None:
-    rates = MessageRates(lambda: totals_of_queues(frontend_of(context)), monotonic)
+    rates = MessageRates(lambda: totals_of_queues(virtual_hosts_of(context)), monotonic)
 
     def row_of(queue: Queue, vhost: Vhost) -> Row:
-        frontend = frontend_of(context)
-        totals = totals_of_queue(frontend, queue)
+        virtual_hosts = virtual_hosts_of(context)
+        totals = totals_of_queue(virtual_hosts, queue)
         stats = rates.stats(queue.topic, totals) if any(totals.values()) else None
-        return {**queue_shape(queue, vhost, frontend.gateway), "message_stats": stats}
+        return {**queue_shape(queue, vhost, virtual_hosts.gateway), "message_stats": stats}
 
     async def listed(request: Request, vhosts: list[Vhost]) -> Response:
         rates.look()
@@ -101,7 +101,7 @@ def _add_reading(router: APIRouter, context: HttpContext) -> None:
 
     @router.get("/queues", summary="Every queue")
     async def list_queues(request: Request) -> Response:
-        return await listed(request, frontend_of(context).definitions.vhosts())
+        return await listed(request, virtual_hosts_of(context).definitions.vhosts())
 
     @router.get("/queues/{vhost}", summary="The queues of a virtual host")
     async def list_queues_of(request: Request, vhost: str) -> Response:
@@ -129,16 +129,16 @@ def _add_reading(router: APIRouter, context: HttpContext) -> None:
 
 async def add_counts(context: HttpContext, rows: list[Row]) -> None:
     """Ask the store how much is in queues.  A row of a queue that is gone meanwhile stays without."""
-    frontend = frontend_of(context)
+    virtual_hosts = virtual_hosts_of(context)
 
     async def add(row: dict[str, Any]) -> None:
-        vhost = frontend.definitions.vhost(row["vhost"])
+        vhost = virtual_hosts.definitions.vhost(row["vhost"])
         queue = None if vhost is None else vhost.queue(row["name"])
         if queue is None:
             return
-        ready, held = await frontend.counting.counts(queue)
+        ready, held = await virtual_hosts.counting.counts(queue)
         row["messages"], row["messages_ready"], row["messages_unacknowledged"] = ready + held, ready, held
-        row["consumers"] = frontend.consumers_of(queue)
+        row["consumers"] = virtual_hosts.consumers_of(queue)
 
     for start in range(0, len(rows), COUNTED_AT_ONCE):
         await asyncio.gather(*(add(row) for row in rows[start : start + COUNTED_AT_ONCE]))

@@ -12,7 +12,7 @@ from gateway.amqp.virtual_hosts.vhost import Vhost, namespace_of
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
-from gateway.http.rabbitmq.door import created, frontend_of, new_router, nothing, vhost_in_path
+from gateway.http.rabbitmq.door import created, frontend_of, new_router, nothing, vhost_in_path, virtual_hosts_of
 from gateway.http.rabbitmq.listing import listing
 from protocols.amqp.reply_codes import ReplyCode
 
@@ -22,7 +22,7 @@ def vhost_routes(context: HttpContext) -> APIRouter:
 
     @router.get("/vhosts", summary="Every virtual host")
     async def list_vhosts(request: Request) -> Response:
-        return await listing(request, [_shape(each) for each in frontend_of(context).definitions.vhosts()])
+        return await listing(request, [_shape(each) for each in virtual_hosts_of(context).definitions.vhosts()])
 
     @router.get("/vhosts/{name}", summary="One virtual host")
     async def get_vhost(name: str) -> Response:
@@ -62,7 +62,7 @@ async def _delete(context: HttpContext, vhost: Vhost) -> None:
     for conversation in tuple(frontend.conversations):
         if conversation.vhost is vhost:
             conversation.close_connection(ReplyCode.CONNECTION_FORCED, f"vhost '{vhost.name}' is deleted")
-    await frontend.definitions.clear(vhost)
+    await frontend.virtual_hosts.definitions.clear(vhost)
     await context.store.topology.delete_namespace(vhost.namespace)
 
 

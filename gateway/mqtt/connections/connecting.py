@@ -66,7 +66,7 @@ class Connecting:
         if self._conversation.machine.method is not None:
             self._begin_exchange()
         else:
-            self._conversation.frontend.spawn(self._decide(None))
+            self._conversation.frontend.tasks.spawn(self._decide(None))
 
     def _refusal(self) -> tuple[ReasonCode, str] | None:
         """Why CONNECT cannot be taken, whoever it is; or None."""
@@ -137,7 +137,7 @@ class Connecting:
         self._exchange = None
         if not self._is_again:
             self._final = answer
-            conversation.frontend.spawn(self._decide(principal))
+            conversation.frontend.tasks.spawn(self._decide(principal))
         elif conversation.principal is None or principal.name != conversation.principal.name:
             self._fail(ReasonCode.NOT_AUTHORIZED, "the client authenticated as somebody else")
         else:

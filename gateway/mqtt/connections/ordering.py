@@ -42,7 +42,7 @@ class Ordering:
         self._conversation = conversation
         self._later: deque[Later] = deque()
         self._is_handing_over = False
-        self._task = conversation.frontend.spawn(self._go_on())
+        self._task = conversation.frontend.tasks.spawn(self._go_on())
 
     def put_off(self, event: Later) -> None:
         """Deal with it when its turn has come."""

@@ -189,7 +189,7 @@ class Publishing:
             return
         if self._gated is None:
             self._gated = deque((sent,))
-            self._gate = self._conversation.frontend.spawn(self._pass_gate())
+            self._gate = self._conversation.frontend.tasks.spawn(self._pass_gate())
         else:
             self._gated.append(sent)
             if len(self._gated) > MAX_GATED and self._conversation.driver is not None:

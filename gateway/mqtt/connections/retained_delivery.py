@@ -79,7 +79,7 @@ class RetainedDelivery:
             self._wanted.update(wanted)
         elif wanted:
             self._wanted = wanted
-            self._conversation.frontend.spawn(self._send_all(wanted))
+            self._conversation.frontend.tasks.spawn(self._send_all(wanted))
 
     def let_go(self, departed: MqttConversation) -> None:
         """Nothing of its conversation is needed any more."""

@@ -99,7 +99,7 @@ class Subscribing:
         self.settling += 1
         self.retained.announce(retained)
         if joins:
-            conversation.frontend.spawn(self._join(packet.packet_id, reasons, retained, joins))
+            conversation.frontend.tasks.spawn(self._join(packet.packet_id, reasons, retained, joins))
         else:
             self._follow(packet.packet_id, reasons, retained)
 
@@ -324,7 +324,7 @@ class Subscribing:
         for record in session.record.subscriptions:
             member = self._add(record, is_new=True, resumes=True)
             if member is not None:
-                conversation.frontend.spawn(self._join_again(member))
+                conversation.frontend.tasks.spawn(self._join_again(member))
         if self.filters:
             hub.resume(conversation, self.filters, session.restored_cursors(""))
 

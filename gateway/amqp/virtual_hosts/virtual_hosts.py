@@ -1,0 +1,257 @@
+"""VirtualHosts: AMQP's engine, behind the connections of its door and RabbitMQ's HTTP API.
+
+Definitions, the way of a message to its queues, feeds, dead letters, limits, expiry and presence, put together; and
+what is done with them: declare, bind, publish, consume.  Whether somebody may do so is asked before, by who calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import structlog
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.exchanges import exchange as exchanges
+from domain.exchanges.binding import Binding, check_binding
+from domain.exchanges.exchange import Exchange
+from domain.ports import Store
+from domain.queues import declaration as queue_declaration
+from domain.queues.declaration import QueueDeclaration
+from domain.queues.policy import Policy
+from gateway.amqp.feeds.queue_feed import QueueConsumer
+from gateway.amqp.feeds.queue_feeds import QueueFeeds
+from gateway.amqp.feeds.stream_feed import StreamConsumer
+from gateway.amqp.virtual_hosts.consumption import Consumption
+from gateway.amqp.virtual_hosts.counting import Counting
+from gateway.amqp.virtual_hosts.dead_letters import DeadLetters
+from gateway.amqp.virtual_hosts.definitions import Definitions
+from gateway.amqp.virtual_hosts.expiry import Expiry
+from gateway.amqp.virtual_hosts.overflow import Overflow
+from gateway.amqp.virtual_hosts.presence import ConsumerPresence
+from gateway.amqp.virtual_hosts.routing import Routing
+from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from gateway.background_tasks import BackgroundTasks
+from gateway.messaging.routes import Routes
+from gateway.messaging.send import Sender
+from gateway.settings.amqp import AmqpSettings
+from protocols.amqp.errors import AmqpError
+from protocols.amqp.reply_codes import ReplyCode
+
+SETTLE_SECONDS: Final = 5.0
+"""Longest wait, at the end, for work that was begun."""
+
+log = structlog.get_logger(__name__)
+
+
+class Consumer(QueueConsumer, StreamConsumer, Protocol):
+    """A consumer of a queue, of whichever type that is."""
+
+    @property
+    def queue(self) -> Queue: ...
+
+
+class VirtualHosts:
+    """`gateway`: this gateway's name among all, as long as it is not taken for dead.  `is_alone`: no other gateway
+    works on the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        sender: Sender,
+        routes: Routes,
+        definitions: Definitions,
+        settings: AmqpSettings,
+        clock: Clock,
+        gateway: Callable[[], str],
+        *,
+        is_alone: bool,
+    ) -> None:
+        self.store, self.definitions, self.clock = store, definitions, clock
+        self._gateway, self._max_queues = gateway, settings.max_queues
+        self.tasks = BackgroundTasks("AMQP")
+        self.counting = Counting(store)
+        self.routing = Routing(store, routes, keeps_topics=settings.exchange_topics)
+        self.dead_letters = DeadLetters(definitions, self.routing, sender, clock, self.tasks.spawn)
+        self.feeds = QueueFeeds(store, clock, self.dead_letters.sort_out)
+        self.overflow = Overflow(store, sender, self.counting, self.feeds, self.dead_letters)
+        self.expiry = Expiry(store, definitions, self.feeds, self.dead_letters, clock, gateway, is_alone=is_alone)
+        self.routing.on_timed = self.expiry.expect
+        self.presence = ConsumerPresence(
+            store, clock, gateway, self._consumers_changed, self.feeds.settle, is_alone=is_alone
+        )
+        self.expiry.presence = self.presence
+        self.consumption = Consumption(sender.traffic)
+        definitions.on_queue_gone.append(self._queue_gone)
+
+    @property
+    def gateway(self) -> str:
+        return self._gateway()
+
+    async def start(self) -> None:
+        """Learn the definitions and keep them.  Raises what the store raises."""
+        await self.definitions.start()
+        await self.presence.start()
+        await self.expiry.start()
+
+    async def close(self) -> None:
+        """Give back what consumers held, and stop."""
+        await self.expiry.close()
+        await self.tasks.settle(SETTLE_SECONDS)
+        await self.feeds.close()
+        await self.presence.settle()
+        self.presence.close()
+        await self.tasks.cancel()
+        self.definitions.close()
+
+    # -- exchanges -----------------------------------------------------------------------------------------------
+
+    def exchange(self, vhost: Vhost, name: str) -> Exchange | None:
+        """The exchange of a name: that which was declared, or else the Topic of that name."""
+        return vhost.routing.exchange(name) or self.routing.exchange_of_topic(vhost, name)
+
+    async def declare_exchange(self, vhost: Vhost, wanted: Exchange) -> bool:
+        """Whether it is new.  Raises PRECONDITION_FAILED where there is another one, FORBIDDEN for a system's name."""
+        exchanges.check_not_default(wanted.name)
+        exchanges.check_exchange(wanted, vhost.name)
+        found = vhost.routing.exchange(wanted.name)
+        is_new = found is None
+        if found is None:
+            exchanges.check_new_name(wanted.name)
+            found = await self.definitions.declare_exchange(vhost, wanted, self.gateway)
+        _check_same(exchanges.inequivalence(found, wanted, vhost.name))
+        return is_new
+
+    async def bind(self, vhost: Vhost, binding: Binding) -> None:
+        """Raises TOPIC_NOT_FOUND where an end is missing, FORBIDDEN, PRECONDITION_FAILED."""
+        exchanges.check_not_default(binding.source)
+        found = self.exchange(vhost, binding.source)
+        if found is None:
+            raise exchanges.not_found(binding.source, vhost.name)
+        if vhost.routing.exchange(binding.source) is None:  # a Topic, which is declared by being bound
+            found = await self.definitions.declare_exchange(vhost, found, self.gateway)
+        if not self.definitions.destination_exists(vhost, binding):
+            kind = binding.destination_kind.value
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"no {kind} '{binding.destination}' in vhost '{vhost.name}'")
+        check_binding(binding, found.routing_type)
+        await self.definitions.bind(vhost, binding)
+
+    async def put_policy(self, vhost: Vhost, policy: Policy) -> bool:
+        """Whether it is new.  Queues that are to hold less than they do are cut before this returns."""
+        is_new = all(each.name != policy.name for each in vhost.policies(of_operators=policy.is_operators))
+        await self.definitions.put_policy(vhost, policy)
+        for queue in tuple(vhost.limited.values()):
+            if policy in (queue.policy, queue.operator_policy):
+                try:
+                    await self.overflow.cut(queue)
+                except EntrepotError as error:
+                    log.warning("a queue is longer than its policy says", queue=queue.name, problem=error.message)
+        return is_new
+
+    # -- queues --------------------------------------------------------------------------------------------------
+
+    async def declare_queue(
+        self, vhost: Vhost, wanted: QueueDeclaration, owner: str = "", *, is_named_here: bool = False
+    ) -> tuple[Queue, bool]:
+        """The queue, and whether it is new.  `owner`: the connection that declares it.  `is_named_here`: nobody chose
+        its name.  Raises PRECONDITION_FAILED, FORBIDDEN (a system's name); AmqpError for a queue of another one."""
+        found = vhost.queue(wanted.name)
+        if found is None:
+            if not is_named_here:
+                queue_declaration.check_new_name(wanted.name)
+            if sum(len(each.queues) for each in self.definitions.vhosts()) >= self._max_queues:
+                raise EntrepotError(Code.PRECONDITION_FAILED, f"queue limit ({self._max_queues}) is reached")
+            found, is_new = await self.definitions.declare_queue(
+                vhost, wanted, gateway=self.gateway, connection=owner, now_ms=self.clock.now_ms()
+            )
+            if is_new:
+                self.used(found)
+                return found, True
+        check_owner(found, owner, vhost)
+        if found.declaration.exclusive != wanted.exclusive:
+            raise _locked(found, vhost)
+        _check_same(queue_declaration.inequivalence(found.declared, wanted, vhost.name))
+        self.used(found)
+        return found, False
+
+    def used(self, queue: Queue) -> None:
+        """Somebody declared the queue or got of it."""
+        vhost = self.definitions.vhost_in(queue.namespace)
+        if vhost is not None:
+            self.expiry.used(vhost, queue)
+
+    async def delete_owned(self, vhost: Vhost, owner: str) -> None:
+        """Delete the exclusive queues of a connection."""
+        for name in tuple(vhost.owned.get(owner, ())):
+            queue = vhost.queue(name)
+            if queue is not None:
+                await self._delete(vhost, queue)
+
+    async def _delete(self, vhost: Vhost, queue: Queue) -> None:
+        try:
+            await self.definitions.delete_queue(vhost, queue)
+        except EntrepotError as error:
+            log.warning("a queue that is to go stays", queue=queue.name, problem=error.message)
+
+    def _queue_gone(self, vhost: Vhost, queue: Queue) -> None:
+        self.consumption.forget(queue)
+        consumers = self.feeds.all_of(queue)
+        for feed in self.feeds.forget(queue):
+            self.tasks.spawn(feed.close())
+        if consumers:
+            self.presence.changed(queue, 0)
+        for consumer in consumers:
+            consumer.queue_gone()
+
+    # -- consumers -----------------------------------------------------------------------------------------------
+
+    def consumers_of(self, queue: Queue) -> int:
+        """How many consumers a queue has, at all gateways."""
+        return self.feeds.consumers(queue) + self.presence.elsewhere(queue)
+
+    def add(self, consumer: Consumer) -> None:
+        """Feed a consumer from here on."""
+        queue = consumer.queue
+        (self.feeds.stream(queue) if queue.is_stream else self.feeds.of(queue)).add(consumer)
+        self._note_presence(queue)
+        self.used(queue)
+
+    def remove(self, consumer: Consumer) -> None:
+        """Feed it no more."""
+        queue = consumer.queue
+        (self.feeds.stream(queue) if queue.is_stream else self.feeds.of(queue)).remove(consumer)
+        self._note_presence(queue)
+        self.used(queue)
+
+    async def unused(self, queue: Queue) -> None:
+        """A consumer went: an auto-delete queue goes with the last one, at whichever gateway that was."""
+        vhost = self.definitions.vhost_in(queue.namespace)
+        if vhost is None or vhost.queue(queue.name) is not queue or self.feeds.consumers(queue):
+            return
+        if await self.presence.is_last(queue) and not self.feeds.consumers(queue):
+            await self._delete(vhost, queue)
+
+    def _note_presence(self, queue: Queue) -> None:
+        consumers = self.feeds.all_of(queue)
+        self.presence.changed(queue, len(consumers), is_exclusive=any(each.exclusive for each in consumers))
+        self.feeds.activate(queue.topic, self.presence.is_first(queue.topic))
+
+    def _consumers_changed(self, topic: str) -> None:
+        """Other gateways have more or fewer consumers of a queue."""
+        self.feeds.activate(topic, self.presence.is_first(topic))
+
+
+def check_owner(queue: Queue, owner: str, vhost: Vhost) -> None:
+    """Raise RESOURCE_LOCKED where a queue is another connection's."""
+    if queue.connection and queue.connection != owner:
+        raise _locked(queue, vhost)
+
+
+def _locked(queue: Queue, vhost: Vhost) -> AmqpError:
+    return AmqpError(ReplyCode.RESOURCE_LOCKED, queue_declaration.locked(queue.name, vhost.name))
+
+
+def _check_same(difference: str | None) -> None:
+    if difference is not None:
+        raise EntrepotError(Code.PRECONDITION_FAILED, difference)
