@@ -42,11 +42,11 @@ from domain.names import is_retry_topic, retried_topic, retry_group
 
 BACKGROUND_STEP_SECONDS: Final = 0.5
 CLEANING_SECONDS: Final = 0.01
-"""How long retention may keep the event loop at a time."""
+"""Longest time for which retention keeps the event loop at once."""
 ROW_WORTH_BYTES: Final = 4096
 MAX_STRETCH: Final = 4
 TIMER_TICK_SECONDS: Final = 0.05
-"""How late a delayed message may be: messages that are due are looked for so often."""
+"""Interval between looks for delayed messages that are due: they are late by so much at most."""
 
 log = structlog.get_logger(__name__)
 
@@ -308,7 +308,7 @@ class Broker:
                 await asyncio.wait_for(self._saved.wait(), seconds)
 
     def _checkpoint_bytes(self) -> int:
-        """How far the log goes on between two rounds: further where many rows change, each of which is as much work
+        """Bytes of the log between two rounds: more where many rows change, each of which is as much work
         as some records of the log, which would be read instead."""
         least = self.core.settings.checkpoint_interval_bytes
         return min(max(least, len(self.engine.rows) * ROW_WORTH_BYTES), least * MAX_STRETCH)

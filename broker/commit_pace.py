@@ -52,7 +52,7 @@ class CommitPace:
         return self._busy >= BUSY_SHARE
 
     def seconds_left(self) -> float:
-        """How long the next sync should still wait; 0 for not at all."""
+        """Rest of the next sync's wait; 0 for none."""
         if self.is_busy:
             linger = max(self._linger, BUSY_LINGER_SECONDS)
         elif self.last_confirmed > 1:

@@ -26,7 +26,7 @@ class Measurements:
 
 
 def engine_gauges(engine: StorageEngine) -> dict[str, float]:
-    """How much lies in the log, waits in it, and is not yet where it is to be."""
+    """Gauges of the log: what lies in it, waits in it, and is not yet where it is to be."""
     log = engine.commit_log
     return {
         "timing_messages": engine.pending.timers.count,

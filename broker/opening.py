@@ -30,7 +30,7 @@ from broker.store.store_files import FORMAT, NAMES, StoreFiles, StoreIdentity
 from broker.store.sync_channel import SyncChannel, start_sync_process
 
 MANY_OBJECTS: Final = 100_000
-"""So many objects made while a store is opened are kept out of sight of the garbage collector from then on."""
+"""Objects made while a store is opened, from which number on the garbage collector does not look at them."""
 
 log = structlog.get_logger(__name__)
 

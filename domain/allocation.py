@@ -21,7 +21,7 @@ _HASH_BYTES: Final = 8
 
 
 class AllocationStrategy(StrEnum):
-    """How queues are shared out among members.
+    """Ways to share out queues among members.
 
     AVERAGED: each member has a run of neighbouring queues (RocketMQ: `AllocateMessageQueueAveragely`).
     CIRCULAR: the queues are dealt out in turn (`AllocateMessageQueueAveragelyByCircle`).

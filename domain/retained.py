@@ -27,7 +27,7 @@ NEVER: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class RetainedLimits:
-    """How many messages are kept, how many bytes they have together, and how many one may have (with its name and its
+    """Limits: messages that are kept, their bytes together, and those of one (with its name and its
     properties).  Publishes that are under way at one moment, or at several gateways, may exceed the first two by as
     many as they are."""
 

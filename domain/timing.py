@@ -8,7 +8,7 @@ from typing import Final
 from domain.message import StoredMessage
 
 MAX_DELAY_MS: Final = 400 * 24 * 3600 * 1000
-"""How far ahead a delivery timestamp may lie."""
+"""Latest delivery timestamp, from now on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,7 @@ class Topic:
 
     @property
     def writable_queues(self) -> int:
-        """How many of the queues, from 0, new messages go to."""
+        """Number of the queues, from 0, that new messages go to."""
         return self.queues if self.write_queues is None else self.write_queues
 
     def __post_init__(self) -> None:
@@ -128,7 +128,7 @@ class Topic:
             raise EntrepotError(Code.BAD_REQUEST, "placement: names a broker twice")
 
     def queues_on(self, broker: str) -> int:
-        """How many of its queues a broker has."""
+        """Number of its queues that a broker has."""
         return dict(self.placement).get(broker, 0) if self.placement else self.queues
 
 

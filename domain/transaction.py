@@ -12,7 +12,7 @@ MAX_CHECK_AFTER_MS: Final = 99_999_999_999
 
 
 def check_after_ms(message: Message, otherwise: int) -> int:
-    """How long the producer of a half message may be silent before it is asked: what it says itself, or else."""
+    """Silence of a half message's producer after which it is asked: what it says itself, or else."""
     said = message.time_ms(SystemProperty.CHECK_AFTER_MS)
     return otherwise if said is None or said > MAX_CHECK_AFTER_MS else said
 

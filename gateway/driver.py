@@ -21,7 +21,7 @@ from protocols.proxy import ProxyHeader
 FINISH_SECONDS = 0.25
 """What a peer that has said goodbye has for closing by itself."""
 GOODBYE_SECONDS = 5.0
-"""How long a peer may take to read what was written before its connection was closed."""
+"""Longest time for a peer to read what was written before its connection was closed."""
 
 MAX_UNREAD_BYTES = 1 << 20
 """Answers that may wait for a peer that does not read: with more of them, nothing more of it is read."""

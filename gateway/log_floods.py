@@ -21,7 +21,7 @@ BURST: Final = 20
 PER_SECOND: Final = 1.0
 """Lines of a kind that may come always."""
 REST_SECONDS: Final = 2.0
-"""How long it may take until is told what was left out last."""
+"""Longest time until the lines left out last are told."""
 MAX_KINDS: Final = 512
 """Kinds that are remembered: the one that came first is forgotten."""
 
@@ -63,7 +63,7 @@ class Floods:
         return suppressed
 
     def rest(self, kind: Kind) -> int:
-        """How many of a kind were left out and not told; they are told now."""
+        """Lines of a kind that were left out and not told; they are told now."""
         allowance = self._kinds.get(kind)
         if allowance is None:
             return 0

@@ -168,7 +168,7 @@ class GroupWindows:
         )
 
     def backlog(self, topic: Topic) -> int:
-        """How many messages of the topic, of those that are there, its slowest group has not settled."""
+        """Messages of the topic, of those that are there, that its slowest group has not settled."""
         slowest = 0
         for (_, name), windows in self.progress.windows.items():
             if name == topic.name:

@@ -27,7 +27,7 @@ from broker.consume.window_row import WindowRow
 from broker.consume.window_state import MAX_NUMBER, PENDING, RELEASED, SETTLED, WindowState
 
 MAX_SPREAD = 16
-"""How many times its limit of unsettled messages a window may spread over: what a filter passed over lies between."""
+"""Longest spread of a window, in limits of unsettled messages: what a filter passed over lies between."""
 
 
 class DeliveredRun(NamedTuple):
@@ -124,7 +124,7 @@ class ConsumeWindow(WindowState):
         return self._deadlines[index] if self._head <= index < len(self._deadlines) else 0
 
     def unsettled_from(self, offset: int) -> int:
-        """How many from an offset on were looked at and are not settled."""
+        """Messages from an offset on that were looked at and are not settled."""
         if offset <= self.base:
             return self.unsettled
         return sum(status < SETTLED for status in self._status[offset - self._origin :])

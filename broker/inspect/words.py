@@ -1,4 +1,4 @@
-"""How times, ids, bytes and kinds of records are written for people."""
+"""Times, ids, bytes and kinds of records in words for people."""
 
 from __future__ import annotations
 

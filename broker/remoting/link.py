@@ -41,7 +41,7 @@ STREAM_CREDIT_BYTES: Final = 4 << 20
 MAX_HELD_BYTES: Final = 64 << 20
 """Requests that wait for credit; beyond, further ones are refused (TOO_MANY_REQUESTS)."""
 AGAIN_WITHIN_SECONDS: Final = 1.0
-"""How soon a lost connection must be back for an idempotent request to be asked again."""
+"""Longest absence of a connection after which an idempotent request is asked again."""
 
 __all__ = ["ClientStream", "ConnectionLostError", "Link", "LinkSettings", "OnAnswer", "OnLate"]
 log = structlog.get_logger(__name__)

@@ -25,7 +25,7 @@ class ConnectionLostError(EntrepotError):
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """How a connection is made and watched.
+    """Making and watching of a connection.
 
     A peer that has said nothing for `silence_seconds`, pings included, is taken for gone.  `tls`: None is plain TCP.
     """

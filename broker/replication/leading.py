@@ -35,7 +35,7 @@ IDLE_SECONDS: Final = 0.05
 TELL_SECONDS: Final = 0.5
 """Longest wait for other replicas to acknowledge what was written: until then nobody knows that it is confirmed."""
 PART_SECONDS: Final = 0.03
-"""How long a master that resigns says of what still comes that it was not taken, before it says goodbye: of what a
+"""Time for which a master that resigns says of what still comes that it was not taken, before its goodbye: of what a
 goodbye meets on its way nobody could know."""
 HOLD_SECONDS: Final = 2.0
 """Pause in which an election is expected once a replica has caught up."""

@@ -26,9 +26,9 @@ from protocols.remoting import operations as wire
 GATHER_SECONDS: Final = 0.05
 ASK_SECONDS: Final = 3.0
 REFUSED_SECONDS: Final = 0.5
-"""How long a broker that is refused waits for another name server to take it."""
+"""Wait of a broker that is refused for another name server to take it."""
 DECISION_SECONDS: Final = 1.0
-"""How long a new broker waits for others to come before it looks who is to keep the key-values."""
+"""Wait of a new broker for others, before it looks who is to keep the key-values."""
 
 log = structlog.get_logger(__name__)
 

@@ -30,7 +30,7 @@ from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, InvalidRec
 FIRST_READ = 8192
 DEFAULT_SEGMENT_SIZE = 1 << 30
 LEAST_STEP = 1 << 20
-"""So much is reserved at a time where a whole step has no room, or what is needed if that is more."""
+"""Bytes that are reserved at a time where a whole step has no room, or what is needed if that is more."""
 MESSAGE = RecordKind.MESSAGE
 NEW_KINDS = record.KEPT_KINDS | {MESSAGE}
 """Kinds that leave the reserve to those with which consuming goes on."""

@@ -137,7 +137,7 @@ class IndexFile:
 
     @property
     def room(self) -> int:
-        """How many more entries fit."""
+        """Entries that still fit."""
         return self.layout.entries - self.count
 
     # -- writing -----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 SMALL_SPAN = 65_536
-"""So much is read with one call, whatever lies between the records wanted."""
+"""Bytes that are read with one call, whatever lies between the records wanted."""
 
 
 def reads_of(

@@ -46,7 +46,7 @@ def entries_at(queue: ConsumeQueue, queue_offsets: list[int]) -> NDArray[Any]:
 
 
 def bytes_between(queue: ConsumeQueue, start: int, end: int) -> int:
-    """How many bytes the records of a part of a queue have; of a long part, by its beginning."""
+    """Bytes of the records of a part of a queue; of a long part, by its beginning."""
     raw = np.frombuffer(queue.raw(start, min(end - start, MAX_RUN_ENTRIES)), QUEUE_ENTRY)
     if not len(raw):
         return 0

@@ -61,7 +61,7 @@ class SubTopicDictionary:
         self._ready: OrderedDict[str, _Ready] | None = None  # most topics are never asked for
 
     def __len__(self) -> int:
-        """How many names are remembered, twins included."""
+        """Names that are remembered, twins included."""
         return len(self._learned)
 
     def learn(self, hash48: int, name: str) -> bool:

@@ -47,7 +47,7 @@ from domain.errors import Code
 
 CHECKPOINT_COMMITS: Final = 100
 LOG_RETENTION_MS: Final = 2 * 86_400_000
-"""So long a commit stays once a checkpoint is above it."""
+"""Age at which a commit goes that has a checkpoint above it."""
 MAX_SNAPSHOT_AGE_MS: Final = LOG_RETENTION_MS // 2
 """Since a snapshot was known to be the newest; the other half is for clocks that differ, and for slow requests."""
 TOMBSTONE_RETENTION_MS: Final = 7 * 86_400_000

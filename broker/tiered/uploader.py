@@ -39,7 +39,7 @@ REQUESTS_AN_UPLOAD: Final = 12
 LONGEST_AGE: Final = 3600.0
 """Seconds that messages wait at most, whatever that costs."""
 HEAL_SECONDS: Final = 600.0
-"""So long a corrupted record waits for a replica that has it whole; what lies before it in its queue does not."""
+"""Wait of a corrupted record for a replica that has it whole; what lies before it in its queue does not wait."""
 HOUSEKEEPING_SECONDS: Final = 60.0
 VACUUM_SECONDS: Final = 3600.0
 log = structlog.get_logger(__name__)

@@ -54,7 +54,7 @@ class Effect(StrEnum):
 
 
 class Origin(StrEnum):
-    """How a principal was recognised."""
+    """Ways to recognise a principal."""
 
     ANONYMOUS = "anonymous"
     PASSWORD = "password"

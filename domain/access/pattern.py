@@ -24,7 +24,7 @@ USERNAME: Final = "${username}"
 
 
 class Kind(Enum):
-    """How a pattern compares."""
+    """Ways of a pattern to compare."""
 
     ANY = auto()
     PREFIX = auto()

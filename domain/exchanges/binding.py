@@ -64,7 +64,7 @@ def check_binding(binding: Binding, source_type: ExchangeType) -> None:
 
 
 def headers_match(arguments: Mapping[str, object]) -> HeadersMatch:
-    """How a headers exchange takes the binding.  Without `x-match` it is ALL."""
+    """Match of a headers exchange.  Without `x-match` it is ALL."""
     text = text_of(arguments.get(MATCH))
     return HeadersMatch.ALL if text is None else HeadersMatch(text)
 

@@ -32,7 +32,7 @@ HASH_PROPERTIES: Final = ("correlation_id", "message_id", "timestamp")
 
 
 class ExchangeType(StrEnum):
-    """How an exchange chooses among its bindings.  A DELAYED one chooses as its argument `x-delayed-type` says."""
+    """Ways to choose among an exchange's bindings.  A DELAYED one chooses as its argument `x-delayed-type` says."""
 
     DIRECT = "direct"
     FANOUT = "fanout"

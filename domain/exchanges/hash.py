@@ -81,7 +81,7 @@ def _hash(text: str) -> int:
 
 
 def _score(seed: int, slot: int, share: int) -> float:
-    """How much a destination wants a place.  Of scores made so, each is the highest as often as its share says."""
+    """Score of a destination for a place.  Of scores made so, each is the highest as often as its share says."""
     mixed = (seed + (slot + 1) * _GOLDEN) & _MASK
     mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _MASK

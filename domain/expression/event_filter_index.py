@@ -174,7 +174,7 @@ class FilterIndex(Generic[K]):
         return sum(WEIGHTS[type(condition)] * (1 + self._count(condition)) for condition in clause)
 
     def _count(self, condition: Condition) -> int:
-        """How many are under a condition already."""
+        """Filters that are under a condition already."""
         bucket: Bucket[K] | None
         match condition:
             case Equals(attributes=attributes) if len(attributes) > 1:

@@ -1,4 +1,4 @@
-"""How a filter expression is refused: always one code, always with the place of the fault."""
+"""Refusals of filter expressions: always one code, always with the place of the fault."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from domain.errors import Code, EntrepotError
 
 SHOWN_LENGTH: Final = 40
-"""So much of a client's own text is repeated in an error."""
+"""Characters of a client's own text that an error repeats."""
 
 
 def fault(what: str, place: int) -> EntrepotError:

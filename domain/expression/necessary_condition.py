@@ -73,7 +73,7 @@ Clause = tuple[Condition, ...]
 """Conditions of which one must hold; of an empty one none can."""
 
 WEIGHTS: Final[dict[type[Condition], int]] = {Equals: 1, StartsWith: 4, EndsWith: 4, Present: 200}
-"""How many events a condition lets through, roughly, beside another."""
+"""Events that a condition lets through, roughly, beside another."""
 
 
 @dataclass(frozen=True, slots=True)

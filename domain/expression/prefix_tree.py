@@ -86,7 +86,7 @@ class PrefixTree(Generic[V]):
 
 
 def _common(label: str, text: str, place: int) -> int:
-    """How many characters of the label the text has at the place."""
+    """Characters of the label that the text has at the place."""
     if text.startswith(label, place):
         return len(label)
     count = 0

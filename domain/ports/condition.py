@@ -23,7 +23,7 @@ class Condition(Protocol):
         ...
 
     async def measurements(self) -> dict[str, Histogram]:
-        """How long things take since the store was opened, as far as it measures that: `append` (from taking messages
+        """Times that things take since the store was opened, as far as it measures them: `append` (from taking messages
         to their confirm), `sync` (a round of making data durable), `pop` (from claiming messages to answering)."""
         ...
 

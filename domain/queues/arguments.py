@@ -167,7 +167,7 @@ class QueueArguments:
 
     @property
     def attempts_allowed(self) -> int | None:
-        """How often a message may come back before it is a dead letter, or None for ever."""
+        """Times that a message may come back before it is a dead letter, or None for ever."""
         if self.queue_type is not QueueType.QUORUM:
             return None
         limit = DEFAULT_QUORUM_DELIVERY_LIMIT if self.delivery_limit is None else self.delivery_limit

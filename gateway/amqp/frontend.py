@@ -28,9 +28,9 @@ from protocols.amqp.errors import AmqpError
 from protocols.amqp.reply_codes import ReplyCode
 
 TIMEOUT_LOOK_SECONDS: Final = 5.0
-"""How often is looked for messages that consumers hold too long."""
+"""Interval between looks for messages that consumers hold too long."""
 FULL_SECONDS: Final = 1.0
-"""How long publishers are blocked before they may try whether a full store has room again."""
+"""Pause of publishers before they try whether a full store has room again."""
 
 log = structlog.get_logger(__name__)
 

@@ -64,7 +64,7 @@ class Bridge:
         self.counters = BridgeCounters()
 
     def status(self) -> BridgeStatus:
-        """How it is: of a bridge that another gateway runs, as that one last told."""
+        """State: of a bridge that another gateway runs, as that one last told."""
         record = self._lease.record
         owner = "" if record is None else record.owner
         is_here = owner == self._parts.owner

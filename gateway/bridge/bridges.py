@@ -20,10 +20,10 @@ from gateway.mqtt.retained.retained import RetainedMessages
 from gateway.settings import BridgeSettings
 
 AFTER_FAULT_SECONDS: Final = 5.0
-"""How long a bridge rests that met a fault of ours."""
+"""Pause of a bridge that met a fault of ours."""
 
 STOP_SECONDS: Final = 8.0
-"""How long ending may take: giving back what is held, and the leases."""
+"""Longest time for the end: giving back what is held, and the leases."""
 
 log = structlog.get_logger(__name__)
 

@@ -24,9 +24,9 @@ from gateway.bridge.errors import RemoteError
 from gateway.settings import BridgeRemote
 
 CONNECT_SECONDS: Final = 10.0
-"""How long the remote has for each answer until the connection stands."""
+"""Longest wait for each answer of the remote until the connection stands."""
 MISC_SECONDS: Final = 1.0
-"""How often the keep-alive is looked at."""
+"""Interval between looks at the keep-alive."""
 MAX_PACKETS_PER_READ: Final = 128
 """Packets taken in one turn of the event loop."""
 RETAINED_IF_NEW: Final = 1

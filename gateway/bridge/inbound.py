@@ -32,7 +32,7 @@ MAX_BATCH: Final = 1000
 MAX_WAITING_BYTES: Final = 16 << 20
 """Payloads that may wait here before nothing more is read."""
 RETRY_SECONDS: Final = 0.5
-"""How soon the store is asked again after it refused for now."""
+"""Pause before the store is asked again that refused for now."""
 
 _FOR_GOOD: Final = frozenset(
     (

@@ -25,7 +25,7 @@ LEASE_MS: Final = 10_000
 RENEW_SECONDS: Final = LEASE_MS / 1000 / 4
 MARGIN_MS: Final = 2_000
 RETRY_SECONDS: Final = 0.5
-"""How soon a renewal is tried again whose store did not answer."""
+"""Pause before a renewal is tried again whose store did not answer."""
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):

@@ -37,13 +37,13 @@ from protocols.mqtt.mapping import is_expired, to_properties
 from protocols.mqtt.properties import PropertyId
 
 WAIT_MS: Final = 20_000
-"""How long one pop waits for messages."""
+"""Longest wait of one pop for messages."""
 PUBACK_SECONDS: Final = 60.0
 """A remote that has acknowledged nothing of a batch for so long is gone."""
 AGAIN_MS: Final = 5_000
 """When a message comes again that the remote did not take for now."""
 LEASE_MS: Final = 30_000
-"""How long a message stays with a bridge that has died."""
+"""Lease of what a bridge holds: it stays with one that has died for so long."""
 MAX_ATTEMPTS: Final = 1000
 """Deliveries of one message before it is a dead letter: every loss of the connection costs those under way one."""
 FAILURE: Final = 0x80

@@ -1,4 +1,4 @@
-"""How a bridge is: its state for people, and its counters."""
+"""State of a bridge for people, and its counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command says that it did not work: one line on standard error and an exit code."""
+"""Failures of commands: one line on standard error and an exit code."""
 
 from __future__ import annotations
 

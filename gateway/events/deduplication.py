@@ -23,7 +23,7 @@ MAX_REMEMBERED: Final = 100_000
 """Events of this gateway that are remembered, over all topics; others are asked for."""
 PAGE: Final = 32
 MAX_PAGES: Final = 8
-"""How many messages with one id are looked at: sources that share ids make many."""
+"""Messages with one id that are looked at: sources that share ids make many."""
 
 Identity = tuple[str, str, str]
 """(topic, source, id)"""

@@ -1,4 +1,4 @@
-"""How long requests take, and how they end: by method, the route's template and status, for `/metrics`.
+"""Times and ends of requests: by method, the route's template and status, for `/metrics`.
 
 A request ends here when the head of its answer begins: a stream goes on for as long as its client likes.  Paths never
 become labels, only the templates of routes do; what no route takes is `other`.
@@ -50,7 +50,7 @@ class RouteTimes:
             self.others[status] += 1
 
     def by_status(self) -> dict[int, int]:
-        """How many answers there were of each status."""
+        """Number of answers of each status."""
         taken = sum(self.durations.counts) - self.others.total()
         return {**({_OK: taken} if taken else {}), **self.others}
 

@@ -28,7 +28,7 @@ BACKLOG: Final = 2048
 SWEEP_SECONDS: Final = 5.0
 NO_WEBSOCKETS: Final[Mapping[bytes, type[asyncio.Protocol]]] = MappingProxyType({})
 HANDSHAKE_SECONDS: Final = 10.0
-"""How long a client's TLS handshake may take."""
+"""Longest time for a client's TLS handshake."""
 _STEP_SECONDS: Final = 0.01
 
 log = structlog.get_logger(__name__)
@@ -83,12 +83,12 @@ class HttpListener:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """Open ones."""
         return len(self._server.server_state.connections)
 
     @property
     def requests(self) -> int:
-        """How many have been answered."""
+        """Answered ones."""
         return self._server.server_state.total_requests
 
     async def start(self) -> None:

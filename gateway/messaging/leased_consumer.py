@@ -41,7 +41,7 @@ MAX_UNSETTLED: Final = 10_000
 UNANSWERED: Final = frozenset({Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT})
 """Refusals of a pop that may have claimed messages."""
 CLOSE_SECONDS: Final = 5.0
-"""How long giving back at the end may take; what is not given back by then comes when its lease ends."""
+"""Longest time for giving back at the end; what is not given back by then comes when its lease ends."""
 
 OnEnd = Callable[[Sequence[Ticket], bool], None]
 """Tickets have ended; whether the store has their messages back."""
@@ -97,13 +97,13 @@ class LeasedConsumer:
 
     @property
     def unsettled(self) -> int:
-        """How many have ended here that the store has not answered for."""
+        """Messages that ended here and that the store has not answered for."""
         others = sum(each.unsettled for each in self._others.values()) if self._others else 0
         return self._acknowledgements.unsettled + self._releases.unsettled + others
 
     @property
     def held(self) -> int:
-        """How many are open, or have ended and the store has not been told of it yet."""
+        """Messages that are open, or have ended without the store being told yet."""
         return len(self._held) + self.unsettled
 
     @property

@@ -38,7 +38,7 @@ from gateway.settings import GroupsSettings
 
 PREFIX: Final = "membership/"
 MAX_TRIES: Final = 32
-"""How often a change is tried again because another gateway came first."""
+"""Tries of a change that another gateway came before."""
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Membership).decode
@@ -119,7 +119,7 @@ class Memberships:
         return membership
 
     def _seconds_to_look(self, membership: Membership, member_id: str) -> float:
-        """How long nothing needs to be done: until half of the own lease is over, or another one's is."""
+        """Time for which nothing needs to be done: until half of the own lease is over, or another one's is."""
         now_ms = self._clock.now_ms()
         dues = [
             member.lease_ms // 2 if member.id == member_id else member.expires_at_ms - now_ms

@@ -21,7 +21,7 @@ class MessagesThatFit:
         self._size = UNKNOWN_BYTES
 
     def in_bytes(self, room: int) -> int:
-        """How many to take for so many bytes; one at least, of whatever size."""
+        """Messages to take for so many bytes; one at least, of whatever size."""
         return max(room // self._size, 1)
 
     def note(self, largest: int) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_SETTLED: Final = 1000
 """Deliveries of one call to the store."""
 RETRY_SECONDS: Final = 0.2
-"""How long what the store could not take now waits for its next try."""
+"""Pause before the next try of what the store could not take."""
 PASSING: Final = frozenset(
     {Code.UNAVAILABLE, Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT, Code.TOO_MANY_REQUESTS, Code.STORAGE_FULL}
 )
@@ -48,7 +48,7 @@ class Settling:
 
     @property
     def unsettled(self) -> int:
-        """How many the store has not answered for."""
+        """Messages that the store has not answered for."""
         return len(self._waiting) + self._under_way
 
     @property

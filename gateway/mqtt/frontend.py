@@ -45,7 +45,7 @@ from protocols.mqtt.reason_codes import ReasonCode
 
 MAX_CLIENT_ID_BYTES: Final = 1024
 FINDING_SECONDS: Final = 30.0
-"""How long it may take from the beginning of a gateway until it knows of every broker."""
+"""Longest time from the beginning of a gateway until it knows of every broker."""
 
 log = structlog.get_logger(__name__)
 

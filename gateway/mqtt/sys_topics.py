@@ -97,7 +97,7 @@ _LOADS: Final = {
 
 
 class _Load:
-    """How much of a total comes in a minute: moving averages that weigh the past by e^(-age/window)."""
+    """Share of a total that comes in a minute: moving averages that weigh the past by e^(-age/window)."""
 
     __slots__ = ("_total", "averages")
 

@@ -39,7 +39,7 @@ STALE_LEASES: Final = 4
 """A record that nobody has touched for so many leases is of a client that is gone, like its gateway."""
 
 RELEASE_SECONDS: Final = 5.0
-"""How long a goodbye waits for a store to have back what the client held."""
+"""Longest wait of a goodbye for the store to have back what the client held."""
 
 log = structlog.get_logger(__name__)
 
@@ -127,7 +127,7 @@ class Holding:
 
     @property
     def held(self) -> int:
-        """How many messages are held by clients of this gateway."""
+        """Messages that clients of this gateway hold."""
         return sum(len(client.held) for client in self._clients.values())
 
     # -- what clients do -----------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from gateway.transport.certificates import CertificateFiles, ServerCertificates
 MAX_STREAMS: Final = 10_000
 """Calls of one connection at one time: every long poll is one."""
 PING_MS: Final = 5_000
-"""How often clients may ask whether the connection lives, calls or no calls."""
+"""Least interval between a client's questions whether the connection lives, calls or no calls."""
 
 log = structlog.get_logger(__name__)
 

@@ -41,7 +41,7 @@ PREFIX: Final = "rocketmq/lite/"
 MAX_KNOWN: Final = 50_000
 """Consumers whose subscriptions are remembered here, those without any included."""
 RESCAN_SECONDS: Final = 1.0
-"""How often a waiting receive looks at all its lite topics, for what is due again."""
+"""Interval between looks of a waiting receive at all its lite topics, for what is due again."""
 
 Popped = list[tuple[str, str, Sequence[Delivery]]]
 

@@ -73,7 +73,7 @@ class TierSettings(Table):
         return self
 
     def options(self) -> dict[str, Any]:
-        """How the store is asked, by the names that the store's client has for it."""
+        """Options of requests, by the names that the store's client has for them."""
         return {
             "endpoint": self.endpoint or None,
             "region": self.region or None,

@@ -17,7 +17,7 @@ from gateway.shovel.plan import OnProgress, QueueProgress, ShovelError, ShovelPl
 from gateway.shovel.properties import carried_properties
 
 LOOK_SECONDS: Final = 0.3
-"""How often is looked whether the source is empty."""
+"""Interval between looks whether the source is empty."""
 PASSING: Final = (
     aiormq.exceptions.AMQPError,
     aiormq.exceptions.ChannelInvalidStateError,

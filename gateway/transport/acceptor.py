@@ -24,7 +24,7 @@ ACCEPTS_PER_TURN: Final = 64
 PAUSE_SECONDS: Final = 1.0
 """Time without accepting when the system has no room for a connection."""
 TLS_GOODBYE_SECONDS: Final = 5.0
-"""How long a peer may take to answer the end of TLS before its connection is cut."""
+"""Longest wait for a peer to answer the end of TLS before its connection is cut."""
 
 Begin = Callable[[Place], Callable[[ProxyHeader | None], asyncio.BaseProtocol]]
 """A connection was accepted: makes what makes its protocol once the header is known."""

@@ -44,7 +44,7 @@ FRAMES_PER_TURN: Final = 64
 EARLY_MAX_FRAMES: Final = 2048
 """Frames before the login: a CONNECT may come in many pieces, but not in empty ones for ever."""
 FAILED_SECONDS: Final = 1.0
-"""How long a peer that broke the protocol may take to read why."""
+"""Longest time for a peer that broke the protocol to read why."""
 
 log = structlog.get_logger(__name__)
 

@@ -27,7 +27,7 @@ class ConnectionLimits:
     handshake_timeout_seconds: float = 10.0
     """From the first byte to `connection.open`."""
     closing_timeout_seconds: float = 10.0
-    """How long the other side's part in the end of the connection is waited for."""
+    """Wait for the other side's part in the end of the connection."""
 
 
 EARLY_MAX_BYTES: Final = 64 << 10

@@ -1,4 +1,4 @@
-"""How methods are declared, and their codec, which is made from the declaration at import.
+"""Declaration of methods, and their codec, which is made of it at import.
 
 A method is a dataclass whose fields, in order, are its arguments; their types are those below.  Bits next to one
 another share octets, as 4.2.5.2 wants.  Reserved arguments are named by the decorator: they are read over and written

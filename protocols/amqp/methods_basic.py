@@ -22,7 +22,7 @@ from protocols.amqp.method_codec import (
 @method(60, 10, "basic.qos", CLIENT)
 @dataclass(slots=True)
 class BasicQos(AmqpMethod):
-    """How much may be unsettled: of each new consumer, or of the channel (RabbitMQ's meaning of global)."""
+    """Limit of what is unsettled: of each new consumer, or of the channel (RabbitMQ's meaning of global)."""
 
     prefetch_size: Long = 0
     prefetch_count: Short = 0

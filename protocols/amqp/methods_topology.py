@@ -134,7 +134,7 @@ class QueuePurge(AmqpMethod):
 @method(50, 31, "queue.purge-ok", SERVER)
 @dataclass(slots=True)
 class QueuePurgeOk(AmqpMethod):
-    """So many messages were dropped."""
+    """Number of messages that were dropped."""
 
     message_count: Long = 0
 

@@ -39,7 +39,7 @@ _LONGEST_CACHED = 64
 
 
 class ContentMode(Enum):
-    """How an event lies in an HTTP message (1.3)."""
+    """Ways of an event to lie in an HTTP message (1.3)."""
 
     BINARY = "binary"
     STRUCTURED = "structured"

@@ -94,7 +94,7 @@ class ServerConnection(Outgoing):
 
     @property
     def waiting(self) -> int:
-        """How many bytes came behind a CONNECT that is not decided yet."""
+        """Bytes that came behind a CONNECT that is not decided yet."""
         return self._decoder.kept if self._is_put_off else 0
 
     @property

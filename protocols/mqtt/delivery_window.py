@@ -31,7 +31,7 @@ class DeliveryWindow:
 
     @property
     def room(self) -> int:
-        """How many more may be sent now."""
+        """Messages that may still be sent now."""
         return self.maximum - len(self.held)
 
     def take(self, qos: int, held: object) -> int:

@@ -83,7 +83,7 @@ EMPTY: Final[Properties] = _NoProperties()
 
 
 class PropertyType(Enum):
-    """How a value is read and written (1.5)."""
+    """Reading and writing of a value (1.5)."""
 
     BYTE = (read_byte, write_byte)
     U16 = (read_u16, write_u16)

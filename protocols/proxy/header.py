@@ -44,7 +44,7 @@ class MalformedProxyHeaderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProxyTls:
-    """How the client came to the proxy.  `common_name`: of its certificate; empty where none was verified."""
+    """Connection of the client to the proxy.  `common_name`: of its certificate; empty where none was verified."""
 
     common_name: str = ""
 

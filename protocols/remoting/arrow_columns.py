@@ -59,7 +59,7 @@ def key_lists(columns: RecordColumns) -> pa.Array:
 
 
 def empty_lists(count: int, kind: pa.DataType) -> pa.Array:
-    """So many empty lists of a type."""
+    """Empty lists of a type, as an array."""
     return pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), pa.array([], kind))
 
 

@@ -92,7 +92,7 @@ class FrameReader:
         self.max_payload_bytes = max_payload_bytes
         self._rest = bytearray()
         self._wanted = HEADER_SIZE
-        """So many bytes of `_rest` make the next frame, as far as its header is known."""
+        """Bytes of `_rest` that make the next frame, as far as its header is known."""
 
     def read(self, data: bytes) -> list[Frame]:
         """The frames that are whole by now.  Raises RemotingError for one that is too large or of no known kind."""

@@ -1,4 +1,4 @@
-"""How far a job is, read from its checkpoint, and from the store where that answers."""
+"""Progress of a job, read from its checkpoint, and from the store where that answers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class JobStatus:
 
     @property
     def rows(self) -> dict[str, int]:
-        """How many there were, by kind."""
+        """Number of rows, by kind."""
         found: dict[str, int] = {}
         for state in self.states:
             for kind, count in state.rows.items():

@@ -84,7 +84,7 @@ class TaskFiles:
 
 
 def flat_rows(settings: JobSettings) -> FlatRows:
-    """How a job's rows are made flat."""
+    """The flattening of a job's rows."""
     schema = rows_of(settings.source_options())
     return FlatRows(arrow_schema(schema), settings.columns.time)
 

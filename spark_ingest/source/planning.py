@@ -16,7 +16,7 @@ from spark_ingest.source.options import Offsets
 from spark_ingest.source.positions import Bounds, DataLossError
 
 ROWS_PER_PIECE: Final = 50_000
-"""So many make a task worth its while."""
+"""Messages that make a task worth its while."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from store_client.blocking import BlockingReader, ColdReader, StoreLocation
 UNREADABLE: Final = frozenset((Code.COLD_CORRUPTED, Code.MESSAGE_CORRUPTED))
 """Refusals by a store that is there, of segments that are gone or corrupted."""
 AWAY_SECONDS: Final = 60.0
-"""So long a store is not tried again that could not be opened: a try may take as long."""
+"""Pause before a store is tried again that could not be opened: a try may take as long."""
 _away: dict[TierAddress, float] = {}
 THROUGH_BROKERS: Final = "cold messages are read through the brokers"
 

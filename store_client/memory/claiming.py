@@ -80,7 +80,7 @@ class Claiming:
         return claim.deliveries
 
     def _room(self, topic: Topic, group: ConsumerGroup, asked: int, now_ms: int) -> int:
-        """How many more the group's consumers may hold.  Raises TOO_MANY_REQUESTS if none."""
+        """Messages that the group's consumers may still take.  Raises TOO_MANY_REQUESTS if none."""
         if group.max_in_flight is None:
             return asked
         held = sum(progress.in_flight(now_ms) for _, progress in self.sources(topic, group))

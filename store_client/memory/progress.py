@@ -52,7 +52,7 @@ class GroupQueue:
         return self._committed
 
     def lag(self, end: int) -> int:
-        """How many of the messages up to `end` are not settled."""
+        """Messages up to `end` that are not settled."""
         return end - self.start - sum(entry.is_settled for entry in self.entries.values())
 
     def in_flight(self, now_ms: int) -> int:

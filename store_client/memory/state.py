@@ -83,7 +83,7 @@ class State:
         return self.groups[name]
 
     def lag(self, group: str, topic: str) -> int:
-        """How many messages of a whole topic a group that reads it has not settled."""
+        """Messages of a whole topic that a group that reads it has not settled."""
         states = self.group_queues[group, topic]
         return sum(
             states[queue.queue_id].lag(queue.end) if queue.queue_id in states else len(queue.messages)

@@ -12,7 +12,7 @@ from domain.timing import MAX_DELAY_MS, TimedMessage, TimerCursor
 from store_client.memory.state import State, as_message, as_stored
 
 STEP_SECONDS = 0.05
-"""How often timers are looked at while nobody calls."""
+"""Interval between looks at timers while nobody calls."""
 
 
 class Timers:
@@ -26,7 +26,7 @@ class Timers:
 
     @property
     def count(self) -> int:
-        """How many wait."""
+        """Number of those that wait."""
         return len(self._waiting)
 
     def refusal(self, message: Message) -> EntrepotError | None:

@@ -44,7 +44,7 @@ class Transactions:
 
     @property
     def count(self) -> int:
-        """How many wait."""
+        """Number of those that wait."""
         return len(self._halves)
 
     def append_half(self, messages: Sequence[Message]) -> Confirmation:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 ARRIVAL_SECONDS: Final = 1.0
-"""How long a topic is kept back for a broker that does not tell of it: it may refuse it, or be stuck."""
+"""Longest time for which a topic is kept back for a broker that does not tell of it: it may refuse it, or be stuck."""
 
 
 class ArrivingTopics:

@@ -244,7 +244,7 @@ class Cluster:
         return TopicQueues(tuple(readable), tuple(writable), tuple(near or best or there or writable))
 
     def _counts(self, client: BrokerClient, topic: Topic) -> tuple[int, int]:
-        """How many queues of a topic a broker has, and how many of them take new messages."""
+        """Queues of a topic that a broker has, and those of them that take new messages."""
         known = client.view.topics.get(topic.name)
         if topic.placement and not topic.queues_on(client.name):
             return 0, 0

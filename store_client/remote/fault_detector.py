@@ -13,8 +13,8 @@ from typing import Final
 
 LATENCY_SECONDS: Final = (0.05, 0.1, 0.55, 1.8, 3.0, 15.0)
 AVOID_SECONDS: Final = (0.0, 0.0, 0.0, 2.0, 5.0, 6.0, 30.0)
-"""How long a broker is avoided that took at least so long: RocketMQ's `latencyMax` and `notAvailableDuration`, the
-latter scaled to a network where a send takes well under a millisecond."""
+"""Time for which a broker is avoided that took at least so long: RocketMQ's `latencyMax` and `notAvailableDuration`,
+the latter scaled to a network where a send takes well under a millisecond."""
 FAILURE_SECONDS: Final = 5.0
 
 

@@ -27,7 +27,7 @@ from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 
 LINGER_SECONDS: Final = 10.0
-"""How long streams stay open after the last pop that waited: consumers come back."""
+"""Life of streams after the last pop that waited: consumers come back."""
 AT_ONCE_SECONDS: Final = 2.0
 """A pop that does not wait is answered at once, or its broker is not well: others are asked."""
 MAX_WAITING: Final = 100_000
@@ -215,7 +215,7 @@ class _Asking:
         self._problem: EntrepotError | None = None
 
     def parts(self) -> dict[BrokerClient, int]:
-        """How many messages each is asked for now: all together no more than are missing."""
+        """Messages that each is asked for now: all together no more than are missing."""
         asked, self.turn = self.turn[: self._missing], self.turn[self._missing :]
         return {client: (self._missing + place) // len(asked) for place, client in enumerate(reversed(asked))}
 

@@ -21,7 +21,7 @@ from store_client.remote.cluster import Cluster
 log = structlog.get_logger(__name__)
 AGAIN_SECONDS = 0.2
 CLOCK_SLACK_MS = 1000
-"""How far a broker's clock may be behind ours."""
+"""Largest lag of a broker's clock behind ours."""
 
 
 class RemoteTail:

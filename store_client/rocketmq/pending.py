@@ -152,5 +152,5 @@ class Pending:
         return [self._checks.pop(key) for key in due]
 
     def gauges(self) -> dict[str, float]:
-        """How many of each are remembered here."""
+        """Number of each that are remembered here."""
         return {"timing_messages": float(len(self._timed)), "half_messages": float(len(self._halves))}

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 MAX_RECEIVE: Final = 32
 """The most messages that RocketMQ gives at once."""
 REST_SECONDS: Final = 0.5
-"""How long a broker that refused is left alone by a pop that goes on waiting for the others."""
+"""Pause before a broker that refused is asked again by a pop that goes on waiting for the others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ TYPE_NAMES: Final[Mapping[ValueType, str]] = {str: "String", int: "Integer", boo
 ZERO_VALUES: Final[Mapping[ValueType, Value]] = {str: "", int: 0, bool: False}
 
 SHOWN_LENGTH: Final = 40
-"""So much of a value is repeated in an error."""
+"""Characters of a value that an error repeats."""
 _MAX_DIGITS: Final = 10
 _TRUTH: Final = {"true": True, "false": False}
 

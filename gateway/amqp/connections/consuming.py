@@ -126,7 +126,7 @@ class ChannelConsuming:
     # -- credit --------------------------------------------------------------------------------------------------
 
     def credit(self, consumer: Consumer) -> int:
-        """How many messages a consumer can be handed now."""
+        """Messages that a consumer can be handed now."""
         driver = self.channel.conversation.driver
         if driver is None or driver.is_congested or not self.channel.is_open:
             return 0

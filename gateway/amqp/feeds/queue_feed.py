@@ -24,14 +24,14 @@ from gateway.messaging.leased_consumer import UNANSWERED, LeasedConsumer
 from gateway.messaging.ticket import Ticket
 
 WAIT_MS: Final = 20_000
-"""How long a pop waits for messages."""
+"""Longest wait of a pop for messages."""
 LEASE_MS: Final = 10_000
 LINGER_SECONDS: Final = 0.002
-"""How long a feed waits for more credit whose consumers have used most of theirs: they get more at a time then."""
+"""Wait of a feed for more credit where its consumers have used most of theirs: they get more at a time then."""
 IDLE_SECONDS: Final = 0.5
-"""How long a feed stays that nobody uses: who gets one message often gets another."""
+"""Life of a feed that nobody uses: who gets one message often gets another."""
 BACK_SECONDS: Final = LEASE_MS / 1000 + 1
-"""How long the next only consumer waits for what others hold: the leases of a gateway that died are over then."""
+"""Longest wait of the next only consumer for what others hold: the leases of a gateway that died are over then."""
 BACK_LOOKS: Final = 200
 
 log = structlog.get_logger(__name__)
@@ -48,12 +48,12 @@ class QueueConsumer(Protocol):
 
     @property
     def credit(self) -> int:
-        """How many messages it can be handed now."""
+        """Messages that it can be handed now."""
         ...
 
     @property
     def held(self) -> int:
-        """How many it has not settled."""
+        """Messages that it has not settled."""
         ...
 
     def take(self, tickets: Sequence[Ticket]) -> None:

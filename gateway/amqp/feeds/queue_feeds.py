@@ -61,7 +61,7 @@ class QueueFeeds:
         return [*(() if feed is None else feed.consumers), *(() if stream is None else stream.consumers)]
 
     def consumers(self, queue: Queue) -> int:
-        """How many these are."""
+        """Number of these."""
         return len(self.all_of(queue))
 
     def forget(self, queue: Queue) -> list[QueueFeed | StreamFeed]:

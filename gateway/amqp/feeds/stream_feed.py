@@ -18,7 +18,7 @@ from domain.position import LATEST_POSITION, Position
 
 READ_MESSAGES: Final = 100
 PAUSE_SECONDS: Final = 0.5
-"""How long a reader waits that the store refuses."""
+"""Pause of a reader that the store refuses."""
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +31,7 @@ class StreamConsumer(Protocol):
 
     @property
     def credit(self) -> int:
-        """How many messages it can be handed now."""
+        """Messages that it can be handed now."""
         ...
 
     @property

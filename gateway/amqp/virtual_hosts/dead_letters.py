@@ -30,7 +30,7 @@ from protocols.amqp.mapping import origin_of
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 AGAIN_SECONDS: Final = 1.0
-"""How soon a letter is published again that the store could not take."""
+"""Pause before a letter is published again that the store could not take."""
 
 LATER: Final = PASSING - {Code.TOO_MANY_REQUESTS}
 """Refusals of letters that are published again.  For a queue that is full and refuses what is published, none is."""

@@ -36,9 +36,9 @@ from protocols.amqp.field_table import encode_table
 
 MAX_TRIES: Final = 20
 LEASE_SECONDS: Final = 10
-"""How long what was delivered stays with a gateway that says nothing of it: it renews it while its channel lives."""
+"""Lease of what was delivered: its gateway renews it while the channel lives."""
 STREAM_SECONDS: Final = 100 * 365 * 86_400
-"""How long a stream keeps messages where it does not say."""
+"""Age at which messages of a stream go that names none."""
 MAX_KEYS_PER_WRITE: Final = 5000
 
 log = structlog.get_logger(__name__)

@@ -30,19 +30,19 @@ from protocols.amqp.deaths import DeathReason
 
 LEASE_MS: Final = 10_000
 HELD_MS: Final = 500
-"""How soon is looked again at a queue whose first message a consumer holds."""
+"""Pause before the next look at a queue whose first message a consumer holds."""
 ARRIVAL_MS: Final = 30_000
-"""How long a message that was published may take to be in its queue: its broker may be slow, or away for a while."""
+"""Longest time until a published message is in its queue: its broker may be slow, or away for a while."""
 SOON_MS: Final = 2_000
-"""How long it takes at most, most of the time."""
+"""Longest such time, most of the time."""
 ARRIVAL_LOOK_MS: Final = 100
-"""How soon is looked again for one that lives shorter than that and was not there yet."""
+"""Pause before the next look for one that lives shorter than that and was not there yet."""
 LATE_LOOK_MS: Final = 1_000
 """The same beyond `SOON_MS`."""
 SLOWEST_MS: Final = 30_000
-"""How long a queue is not looked at, at most, that may have something to do."""
+"""Longest interval between looks at a queue that may have something to do."""
 SWEEP_SECONDS: Final = 5.0
-"""How often is looked for what gateways that are gone have left."""
+"""Interval between looks for what gateways that are gone have left."""
 USED_PREFIX: Final = "amqp-used/"
 """Keys that say when a queue with x-expires was used last, by its Topic: epoch milliseconds."""
 

@@ -88,7 +88,7 @@ class Overflow:
                     await self._sender.send_and_wait([letter])
 
     async def _room(self, queue: Queue) -> tuple[float, float]:
-        """How many more messages, and bytes, a queue may hold."""
+        """Messages, and bytes, that a queue may still take."""
         arguments = queue.declaration.arguments
         ready = await self._counting.ready(queue)
         count = float("inf") if arguments.max_length is None else arguments.max_length - ready

@@ -71,7 +71,7 @@ class ConsumerPresence:
     # -- here ----------------------------------------------------------------------------------------------------
 
     def changed(self, queue: Queue, count: int, *, is_exclusive: bool = False) -> None:
-        """How many consumers of the queue this gateway has now."""
+        """Consumers of the queue at this gateway, from now on."""
         if self._is_alone:
             return
         known = self._mine.get(queue.topic)
@@ -112,7 +112,7 @@ class ConsumerPresence:
     # -- elsewhere -----------------------------------------------------------------------------------------------
 
     def elsewhere(self, queue: Queue) -> int:
-        """How many consumers of the queue other gateways have."""
+        """Consumers of the queue at other gateways."""
         return sum(record.count for record in self._others.get(queue.topic, {}).values())
 
     def is_exclusive_elsewhere(self, queue: Queue) -> bool:

@@ -207,7 +207,7 @@ class VirtualHosts:
     # -- consumers -----------------------------------------------------------------------------------------------
 
     def consumers_of(self, queue: Queue) -> int:
-        """How many consumers a queue has, at all gateways."""
+        """Consumers of a queue, at all gateways."""
         return self.feeds.consumers(queue) + self.presence.elsewhere(queue)
 
     def add(self, consumer: Consumer) -> None:

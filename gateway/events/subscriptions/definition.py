@@ -59,7 +59,7 @@ class _Model(BaseModel):
 
 
 class ConfigModel(_Model):
-    """How it is delivered."""
+    """Delivery of its events."""
 
     start: Annotated[str, Field(max_length=MAX_START)] = LATEST
     """`latest`, `earliest`, an RFC 3339 time or an offset in every queue of the topic."""
@@ -81,7 +81,7 @@ class ConfigModel(_Model):
 
 
 class ProtocolSettingsModel(_Model):
-    """How requests look."""
+    """Look of requests."""
 
     method: Literal["POST", "PUT"] = "POST"
     headers: Annotated[dict[str, str], Field(max_length=MAX_HEADERS)] = {}

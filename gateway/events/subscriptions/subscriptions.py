@@ -47,7 +47,7 @@ from gateway.events.subscriptions.record import (
 from gateway.messaging.watched_table import WatchedTable
 
 MAX_TRIES: Final = 20
-"""How often a change is tried that others come before."""
+"""Tries of a change that others come before."""
 DISPATCH_INVISIBLE_SECONDS: Final = 30
 SETTLING_SECONDS: Final = 30
 """What a delivery has beyond the time of its request, to be settled in."""

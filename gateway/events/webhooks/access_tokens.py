@@ -18,7 +18,7 @@ from gateway.events.subscriptions.record import Credential, Subscription
 from gateway.events.webhooks.sink_client import SinkClient
 
 MARGIN_MS: Final = 30_000
-"""So long before its end a token is not used any more."""
+"""Time before its end at which a token is used no more."""
 DEFAULT_LIFE_SECONDS: Final = 3600
 LONGEST_LIFE_SECONDS: Final = 86_400 * 30
 TOKEN_SECONDS: Final = 15.0

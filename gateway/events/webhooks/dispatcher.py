@@ -34,7 +34,7 @@ from protocols.cloudevents.mapping import PARTITION_KEY, to_event, to_message
 
 WAIT_MS: Final = 20_000
 PAUSE_SECONDS: Final = 0.3
-"""How long a dispatcher waits after a fault of its own."""
+"""Pause of a dispatcher after a fault of its own."""
 RELEASE_MS: Final = 1_000
 """After so long a message is tried again whose feeds could not take it."""
 MAX_FEEDS: Final = 1_000

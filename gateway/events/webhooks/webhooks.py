@@ -26,7 +26,7 @@ from gateway.settings import WebhookSettings
 
 PAUSE_SECONDS: Final = 0.5
 PROGRESS_MS: Final = 1_000
-"""How long a pop of the past waits before it is asked whether all of it is read."""
+"""Wait of a pop of the past, before it is asked whether all of it is read."""
 
 log = structlog.get_logger(__name__)
 

@@ -48,7 +48,7 @@ class QueueOffset(Body):
 
 
 class Commit(Body):
-    """How far a member has read its queues."""
+    """Progress of a member in its queues."""
 
     member: Annotated[str, Field(min_length=1, max_length=MAX_MEMBER_LENGTH)]
     generation: Offset

@@ -22,7 +22,7 @@ from gateway.mqtt.sessions.record import SessionRecord
 
 MAX_CURSOR: Final = 2000
 END_SECONDS: Final = 10.0
-"""How long the end of a connection may take to be durable."""
+"""Longest time until the end of a connection is durable."""
 
 
 def session_routes(context: HttpContext) -> Routes:

@@ -18,7 +18,7 @@ from gateway.mqtt.connections.traces import MAX_ENTRIES, MAX_SECONDS, Trace
 
 
 class TraceBody(Body):
-    """How to trace."""
+    """A trace that is wanted."""
 
     seconds: int = Field(60, ge=1, le=MAX_SECONDS)
     payloads: bool = False

@@ -31,7 +31,7 @@ AckMode = Literal["ack_requeue_true", "ack_requeue_false", "reject_requeue_true"
 
 
 class GetBody(LenientBody):
-    """How many messages, and what becomes of them.  `truncate`: bytes of a body that are shown; all of it without."""
+    """Number of messages, and what becomes of them.  `truncate`: bytes of a body that are shown; all of it without."""
 
     count: int = Field(1, ge=1, le=MAX_GET)
     ackmode: AckMode = "ack_requeue_true"

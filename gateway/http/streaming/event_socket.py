@@ -38,7 +38,7 @@ from protocols.cloudevents.errors import CloudEventError
 SUFFIX: Final = b":stream"
 DEFAULT_CREDIT: Final = 10
 WAIT_MS: Final = 5_000
-"""How long one pop waits."""
+"""Longest wait of one pop."""
 MAX_POPPED_BYTES: Final = 1 << 20
 """Taken at a time, by the size of the events that came last: what a client that does not read keeps here."""
 PAUSE_SECONDS: Final = 0.2

@@ -90,7 +90,7 @@ def stream_routes(context: HttpContext) -> Routes:
 
 
 class Streams:
-    """How many there are."""
+    """Number of them."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_LATER: Final = 64
 """Runs of publishes and changes that may wait: with more, no more is read."""
 ORDER_SECONDS: Final = 5.0
-"""How long one of them waits at most: then a broker is away, and the connection goes on without it."""
+"""Longest wait of one of them: then a broker is away, and the connection goes on without it."""
 
 Later = Publishes | Subscribe | Unsubscribe
 

@@ -82,12 +82,12 @@ class Outbox:
 
     @property
     def waiting(self) -> int:
-        """How many messages wait here."""
+        """Messages that wait here."""
         return len(self._backlog or ()) + len(self._resends or ())
 
     @property
     def room(self) -> int:
-        """How many messages of a share can be sent at once."""
+        """Messages of a share that can be sent at once."""
         conversation = self._conversation
         driver = conversation.driver
         if driver is None or driver.is_congested or self.has_backlog or not conversation.machine.is_open:

@@ -40,7 +40,7 @@ the socket."""
 MAX_COMPARED: Final = 10_000
 """Messages times filters that are compared for one SUBSCRIBE; with more, each message may match."""
 SETTLE_SECONDS: Final = 8.0
-"""How long the end of a connection waits for what it published."""
+"""Longest wait of a connection's end for what it published."""
 _AwaitedT = TypeVar("_AwaitedT", bound=Awaited)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 RETAINED_BATCH: Final = 64
 OWN_SECONDS: Final = 0.5
-"""How long a retained publish waits for what it replaces to be sent to the client that subscribed before it."""
+"""Longest wait of a retained publish for what it replaces to be sent to the client that subscribed before it."""
 
 log = structlog.get_logger(__name__)
 

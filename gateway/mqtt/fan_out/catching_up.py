@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 CATCH_UP_BATCH: Final = 256
 PUT_OFF_SECONDS: Final = 0.2
-"""How long a subscriber waits for a queue whose broker is away, before it asks again."""
+"""Pause of a subscriber before it asks again for a queue whose broker is away."""
 RESTORED_SECONDS: Final = 1.0
 """The same where the object store has lost messages: somebody has to restore them."""
 TAIL_SECONDS: Final = 0.02
-"""How soon is looked again for a tail that is behind what a subscriber has read."""
+"""Pause before the next look at a tail that is behind what a subscriber has read."""
 
 log = structlog.get_logger(__name__)
 

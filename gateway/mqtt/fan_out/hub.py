@@ -43,11 +43,11 @@ MAX_MATCHES: Final = 16_384
 """Names whose subscribers are remembered; forgotten at every change of a subscription."""
 
 CLOCK_SLACK_MS: Final = 1000
-"""How far the clocks of brokers may be apart from ours: a queue that is new to us is followed from so long before the
+"""Largest distance of brokers' clocks from ours: a queue that is new to us is followed from so long before the
 first subscription to it."""
 
 HANDING_SECONDS: Final = 0.001
-"""How soon is looked again for a tail that has not handed over what is stored."""
+"""Pause before the next look at a tail that has not handed over what is stored."""
 
 ANY: Final = "+"
 

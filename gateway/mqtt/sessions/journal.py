@@ -20,7 +20,7 @@ from domain.ports import Store
 MAX_BATCH_SESSIONS: Final = 1000
 MAX_BATCH_BYTES: Final = 4 << 20
 LAZY_SECONDS: Final = 0.05
-"""How long what nobody waits for may wait for company (the contract allows an acknowledgement 100 ms)."""
+"""Longest wait for company of what nobody waits for (the contract allows an acknowledgement 100 ms)."""
 AGAIN_SECONDS: Final = 0.2
 """Between tries while the store cannot be reached, or is full."""
 

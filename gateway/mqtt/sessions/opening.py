@@ -34,7 +34,7 @@ from gateway.mqtt.sessions.session import Session
 from gateway.mqtt.sessions.wills import PublishWill, Wills
 
 LET_GO_SECONDS: Final = 5.0
-"""How long the gateway that had a session may take to say that it has let go."""
+"""Longest wait for the gateway that had a session to say that it has let go."""
 LOOK_SECONDS: Final = 0.02
 MAX_TRIES: Final = 20
 """Others that may take a session in the very moment we do."""

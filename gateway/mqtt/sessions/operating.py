@@ -61,7 +61,7 @@ class SessionOperations:
         return None if record is None or is_over(record, self._clock.now_ms()) else record
 
     async def in_flight(self, client_id: str) -> tuple[int, int]:
-        """How many deliveries a session's client has not acknowledged, and how many of its publishes of QoS 2 are half
+        """Deliveries that a session's client has not acknowledged, and its publishes of QoS 2 that are half
         done, as durably known; none of either where there is no such record."""
         [found] = await self._store.key_values.get([WINDOW_PREFIX + client_name(client_id)])
         try:

@@ -20,7 +20,7 @@ from domain.ports import Store
 from gateway.mqtt.sessions.record import WILL_PREFIX, SessionRecord, WillRecord, decode_session, encode_record
 
 OVERDUE_SECONDS: Final = 30.0
-"""How long whoever moved a will has to publish it."""
+"""Longest time for whoever moved a will to publish it."""
 PAGE: Final = 500
 
 PublishWill = Callable[[SessionRecord, WillRecord], Awaitable[None]]

@@ -20,7 +20,7 @@ from gateway.messaging.traffic import Traffic
 from gateway.mqtt.shares.share import Share
 
 WAIT_MS: Final = 5_000
-"""How long a pop waits for messages."""
+"""Longest wait of a pop for messages."""
 FIRST_BATCH: Final = 8
 BATCH_STEP: Final = 4
 LARGEST_BATCH: Final = MAX_POP_MESSAGES

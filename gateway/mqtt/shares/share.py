@@ -19,9 +19,9 @@ from gateway.messaging.ticket import Ticket
 MAX_HELD: Final = 512
 """Messages that one member may hold of one share, whatever its credit: what a slow one holds nobody else can have."""
 LAPSE_SECONDS: Final = 0.05
-"""How long a pop that finds nothing keeps its credit to itself: then other topics may use it while the pop waits on."""
+"""Time for which a pop that finds nothing keeps its credit: then other topics may use it while the pop waits on."""
 KEEP_SECONDS: Final = 0.5
-"""How long what nobody has credit for is kept, before it is given back."""
+"""Time for which what nobody has credit for is kept, before it is released."""
 
 OrderKey = tuple[str, str]
 """A topic and a message group of it."""
@@ -32,7 +32,7 @@ class ShareMember(Protocol):
 
     @property
     def credit(self) -> int:
-        """How many messages it can be handed now (0: none)."""
+        """Messages that it can be handed now (0: none)."""
         ...
 
     def take(self, tickets: Sequence[Ticket]) -> None:
@@ -245,7 +245,7 @@ class Share:
         self._kept.extend(tickets[at:])
 
     def _parts(self, count: int) -> list[tuple[_Membership, int]]:
-        """How many messages each member gets, so that all use about the same part of their credit afterwards."""
+        """Messages for each member, so that all use about the same part of their credit afterwards."""
         rooms = {each: each.room() for each in self._members.values()}
         order = sorted((each for each, room in rooms.items() if room > 0), key=lambda m: (_use(m, rooms[m]), m.turn))
         capacity = sum(len(each.held) + rooms[each] for each in order)

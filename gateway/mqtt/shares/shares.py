@@ -29,7 +29,7 @@ from gateway.mqtt.shares.share import Share, ShareMember
 
 CLOCK_STEP_SECONDS: Final = 0.001
 MAX_CLOCK_STEPS: Final = 5
-"""How often a new group waits that long for the clock to move."""
+"""Waits of a new group, each that long, for the clock to move."""
 ANY: Final = ("+", "#")
 
 ShareKey = tuple[str, str]
@@ -161,7 +161,7 @@ class Shares:
 
     @property
     def delivered(self) -> int:
-        """How many messages members were handed."""
+        """Messages that members were handed."""
         return self._delivered_before + sum(share.delivered for share in self._shares.values())
 
     @property
@@ -316,7 +316,7 @@ class Shares:
             del self._leased[share]
 
     def _group_and_filter(self, share: Share, topic: str) -> tuple[str, FilterExpression | None]:
-        """How a Topic is popped.  What a filter does not want is settled for the group: so a share of one whole Topic
+        """The pop of a Topic.  What a filter does not want is settled for the group: so a share of one whole Topic
         reads other Topics, where such names may be too, with a group of its own."""
         text = share.topic_filter
         if shared_queue(text) is not None:
