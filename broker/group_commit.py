@@ -28,7 +28,7 @@ ENOUGH_ANSWERS: Final = 64
 PATIENT_PASSES: Final = 4
 """Of the event loop, without anything new, before a sync starts for which there would be time to gather more."""
 TIMER_SECONDS: Final = 0.001
-"""What a timer of the event loop can tell apart: less than that is waited for by its passes."""
+"""Shortest time that a timer of the event loop tells apart: less than that is waited for by its passes."""
 
 ROUND_SECONDS: Final = 0.002
 """Longest wait for the answer of replicas to the last run before the next is written: what comes meanwhile goes with

@@ -24,7 +24,7 @@ MAX_PATTERN_LENGTH: Final = 1024
 MAX_STATES: Final = 1200
 """Of a pattern whose repetitions are written out, a character set counting as one.  It bounds the time of a match."""
 MAX_COMPILED_BYTES: Final = 2 * 1024 * 1024
-"""What one compiled part may take, with the states it remembers."""
+"""Named limit: bytes of one compiled part, with the states that it remembers."""
 
 _SPACE: Final = r"\t-\r\x1c-\x20\x85\xa0\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 _NO_SPACE: Final = (

@@ -19,7 +19,7 @@ from gateway.transport.source import Source, source_of
 from protocols.proxy import ProxyHeader
 
 FINISH_SECONDS = 0.25
-"""What a peer that has said goodbye has for closing by itself."""
+"""Longest wait for a peer that has said goodbye to close by itself."""
 GOODBYE_SECONDS = 5.0
 """Longest time for a peer to read what was written before its connection was closed."""
 
@@ -28,7 +28,7 @@ MAX_UNREAD_BYTES = 1 << 20
 
 LARGE_BYTES = 64 * 1024
 TURN_SECONDS = 0.03
-"""Who sends so much with one read that it takes longer waits for a turn of the loop: it is very many packets."""
+"""Longest time for what came with one read; the rest waits for a turn of the loop: it is very many packets."""
 
 log = structlog.get_logger(__name__)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 BURST_SECONDS: Final = 1.0
-"""What a rate allows may be saved up for so long."""
+"""Time for which what a rate allows may be saved up."""
 FLAP_SECONDS: Final = 10.0
 """The time in which the connects of one client are counted."""
 MAX_WATCHED_CLIENTS: Final = 65_536

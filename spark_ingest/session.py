@@ -22,7 +22,7 @@ LOCAL_SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": str(min(os.cpu_count() or 2, 8)),
 }
-"""What a local session listens to, and what it does not show."""
+"""Settings of a local session: what it listens to, and what it does not show."""
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",

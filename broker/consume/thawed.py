@@ -30,7 +30,7 @@ MAX_STARTS: Final = 4096
 """Named limit: of starts that are known."""
 Item: TypeAlias = StoredMessage | CorruptedError
 Start: TypeAlias = Position | int
-"""Where a group begins: at a position, or with the first message behind a place of the log."""
+"""Start of a group: a position, or the first message behind a place of the log."""
 
 
 class GoneError(CorruptedError):

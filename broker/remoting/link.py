@@ -37,7 +37,7 @@ from protocols.remoting.frames import VERSION, Hello, PeerLeftError, RemotingErr
 from protocols.remoting.operations import Operation
 
 STREAM_CREDIT_BYTES: Final = 4 << 20
-"""What of a stream may be on its way; half of it consumed is granted anew."""
+"""Credit of a stream; what half of it was consumed is granted anew."""
 MAX_HELD_BYTES: Final = 64 << 20
 """Requests that wait for credit; beyond, further ones are refused (TOO_MANY_REQUESTS)."""
 AGAIN_WITHIN_SECONDS: Final = 1.0

@@ -13,7 +13,7 @@ from protocols.remoting.operations import Operation
 
 OnAnswer = Callable[[EntrepotError | None, bytes], None]
 OnLate = Callable[[bytes], None]
-"""What is done with an answer that comes when it is not waited for any more."""
+"""Handler of an answer that comes when nobody waits for it any more."""
 
 
 class ConnectionLostError(EntrepotError):

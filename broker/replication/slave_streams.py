@@ -20,7 +20,7 @@ from domain.replication.greeting import Welcome
 from protocols.remoting.values import encode
 
 TELL_SECONDS: Final = 0.002
-"""What is confirmed goes with the next records, or alone after this time."""
+"""Time after which the confirmed offset goes alone; before it goes with the next records."""
 log = structlog.get_logger(__name__)
 
 

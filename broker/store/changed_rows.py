@@ -17,7 +17,7 @@ from broker.store.state_file import Change
 
 MAX_SLICE_ROWS: Final = 2000
 MAX_SLICE_BYTES: Final = 8 << 20
-"""What one checkpoint takes at most: the event loop stands still while it is encoded."""
+"""Named limit: of one checkpoint, as the event loop stands still while it is encoded."""
 
 
 class Saved(Protocol):

@@ -529,7 +529,7 @@ def _at_further_place(item: StoredMessage, queue: ConsumeQueue, queue_offset: in
 
 
 _UNFIT = (struct.error, UnicodeEncodeError)
-"""What packing a record raises where a field does not fit it."""
+"""Errors of packing a record where a field does not fit."""
 
 
 def _unfit(error: Exception, message: Message) -> EntrepotError:

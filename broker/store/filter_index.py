@@ -25,7 +25,7 @@ LOOKUP_HASHES: Final = 64
 LOOKUP_POSITIONS: Final = 16_384
 """A hash that is more frequent than this in a file is scanned for: the scan meets it soon."""
 LOOKUP_COST: Final = 2_048
-"""What one lookup in one file takes, as entries that could be scanned in the time."""
+"""Cost of one lookup in one file, in entries that could be scanned in the time."""
 FIRST_CHUNK: Final = 4_096
 LARGEST_CHUNK: Final = 65_536
 """Entries per step of a scan: small at first, for a limit that is soon reached."""

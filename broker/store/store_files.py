@@ -33,7 +33,7 @@ NAMES: Final = (
     # of the broker process, and of the gateway, that has the store
     *("broker.json", "setup-token", "initial-admin-password"),
 )
-"""What is in a data directory, directories and files."""
+"""Contents of a data directory, directories and files."""
 
 
 class StoreIdentity(msgspec.Struct):

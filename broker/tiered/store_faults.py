@@ -41,7 +41,7 @@ _INSTANCE: Final = re.compile(
     r"\bhttps?://(?:169\.254\.1(?:69\.254|70\.2|70\.23)|metadata\.google\.internal|metadata)[:/]"
     r"|\bhttps?://[^/\s]+/latest/(?:api/token|meta-data/iam)"
 )
-"""Where machines of a cloud ask for the credentials of their role."""
+"""Addresses at which machines of a cloud ask for the credentials of their role."""
 _KEYS: Final = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN for temporary ones)",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS (the path of a key file)",

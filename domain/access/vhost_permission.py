@@ -33,7 +33,7 @@ _SUB_TOPICS: Final = "/#"
 _SPECIAL: Final = frozenset(".[]{}()*+?^$|")
 _BEGIN, _END, _OPEN, _CLOSE, _BAR, _ANY, _MANY = ((each, False) for each in "^$()|.*")
 _WILD: Final = frozenset("*+#$\0")
-"""What a name may not have: in a resource it would stand for something else."""
+"""Characters that a name may not have: in a resource they would stand for something else."""
 
 
 @dataclass(frozen=True, slots=True)

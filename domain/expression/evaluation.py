@@ -31,7 +31,7 @@ MAX_NUMBER_LENGTH: Final = 400
 """A longer text is no number: a double's plain digits fit, and converting stays cheap."""
 
 Values = list[str | None]
-"""What the properties of an expression have in one message, by the slots that `Slots` gave them."""
+"""Values of an expression's properties in one message, by the slots that `Slots` gave them."""
 
 Value = str | int | float | bool | None
 Condition = Callable[[Values], bool | None]

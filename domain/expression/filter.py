@@ -27,7 +27,7 @@ REMEMBERED_FILTERS: Final = 512
 MAX_SUB_TOPIC_FILTERS: Final = 64
 """Topic filters that one expression may hold."""
 ALTERNATIVES: Final = "\0"
-"""What joins them: it is in no filter."""
+"""Separator: it is in no filter."""
 
 
 class FilterKind(StrEnum):

@@ -17,7 +17,7 @@ MAX_POP_BYTES: Final = 16 << 20
 """Of the records that one pop takes from a broker, but for a first one that is larger: else it gives fewer."""
 MAX_ATTEMPT_ID_BYTES: Final = 255
 REJECTED: Final = "rejected"
-"""What a dead letter says whose consumer gave no reason."""
+"""Reason of a dead letter whose consumer gave none."""
 
 
 @dataclass(frozen=True, slots=True)

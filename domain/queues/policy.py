@@ -85,7 +85,7 @@ OPERATOR_KEYS: Final = frozenset(
         "delivery-limit",
     )
 )
-"""What an operator's policy may limit."""
+"""Keys of an operator's policy."""
 _NOT_CLASSIC: Final = (
     "max-age",
     "stream-max-segment-size-bytes",
@@ -122,7 +122,7 @@ _UNSUPPORTED: Final = {
     QueueType.STREAM: frozenset(_NOT_STREAM),
 }
 KNOWN_KEYS: Final = frozenset((*_NUMBERS, *_TEXTS, *_CHOICES, "max-age"))
-"""What a policy may say."""
+"""Keys of a policy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(LeaseRecord).decode
 
 Report = Callable[[], tuple[str, int, str]]
-"""What the record is to say: state, since when (epoch milliseconds), last error."""
+"""Contents of the record: state, since when (epoch milliseconds), last error."""
 
 
 class BridgeLease:

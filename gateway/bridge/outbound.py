@@ -41,7 +41,7 @@ WAIT_MS: Final = 20_000
 PUBACK_SECONDS: Final = 60.0
 """A remote that has acknowledged nothing of a batch for so long is gone."""
 AGAIN_MS: Final = 5_000
-"""When a message comes again that the remote did not take for now."""
+"""Pause before a message comes again that the remote did not take for now."""
 LEASE_MS: Final = 30_000
 """Lease of what a bridge holds: it stays with one that has died for so long."""
 MAX_ATTEMPTS: Final = 1000

@@ -19,7 +19,7 @@ _NAMES: Final = {
     PropertyId.CORRELATION_DATA: "CorrelationData",
     PropertyId.USER_PROPERTY: "UserProperty",
 }
-"""What is carried from end to end; the rest is between a client and its broker."""
+"""Properties that are carried from end to end; the rest is between a client and its broker."""
 
 MAX_EXPIRY_SECONDS: Final = 0xFFFF_FFFF
 

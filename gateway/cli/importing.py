@@ -18,7 +18,7 @@ app = typer.Typer(help="Take in what another broker has.", no_args_is_help=True)
 ROWS_PER_REQUEST = 500
 WAIT_SECONDS = 300.0
 _FIRST = ("vhosts", "permissions", "parameters", "policies", "exchanges", "queues", "bindings")
-"""What others need, before them."""
+"""Kinds in order: those that others need come first."""
 _LAST = ("users",)
 """The first user closes the server to those who show nothing."""
 

@@ -27,7 +27,7 @@ TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=Fals
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
 
 _PLAIN_IN_A_HEADER: Final = "".join(c for c in string.punctuation if c not in '"%')
-"""What stands as it is in a CloudEvents header, besides letters and digits (HTTP binding 3.1.3.2)."""
+"""Characters that stand as they are in a CloudEvents header, besides letters and digits (HTTP binding 3.1.3.2)."""
 
 
 @app.command()

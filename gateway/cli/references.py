@@ -45,7 +45,7 @@ These options are the same wherever a command has them:
 `ENTREPOT_TOKEN`, or `ENTREPOT_USER` and `ENTREPOT_PASSWORD`, say who asks. `entrepot --version` prints the version.
 """
 _EVERYWHERE: Final = ("Address of the server's HTTP door.", "Namespace of the names.", "Print JSON.")
-"""What the options of the head say of themselves."""
+"""Help of the options of the head."""
 
 
 def settings_page() -> str:

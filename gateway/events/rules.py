@@ -21,7 +21,7 @@ from protocols.cloudevents.json_format import is_json
 PREFIX: Final = "events/rules/"
 MAX_SCHEMA_BYTES: Final = 256 * 1024
 MAX_PATTERN_BYTES: Final = 4 * 1024 * 1024
-"""What one pattern of a schema may take, compiled, and again with the states it remembers."""
+"""Named limit: bytes of one pattern of a schema, compiled, and again with the states that it remembers."""
 MAX_DEDUP_SECONDS: Final = 7 * 86_400
 REFUSE: Final = "refuse"
 DIVERT: Final = "divert"

@@ -28,7 +28,7 @@ MAX_HEADERS: Final = 512
 MAX_BODY_AT_ONCE: Final = HIGH_WATER_LIMIT
 """Larger bodies are read the ASGI way, which holds back who sends them."""
 MAX_URL_AT_ONCE: Final = 512
-"""What is behind it is remembered by it."""
+"""Longest URL of a publish that is taken at once, as results are remembered by it."""
 MAX_PARTS: Final = 64
 """Of a body, as they came in, before they become one."""
 _HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~%!$&'()*+,;=-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")

@@ -14,7 +14,7 @@ from gateway.http.problems import answer_of_status, log_refusal, send_problem
 from gateway.http.rights import routes_of
 
 SERVER_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
-"""What `OPTIONS *` tells: those that some path has."""
+"""Methods that `OPTIONS *` tells: those that some path has."""
 _HEAD: Final = "entrepot.head"
 
 

@@ -19,7 +19,7 @@ FORM_TYPES: Final = frozenset({b"application/x-www-form-urlencoded", b"multipart
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _CONSENT: Final = f"{CALLBACK_PATH}/"
 _LINKED: Final = ("/docs", "/openapi.json", _CONSENT)
-"""Where links of other pages may lead: what is public, and the consent, whose token is the right."""
+"""Paths to which links of other pages may lead: what is public, and the consent, whose token is the right."""
 
 
 def guarded(app: AsgiApp, origins: WebOrigins) -> AsgiApp:

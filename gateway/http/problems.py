@@ -24,7 +24,7 @@ from protocols.cloudevents.errors import PROBLEMS, CloudEventError, Problem, pro
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 PROBLEM_TYPE_PREFIX: Final = "urn:entrepot:problem:"
 CHALLENGE: Final = 'Basic realm="entrepot", charset="UTF-8", Bearer realm="entrepot"'
-"""What a client may show that was refused for showing nothing right."""
+"""Challenges for a client that was refused for showing nothing right."""
 RETRY_AFTER_SECONDS: Final[Mapping[int, int]] = {429: 1, 503: 1, 507: 10}
 
 _log = structlog.get_logger(__name__)
@@ -93,7 +93,7 @@ MISSING: Final = (
     *("topic", "namespace", "subscription", "message", "retained", "session", "client", "trace", "user", "consent"),
     *("vhost", "channel", "connection", "node", "permission", "policy"),
 )
-"""What `MissingError` is said of."""
+"""Nouns of which `MissingError` is said."""
 
 
 def problem_types() -> list[str]:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from gateway.http.publish import Client, OnPublished
 
 TEMPLATE: Final = "entrepot.template"
-"""Where a scope says the template of its route, once that is known; else FastAPI's route says it."""
+"""Key of a scope for the template of its route, once that is known; else FastAPI's route says it."""
 ROUTED: Final = "entrepot.routed"
-"""Where a scope says which other one was routed in its place."""
+"""Key of a scope for the other one that was routed in its place."""
 PUBLISH: Final = "/topics/{topic}:publish"
 PUBLISH_OF_NAMESPACE: Final = "/namespaces/{namespace}/topics/{topic}:publish"
 OTHER: Final = "other"

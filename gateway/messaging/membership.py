@@ -44,7 +44,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Membership).decode
 
 Change = Callable[[Membership, int], Membership]
-"""What is to become of a membership at a time (epoch milliseconds)."""
+"""Change of a membership at a time (epoch milliseconds)."""
 
 
 @dataclass(frozen=True, slots=True)

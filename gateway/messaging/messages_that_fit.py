@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 UNKNOWN_BYTES: Final = 64 << 10
-"""What a message is taken for before any came."""
+"""Size that a message is taken to have before any came."""
 
 
 class MessagesThatFit:

@@ -23,7 +23,7 @@ from protocols.proxy import ProxyHeader
 
 MQTT_DOORS: Final = ("mqtt", "mqtts", "ws", "wss")
 HTTP_PATH: Final = "/mqtt"
-"""Where WebSocket clients find MQTT on the HTTP port."""
+"""Path of MQTT over WebSocket on the HTTP port."""
 
 
 def open_mqtt_doors(settings: MqttSettings) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from protocols.rocketmq.filters import filter_of
 from protocols.rocketmq.names import epoch_ms, milliseconds
 
 ANSWER_MS: Final = 500
-"""What is left of a client's patience for the answer itself."""
+"""Part of a client's patience that is left for the answer itself."""
 
 
 class Offsets:

@@ -26,7 +26,7 @@ from protocols.rocketmq.filters import filter_of
 from protocols.rocketmq.names import milliseconds, timestamp
 
 ANSWER_MS: Final = 500
-"""What is left of a client's patience for the answer itself."""
+"""Part of a client's patience that is left for the answer itself."""
 MAX_ENTRIES: Final = 10_000
 """Of one acknowledgement."""
 NOTHING: Final = v2.ReceiveMessageResponse(status=v2.Status(code=v2.MESSAGE_NOT_FOUND, message="no new message"))

@@ -34,7 +34,7 @@ CONSUMERS: Final = (
 PUSHED: Final = (v2.PUSH_CONSUMER, v2.LITE_PUSH_CONSUMER)
 
 UNDECODABLE: Final = object()
-"""What stands for a question whose bytes are no message of its type."""
+"""Stand-in for a question whose bytes are no message of its type."""
 
 log = structlog.get_logger(__name__)
 

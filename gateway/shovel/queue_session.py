@@ -25,7 +25,7 @@ PASSING: Final = (
     TimeoutError,
     asyncio.CancelledError,
 )
-"""What the client library raises where a connection ends."""
+"""Errors of the client library where a connection ends."""
 REFUSED: Final = (aiormq.exceptions.ChannelAccessRefused, aiormq.exceptions.ChannelLockedResource)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 SMALL_BYTES: Final = 2048
-"""What one connection may have sent whatever the others did: room for a usual login."""
+"""Bytes that one connection may send whatever the others did: room for a usual login."""
 
 
 class EarlyBytes:

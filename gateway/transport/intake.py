@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 BURST_SECONDS: Final = 2.0
-"""What a rate allows may be saved up for so long."""
+"""Time for which what a rate allows may be saved up."""
 MAX_ADDRESSES: Final = 65_536
 """Addresses whose rate is remembered; the one not seen for longest is forgotten."""
 

@@ -18,7 +18,7 @@ from typing import Final
 EVERY: Final = "*"
 """In a list of origins or hosts: all."""
 PAGE_HEADERS: Final = frozenset({b"origin", b"sec-fetch-site"})
-"""Where one of these is, a page may be asking."""
+"""Headers by which a page may be asking."""
 MAX_REMEMBERED_HOSTS: Final = 256
 MAX_HOST_BYTES: Final = 256
 _OWN_SITES: Final = frozenset({b"same-origin", b"none"})

@@ -31,7 +31,7 @@ class ConnectionLimits:
 
 
 EARLY_MAX_BYTES: Final = 64 << 10
-"""What may come while the caller has not decided on a login or a virtual host."""
+"""Bytes that may come while the caller has not decided on a login or a virtual host."""
 EARLY_MAX_FRAMES: Final = 64
 """Frames that may be looked at before a virtual host is open: the login's are four, heartbeats may be between."""
 

@@ -16,13 +16,13 @@ METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_END: Final = 0xCE
 FRAME_HEAD_BYTES: Final = 7
 FRAME_OVERHEAD: Final = 8
-"""What a frame has beside its payload."""
+"""Bytes of a frame beside its payload."""
 
 FRAME_MIN_SIZE: Final = 4096
 """The frame_max that every peer takes (4.2.3)."""
 
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
-"""What a client begins with, and what a server answers to anything else."""
+"""Beginning of a client, and a server's answer to anything else."""
 
 HEARTBEAT_FRAME: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 

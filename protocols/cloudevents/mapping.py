@@ -83,7 +83,7 @@ DEAD_LETTER_EXTENSIONS: Final[Mapping[str, str]] = MappingProxyType(
         SystemProperty.DEAD_LETTER_ATTEMPTS: "deadletterattempts",
     }
 )
-"""Where a dead letter came from and why; the attempts are an Integer.  The system's word goes over the user's."""
+"""Extensions of a dead letter: origin and reason; attempts are an Integer.  The system's word goes over the user's."""
 
 IMPLIED_JSON = "datacontenttype:implied"
 _NOT_FROM_PROPERTIES = CORE_ATTRIBUTES | {PARTITION_KEY, DELIVERY_TIME, *DEAD_LETTER_EXTENSIONS.values()}

@@ -19,7 +19,7 @@ RETURN_CODES: Final = {
     ReasonCode.USE_ANOTHER_SERVER: ConnectReturnCode.SERVER_UNAVAILABLE,
     ReasonCode.SERVER_SHUTTING_DOWN: ConnectReturnCode.SERVER_UNAVAILABLE,
 }
-"""What version 3 says where version 5 has these reasons; others close without a word."""
+"""Return codes of version 3 where version 5 has these reasons; others close without a word."""
 
 _SPARED_OF_CONNACK: Final = (
     PropertyId.RESPONSE_INFORMATION,

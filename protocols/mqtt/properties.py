@@ -79,7 +79,7 @@ class _NoProperties(dict[PropertyId, Any]):
 
 
 EMPTY: Final[Properties] = _NoProperties()
-"""What packets without properties share; read-only."""
+"""Properties that packets without any share; read-only."""
 
 
 class PropertyType(Enum):

@@ -44,7 +44,7 @@ _unpack_lengths = struct.Struct(">HHHBBHII").unpack_from
 unpack_body_size: Final = struct.Struct(">I").unpack_from
 _LENGTHS_AT: Final = 68
 BODY_SIZE_AT: Final = 82
-"""Where a record says how many bytes its body has."""
+"""Place of the body's length in a record."""
 _EXPIRES: Final = SystemProperty.EXPIRES_AT_MS.encode()
 _unpack_place = struct.Struct(">4sIBBHIQ16xIQ16xH").unpack_from
 PROPERTIES: Final = msgspec.msgpack.Decoder(tuple[dict[str, Any], tuple[tuple[str, Any], ...]])

@@ -46,7 +46,7 @@ _UNTOLD: Final = _IN_FIELDS | {
     SystemProperty.FED_FROM,
     SystemProperty.CHECK_AFTER_MS,
 }
-"""What has a field, and what is another door's or the store's own."""
+"""Properties that have a field, and those that are another door's or the store's own."""
 _PLAIN_SYSTEM: Final = frozenset({SystemProperty.PROTOCOL, SystemProperty.BORN_HOST})
 
 

@@ -89,12 +89,12 @@ SUCCESSES: Final = frozenset({v2.OK, v2.MULTIPLE_RESULTS})
 """The codes that are no refusal of the call: with MULTIPLE_RESULTS each entry has its own."""
 
 WIRE_CODE: Final[Mapping[Code, v2.Code.ValueType]] = MappingProxyType({ours: wire for ours, wire, _ in _TABLE})
-"""What each of our refusals is called on the wire."""
+"""Names of our refusals on the wire."""
 
 DOMAIN_CODE: Final[Mapping[v2.Code.ValueType, Code]] = MappingProxyType(
     {wire: ours for ours, _, meant in _TABLE for wire in meant}
 )
-"""What each code on the wire means here; the two successes mean none."""
+"""Meaning of each code on the wire; the two successes mean none."""
 
 
 class WireError(EntrepotError):

@@ -33,7 +33,7 @@ from protocols.rocketmq.properties import bring_back, carry, is_plain
 MESSAGE_ID_SIZE: Final = 16
 MAX_GROUP_BYTES: Final = 63
 MAX_BODY_BYTES: Final = 128 << 20
-"""What a compressed body may grow to."""
+"""Named limit: bytes of a compressed body, decompressed."""
 EMPTY_BODY: Final = b"\0"
 UNKNOWN_PLACE: Final = -1
 """The commit-log offset of what the protocol brings: it does not say."""

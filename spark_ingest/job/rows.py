@@ -25,9 +25,9 @@ from spark_ingest.tables.staging import KIND
 
 EVENT_TIME: Final = "event_time"
 TIME_UNITS: Final = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6))
-"""Below which size a number since 1970 is one of seconds, milliseconds, microseconds, and how many make a second."""
+"""Numbers since 1970: those below a size are seconds, milliseconds, microseconds, with so many in a second."""
 NANOSECONDS: Final = 1e9
-"""What larger ones are."""
+"""Units in a second of larger numbers."""
 DEAD_COLUMNS: Final = ("_error", "_raw")
 DEVICE_NAMES: Final = ("device", "device_id", "deviceid", "client_id", "clientid", "sensor", "sensor_id")
 SEQUENCE_NAMES: Final = ("seq", "sequence", "sequence_number", "seqno", "msg_id", "n")

@@ -33,7 +33,7 @@ ENVELOPE: Final[dict[str, str]] = {
 }
 """Names of the columns with their types in Spark's words."""
 PLACE: Final = ("topic", "queue_id", "queue_offset")
-"""Where a message is: with them a table can be checked against the log."""
+"""Columns of a message's place: with them a table can be checked against the log."""
 
 
 def envelope_array(name: str, columns: RecordColumns, topic: str, queue_id: int) -> pa.Array:

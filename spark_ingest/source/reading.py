@@ -31,7 +31,7 @@ from store_client.blocking import BlockingReader, StoreLocation
 
 T = TypeVar("T")
 FETCH_BYTES: Final = 8 << 20
-"""What is asked for at a time; while it is worked on the next is on its way."""
+"""Bytes that are asked for at a time; while they are worked on the next are on their way."""
 ERROR_COLUMNS: Final = ("_error", "_raw")
 
 

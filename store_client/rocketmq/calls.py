@@ -158,7 +158,7 @@ _OF_STATUS: Final = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: Code.TOO_MANY_REQUESTS,
     grpc.StatusCode.INVALID_ARGUMENT: Code.BAD_REQUEST,
 }
-"""What the transport refuses before the service saw the call.  Everything else leaves the outcome unknown."""
+"""Refusals of the transport before the service saw the call.  Everything else leaves the outcome unknown."""
 
 
 def _transport_refusal(error: grpc.RpcError, name: str, target: str, seconds: float) -> EntrepotError:

@@ -14,7 +14,7 @@ from protocols.amqp.credentials import credentials_of as given_credentials
 PLAIN, AMQPLAIN, EXTERNAL = "PLAIN", "AMQPLAIN", "EXTERNAL"
 MECHANISMS: Final = f"{PLAIN} {AMQPLAIN}"
 CERTIFIED_MECHANISMS: Final = f"{MECHANISMS} {EXTERNAL}"
-"""What who has shown a certificate may choose from: some clients take EXTERNAL wherever it is offered."""
+"""Mechanisms for clients that have shown a certificate: some take EXTERNAL wherever it is offered."""
 
 
 def credentials_of(login: Login, source: Source) -> Credentials:

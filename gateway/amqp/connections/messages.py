@@ -237,4 +237,4 @@ HANDLERS: Final[dict[type[AmqpMethod], Handler]] = {
     TxCommit: tx_commit,
     TxRollback: tx_rollback,
 }
-"""What a client may ask for on a channel."""
+"""Methods of a channel, with their handlers."""

@@ -26,7 +26,7 @@ REMEMBERED_NAMES: Final = 8192
 """Names of messages that are kept, the least used forgotten: at most 3 KB each."""
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _NO_NAME: Final = frozenset("+#\0")
-"""What no topic name has.  A routing key may; it then stands for all of its exchange."""
+"""Characters that no topic name has.  A routing key may; it then stands for all of its exchange."""
 
 
 def entity_name(namespace: str, name: str) -> str:

@@ -50,7 +50,7 @@ MAX_TRIES: Final = 20
 """Tries of a change that others come before."""
 DISPATCH_INVISIBLE_SECONDS: Final = 30
 SETTLING_SECONDS: Final = 30
-"""What a delivery has beyond the time of its request, to be settled in."""
+"""Time beyond its request that a delivery has to be settled in."""
 NO_STATE: Final = StateRecord()
 
 log = structlog.get_logger(__name__)

@@ -29,7 +29,7 @@ from protocols.cloudevents.errors import Problem
 
 PREFIX: Final = "/api"
 DEFAULT_EXCHANGE_NAME: Final = "amq.default"
-"""What the default exchange, whose name is empty, is called in paths and lists."""
+"""Name of the default exchange, whose own is empty, in paths and lists."""
 NO_CONTENT: Final = 204
 CREATED: Final = 201
 

@@ -21,7 +21,7 @@ OLD_SECONDS: Final = 60.0
 
 Totals = Mapping[str, int]
 Sample = tuple[float, Mapping[str, Totals]]
-"""When it was taken, and the totals by what they are of."""
+"""A sample: its time, and the totals by what they are of."""
 
 
 class MessageRates:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gateway.mqtt.connections.listeners import Listeners
 
 WORDS: Final = (0, PUBACK_WORD, PUBREC_WORD)
-"""What a publish of each QoS is answered with, the identifier left out."""
+"""Answer to a publish of each QoS, without the identifier."""
 
 log = structlog.get_logger(__name__)
 

@@ -41,7 +41,7 @@ _REFUSALS: Final = {
     Code.TOO_MANY_REQUESTS: ReasonCode.SERVER_BUSY,
     Code.STORAGE_FULL: ReasonCode.QUOTA_EXCEEDED,
 }
-"""What CONNACK says; anything else is that the server is unavailable."""
+"""Reason codes of CONNACK; anything else is that the server is unavailable."""
 
 
 class Connecting:

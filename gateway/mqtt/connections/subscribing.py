@@ -396,4 +396,4 @@ _SHARE_REFUSALS: Final = {
     Code.FORBIDDEN: ReasonCode.NOT_AUTHORIZED,
     Code.TOO_MANY_REQUESTS: ReasonCode.QUOTA_EXCEEDED,
 }
-"""What SUBACK says; anything else is an unspecified error."""
+"""Reason codes of SUBACK; anything else is an unspecified error."""

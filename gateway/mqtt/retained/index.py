@@ -20,7 +20,7 @@ BUCKET_MS: Final = 10_000
 """Names whose expiries are so near are swept together."""
 
 _OWN: Final = "/"
-"""Where a node has what is kept for its own name: no level is a slash."""
+"""Key of a node for what is kept for its own name: no level is a slash."""
 _SIZE_BITS: Final = 32
 _Fact: TypeAlias = int
 """Expiry and size in one integer: half the memory of a pair."""

@@ -38,7 +38,7 @@ READ_NAMES: Final = 1000
 READ_BYTES: Final = 4 << 20
 """Messages, and bytes of them, that are asked for at once."""
 UNKNOWN_BYTES: Final = 64 << 10
-"""What a message is taken for whose name is not known here."""
+"""Size that a message is taken to have whose name is not known here."""
 SWEEP_SECONDS: Final = 30.0
 MAX_SWEPT: Final = 10_000
 """Expired messages that one sweep deletes at most."""

@@ -21,7 +21,7 @@ from domain.key_value import MAX_CHANGES, MAX_WRITE_BYTES, KeyValueChange
 from gateway.messaging.answer import Answer
 
 MAX_WAITING_BYTES: Final = 64 << 20
-"""What may wait to be written; more is refused."""
+"""Named limit: of bytes that wait to be written; more is refused."""
 
 log = structlog.get_logger(__name__)
 

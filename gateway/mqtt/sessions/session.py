@@ -32,7 +32,7 @@ MAX_MOVED: Final = 256
 """Cursors that the window's record may hold: then the session's record is written with all of them."""
 
 Positions = tuple[Cursors, dict[str, Cursors]]
-"""Where the session reads on: by its subscriptions, and by each replay."""
+"""Places from which the session reads on: by its subscriptions, and by each replay."""
 
 
 class Session:
