@@ -10,14 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from gateway.driver import Conversation
+from typing import Protocol
 
 TICK_SECONDS = 0.25
 FARTHEST_TICKS = 1200
 """A deadline beyond this is looked at again then."""
+
+
+class Timed(Protocol):
+    """A conversation, as the wheel sees it."""
+
+    def deadline(self) -> float:
+        """When `timed_out` is to be called; infinity for never."""
+        ...
+
+    def timed_out(self, now: float) -> None: ...
 
 
 class DeadlineWheel:
@@ -25,15 +32,15 @@ class DeadlineWheel:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._slots: dict[int, set[Conversation]] = {}
-        self._places: dict[Conversation, int] = {}
+        self._slots: dict[int, set[Timed]] = {}
+        self._places: dict[Timed, int] = {}
         self._now_tick = int(loop.time() / TICK_SECONDS)
         self._timer = loop.call_later(TICK_SECONDS, self._turn)
 
-    def add(self, conversation: Conversation) -> None:
+    def add(self, conversation: Timed) -> None:
         self._place(conversation, conversation.deadline())
 
-    def remove(self, conversation: Conversation) -> None:
+    def remove(self, conversation: Timed) -> None:
         tick = self._places.pop(conversation, None)
         if tick is not None and (slot := self._slots.get(tick)) is not None:
             slot.discard(conversation)
@@ -41,7 +48,7 @@ class DeadlineWheel:
     def close(self) -> None:
         self._timer.cancel()
 
-    def _place(self, conversation: Conversation, deadline: float) -> None:
+    def _place(self, conversation: Timed, deadline: float) -> None:
         far = self._now_tick + FARTHEST_TICKS
         tick = far if math.isinf(deadline) else min(max(int(deadline / TICK_SECONDS) + 1, self._now_tick + 1), far)
         self._slots.setdefault(tick, set()).add(conversation)

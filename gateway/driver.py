@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol, cast
 
 import structlog
 
-from gateway.transport.door import Door
-from gateway.transport.intake import Place
+from gateway.deadlines import DeadlineWheel
+from gateway.transport.early_bytes import EarlyBytes
+from gateway.transport.intake import Intake, Place
 from gateway.transport.source import Source, source_of
 from protocols.proxy import ProxyHeader
 
@@ -69,6 +71,22 @@ class Conversation(Protocol):
     def lost(self) -> None:
         """The connection is gone; called once."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What all connections of one listener share.  `name`: the listener's, as in the ready file.  `write_limit`: bytes
+    that may wait to be written to one socket."""
+
+    name: str
+    converse: Callable[[], Conversation]
+    """Makes the conversation of a new connection: the client's time for its CONNECT begins here."""
+    loop: asyncio.AbstractEventLoop
+    wheel: DeadlineWheel
+    intake: Intake
+    write_limit: int
+    early: EarlyBytes
+    """What connections that have not logged in have sent, those of other doors among them."""
 
 
 class Driver(asyncio.Protocol):

@@ -225,7 +225,8 @@ class Consumption(HandingOut):
     ) -> list[ClaimedRun]:
         """Deliver in the order of message groups (`fifo.py`)."""
         window.forget_due(terms.now_ms)
-        groups = window.groups = window.groups or MessageGroups()
+        groups = window.groups if isinstance(window.groups, MessageGroups) else MessageGroups()
+        window.groups = groups
         wanted = terms.filter
         claim = groups.claim(
             window,

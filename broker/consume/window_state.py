@@ -8,13 +8,9 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from broker.consume.reminders import Reminders
 from broker.consume.window_row import Try
-
-if TYPE_CHECKING:
-    from broker.consume.fifo import MessageGroups
 
 PENDING, RELEASED, SETTLED, FILTERED = 0, 1, 2, 3
 """Delivered; waiting for its next delivery, or for its first (no attempts yet); consumed or moved elsewhere; not wanted
@@ -63,7 +59,7 @@ class WindowState:
         self.generation = 0
         self.delivered_end = base
         self.tries: dict[str, Try] = {}
-        self.groups: MessageGroups | None = None  # of a FIFO group's window, in memory only
+        self.groups: object = None  # `fifo.MessageGroups` of a FIFO group's window, in memory only
         self.is_changed = False
         self.is_unlisted = False  # something may wait of which there is no reminder (FIFO looks at all there is)
         self._origin = base

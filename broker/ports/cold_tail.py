@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -14,10 +14,8 @@ from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from domain.errors import EntrepotError
 from domain.message import StoredMessage
+from domain.ports import Pulled
 from domain.position import Position
-
-if TYPE_CHECKING:
-    from broker.ports.reading import Reading
 
 PAGE: Final = 256
 """Messages of one cold read."""
@@ -26,12 +24,22 @@ AGAIN_SECONDS: Final = 1.0
 log = structlog.get_logger(__name__)
 
 
+class ColdReading(Protocol):
+    """Reads of the broker, cold ones among them (`broker.ports.reading.Reading`)."""
+
+    async def offset_at(self, topic: str, queue_id: int, position: Position) -> int: ...
+
+    def known_minimum(self, queue: ConsumeQueue) -> int: ...
+
+    async def pull(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> Pulled: ...
+
+
 class ColdTail:
     """Implements `domain.ports.Tail`."""
 
     def __init__(
         self,
-        reading: Reading,
+        reading: ColdReading,
         engine: StorageEngine,
         queue: ConsumeQueue,
         start: int | Position,

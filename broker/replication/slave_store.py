@@ -71,7 +71,7 @@ class SlaveStore:
 
     @property
     def applier(self) -> LogApplier:
-        assert self.engine.applier is not None
+        assert isinstance(self.engine.applier, LogApplier), "recovery of a replica makes it"
         return self.engine.applier
 
     @property

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from broker.store.checkpointer import Checkpointer
 from broker.store.commit_log import CommitLog, CommitLogLayout
@@ -19,7 +20,6 @@ from broker.store.disk import Disk, is_want_of_space
 from broker.store.dispatcher import Dispatcher
 from broker.store.epoch_table import EpochTable
 from broker.store.index_file import IndexLayout
-from broker.store.log_applier import LogApplier
 from broker.store.lookup import ID, Lookup, message_key
 from broker.store.open_files import OpenFiles
 from broker.store.pending import Pending
@@ -72,6 +72,12 @@ class RecoveryReport:
         return "; ".join(found)
 
 
+class Applier(Protocol):
+    """Derives what is confirmed elsewhere (`broker.store.log_applier.LogApplier`)."""
+
+    applied: int
+
+
 class StorageEngine:
     """One store's data.  `opening.assemble` puts one together and recovers it."""
 
@@ -104,7 +110,7 @@ class StorageEngine:
         self.dispatcher.appliers[RecordKind.PENDING] = self.pending
         self.epochs = EpochTable(self.rows, self._begin_epoch)
         self.dispatcher.appliers[RecordKind.EPOCH] = self.epochs
-        self.applier: LogApplier | None = None
+        self.applier: Applier | None = None
         """Of a slave's store: it applies what is confirmed elsewhere."""
         self.is_index_whole = True
         self.log_channel = log_channel

@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from gateway.deadlines import DeadlineWheel
-from gateway.driver import Conversation, Driver
+from gateway.driver import Conversation, Door, Driver
 from gateway.listener import TcpListener
 from gateway.settings.amqp import AmqpSettings
 from gateway.transport.acceptor import Acceptor
 from gateway.transport.certificates import CertificateFiles, ServerCertificates
-from gateway.transport.door import Door
 from gateway.transport.early_bytes import EarlyBytes
 from gateway.transport.intake import Intake, IntakeLimits, Place
 from gateway.transport.proxy_trust import ProxyTrust

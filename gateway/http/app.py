@@ -12,7 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from gateway.http.access import HttpAccess, kept_private
 from gateway.http.admin import admin_routes
 from gateway.http.asgi import AsgiApp, Receive, Scope, Send, routable
-from gateway.http.connection import PublishAtOnce
+from gateway.http.at_once import PublishAtOnce
 from gateway.http.context import HttpContext
 from gateway.http.documents.asyncapi import asyncapi_routes
 from gateway.http.documents.page import page_routes

@@ -10,15 +10,16 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from gateway.http.asgi import Headers, declared_length
+from gateway.http.at_once import PublishAtOnce
 from gateway.http.problems import ProblemAnswer, answer_of_status, log_refusal
-from gateway.http.publish import PREFIX, PUBLISHED, PUBLISHED_HEADERS, SUFFIX, Client, OnPublished
+from gateway.http.publish import PREFIX, PUBLISHED, PUBLISHED_HEADERS, SUFFIX
 from gateway.http.tick_transport import TickTransport
 from gateway.transport.early_bytes import EarlyBytes
 
@@ -37,16 +38,6 @@ _OF_THE_CONNECTION: Final = frozenset({b"expect", b"host", b"transfer-encoding"}
 """Headers that say how the request is read, or whether it is."""
 _CLOSE: Final[Headers] = [(b"connection", b"close")]
 _OVERBURDENED: Final = answer_of_status(503, "too much has come in requests that are not whole")
-
-
-class PublishAtOnce(Protocol):
-    """`PublishRoute`."""
-
-    def may_come(self, url: bytes, headers: Headers, client: Client) -> bool:
-        """Whether the body of a publish may be waited for: as far as its head says it is taken at once."""
-
-    def at_once(self, url: bytes, headers: Headers, client: Client, body: bytes, on_published: OnPublished) -> bool:
-        """Take a whole publish; says whether it was taken."""
 
 
 class RefusedHeadError(Exception):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
@@ -29,6 +28,7 @@ from domain.names import (
 )
 from gateway.http.access import PROTOCOL, HttpAccess
 from gateway.http.asgi import Headers, Receive, Scope, Send, answer, decoded_name, read_body
+from gateway.http.at_once import Client, OnPublished
 from gateway.http.batch_refusals import check_batch, refusal_of
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import known_namespace
@@ -56,11 +56,6 @@ _CACHED_URLS: Final = 512
 PUBLISHED: Final = b"{}"
 """Event Grid's PublishResult, which is empty."""
 PUBLISHED_HEADERS: Final[Headers] = [(b"content-type", b"application/json")]
-
-Client = tuple[str, int] | None
-"""A peer's address and port, where it has them."""
-OnPublished = Callable[[ProblemAnswer | None], None]
-"""Told once what became of a request: None for the empty result."""
 
 
 def topic_in(raw_path: bytes) -> bytes | None:

@@ -20,9 +20,8 @@ from domain.measurement import BOUNDS, Histogram
 from gateway.http.asgi import AsgiApp, Headers, Receive, Scope, Send
 
 if TYPE_CHECKING:
-    from gateway.http.connection import PublishAtOnce
+    from gateway.http.at_once import Client, OnPublished, PublishAtOnce
     from gateway.http.problems import ProblemAnswer
-    from gateway.http.publish import Client, OnPublished
 
 TEMPLATE: Final = "entrepot.template"
 """Key of a scope for the template of its route, once that is known; else FastAPI's route says it."""

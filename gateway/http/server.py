@@ -15,7 +15,8 @@ import structlog
 import uvicorn
 
 from gateway.http.asgi import AsgiApp
-from gateway.http.connection import HttpConnection, PublishAtOnce, http_connection
+from gateway.http.at_once import PublishAtOnce
+from gateway.http.connection import HttpConnection, http_connection
 from gateway.http.streaming.event_socket_connection import EventSocketConnection
 from gateway.settings import HttpSettings
 from gateway.transport.acceptor import Acceptor

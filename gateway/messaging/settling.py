@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 
 from domain.clock import Clock
 from domain.delivery import Receipt
 from domain.errors import NOT_THERE, Code, EntrepotError
-
-if TYPE_CHECKING:
-    from gateway.messaging.ticket import Ticket
+from gateway.messaging.ticket import Ticket
 
 MAX_SETTLED: Final = 1000
 """Deliveries of one call to the store."""

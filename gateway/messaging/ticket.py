@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from domain.delivery import Delivery, DeliveryRun
 from domain.message import StoredMessage
 
-if TYPE_CHECKING:
-    from gateway.messaging.leased_consumer import LeasedConsumer
+
+class Holder(Protocol):
+    """The consumer that holds tickets (`gateway.messaging.leased_consumer.LeasedConsumer`)."""
+
+    topic: str
+    group: str
+
+    def acknowledge(self, tickets: Sequence[Ticket]) -> None: ...
+
+    def release(self, tickets: Sequence[Ticket]) -> None: ...
+
+    def forget(self, tickets: Sequence[Ticket]) -> None: ...
+
+    async def settle(self) -> None: ...
+
+    async def settle_releases(self) -> None: ...
+
+    def __hash__(self) -> int: ...
 
 
 class Ticket(Delivery):
@@ -28,7 +44,7 @@ class Ticket(Delivery):
         run: DeliveryRun,
         index: int,
         item: bytes | StoredMessage,
-        consumer: LeasedConsumer,
+        consumer: Holder,
         lease_ends_ms: int,
     ) -> None:
         self.run = run
@@ -49,9 +65,9 @@ class Ticket(Delivery):
         self.consumer.release((self,))
 
 
-def by_consumer(tickets: Sequence[Ticket]) -> dict[LeasedConsumer, list[Ticket]]:
+def by_consumer(tickets: Sequence[Ticket]) -> dict[Holder, list[Ticket]]:
     """Those that are open, by who holds them."""
-    found: dict[LeasedConsumer, list[Ticket]] = {}
+    found: dict[Holder, list[Ticket]] = {}
     for ticket in tickets:
         if ticket.is_open:
             found.setdefault(ticket.consumer, []).append(ticket)

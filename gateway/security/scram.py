@@ -8,8 +8,9 @@ scramp in constant time.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from scramp import ScramException, ScramMechanism  # type: ignore[import-untyped]
 
@@ -20,20 +21,22 @@ from gateway.security.directory import Directory
 from gateway.security.passwords import SCRAM_MECHANISM, PasswordChecker
 from gateway.security.records import UserRecord
 
-if TYPE_CHECKING:
-    from gateway.security.security import Security
-
 MAX_MESSAGE_BYTES: Final = 4096
 _KEY_BYTES: Final = 32
 
 
 class ScramExchange:
-    """One exchange with one client."""
+    """One exchange with one client.  `iterations`: those of names that are not known.  `refused`: told of a refusal."""
 
     def __init__(
-        self, security: Security, directory: Directory, passwords: PasswordChecker, credentials: Credentials
+        self,
+        directory: Directory,
+        passwords: PasswordChecker,
+        credentials: Credentials,
+        iterations: int,
+        refused: Callable[[Credentials, EntrepotError], None],
     ) -> None:
-        self._security = security
+        self._iterations, self._refused = iterations, refused
         self._directory = directory
         self._passwords = passwords
         self._credentials = credentials
@@ -51,7 +54,7 @@ class ScramExchange:
             return self._step(data)
         except EntrepotError as refusal:
             self._steps = 2
-            self._security.login_refused(replace(self._credentials, username=self._name), refusal)
+            self._refused(replace(self._credentials, username=self._name), refusal)
             raise
 
     def _step(self, data: bytes) -> tuple[bytes, Principal | None]:
@@ -88,8 +91,7 @@ class ScramExchange:
             self._user, keys = user, user.scram
             return keys.salt, keys.stored_key, keys.server_key, keys.iterations
         salt = self._passwords.digest(b"scram", name.encode("utf-8", "surrogatepass"))
-        iterations = self._security.settings.scram_iterations
-        return salt, secrets.token_bytes(_KEY_BYTES), secrets.token_bytes(_KEY_BYTES), iterations
+        return salt, secrets.token_bytes(_KEY_BYTES), secrets.token_bytes(_KEY_BYTES), self._iterations
 
 
 def _refusal() -> EntrepotError:

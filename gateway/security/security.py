@@ -158,7 +158,9 @@ class Security:
 
     def scram(self, credentials: Credentials) -> ScramExchange:
         """An exchange of SCRAM-SHA-256 with a client; the name comes in its first message."""
-        return ScramExchange(self, self._directory, self._passwords, credentials)
+        return ScramExchange(
+            self._directory, self._passwords, credentials, self.settings.scram_iterations, self.login_refused
+        )
 
     def digest(self, secret: bytes) -> bytes:
         """A keyed hash of what was shown, for doors to remember it by."""

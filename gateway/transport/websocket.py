@@ -29,8 +29,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.handshake import H11Handshake
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from gateway.driver import GOODBYE_SECONDS, Conversation, Driver
-from gateway.transport.door import Door
+from gateway.driver import GOODBYE_SECONDS, Conversation, Door, Driver
 from gateway.transport.intake import Place
 from gateway.transport.web_origin import WebOrigins
 from protocols.proxy import ProxyHeader

@@ -8,7 +8,7 @@ queue to who is behind on it.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -19,11 +19,8 @@ from domain.message import StoredMessage, SystemProperty
 from domain.ports import Pulled, Store
 from domain.position import EARLIEST_POSITION, Position, PositionKind
 from domain.routing.topic_filter import may_match_topic
-from gateway.mqtt.fan_out.audience import Grant, QueueKey, Subscriber, make_run
+from gateway.mqtt.fan_out.audience import Audiences, Grant, Match, QueueKey, Subscriber, make_run
 from protocols.mqtt.mapping import is_expired
-
-if TYPE_CHECKING:
-    from gateway.mqtt.fan_out.hub import DeliveryHub
 
 CATCH_UP_BATCH: Final = 256
 PUT_OFF_SECONDS: Final = 0.2
@@ -36,10 +33,23 @@ TAIL_SECONDS: Final = 0.02
 log = structlog.get_logger(__name__)
 
 
+class Hub(Protocol):
+    """The fan-out, for which this reads on (`gateway.mqtt.fan_out.hub.DeliveryHub`)."""
+
+    any_level_topics: set[str]
+    delivered: int
+
+    def tail_position(self, key: QueueKey) -> int | None: ...
+
+    def match(self, sub_topic: str) -> Match: ...
+
+    def match_without(self, message: StoredMessage, audiences: Audiences) -> Match: ...
+
+
 class CatchingUp:
     """The tasks."""
 
-    def __init__(self, store: Store, clock: Clock, hub: DeliveryHub) -> None:
+    def __init__(self, store: Store, clock: Clock, hub: Hub) -> None:
         self._store, self._clock, self._hub = store, clock, hub
         self._tasks: dict[Subscriber, asyncio.Task[None]] = {}
 

@@ -9,9 +9,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from gateway.deadlines import DeadlineWheel
-from gateway.driver import MAX_UNREAD_BYTES, Driver
+from gateway.driver import MAX_UNREAD_BYTES, Door, Driver
 from gateway.listener import TcpListener, bind
-from gateway.transport.door import Door
 from gateway.transport.early_bytes import EarlyBytes
 from gateway.transport.intake import Intake, IntakeLimits
 from gateway.transport.web_origin import WebOrigins
