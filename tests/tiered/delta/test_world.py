@@ -10,6 +10,7 @@ from broker.tiered.delta_actions import MAINTENANCE, OwnAction, Transaction
 from broker.tiered.delta_log import ConflictError, DeltaLog
 from broker.tiered.objects import TierError
 from broker.tiered.snapshot import Snapshot
+from tests.support.found_out import check_found_out
 from tests.support.seed import SEED
 from tests.tiered.delta.world import Broken, World
 from tests.tiers.marks import scaled, soak_only
@@ -118,14 +119,7 @@ def test_many_writers_over_a_failing_store_keep_each_row_once(log_type: type[Del
     ],
 )
 def test_a_log_that_breaks_a_rule_is_found_out(log_type: type[DeltaLog], words: str) -> None:
-    print(f"ENTREPOT_TEST_SEED={SEED}")
-    for number in range(MAX_WORLDS):
-        found = finding(f"{SEED}-{number}", log_type)
-        if found is not None:
-            print(f"found in world {number}: {found}")
-            assert any(word in found for word in words.split("|"))
-            return
-    raise AssertionError(f"{log_type.__name__} was not found out in {MAX_WORLDS} worlds")
+    check_found_out(words, MAX_WORLDS, lambda seed: finding(seed, log_type), lambda seed: finding(seed, DeltaLog))
 
 
 def finding(seed: str, log_type: type[DeltaLog]) -> str | None:

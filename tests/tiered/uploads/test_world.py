@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.found_out import check_found_out
 from tests.support.seed import SEED
 from tests.tiered.uploads import planted
 from tests.tiered.uploads.sites import Parts
@@ -59,17 +60,8 @@ def test_each_offset_is_there_once_whatever_fails() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_part_that_breaks_a_rule_is_found_out(parts: Parts, words: str) -> None:
-    """By these words; what it is found by besides, the same world without it is free of."""
-    print(f"ENTREPOT_TEST_SEED={SEED}")
     sound = Parts(fault_rate=parts.fault_rate, often=parts.often)
-    for number in range(MAX_WORLDS):
-        found = finding(f"{SEED}-{number}", parts)
-        if found is not None:
-            print(f"found in world {number}: {found}")
-            if any(word in found for word in words.split("|")):
-                return
-            assert finding(f"{SEED}-{number}", sound) is None
-    raise AssertionError(f"{parts} was not found out by {words!r} in {MAX_WORLDS} worlds")
+    check_found_out(words, MAX_WORLDS, lambda seed: finding(seed, parts), lambda seed: finding(seed, sound))
 
 
 def finding(seed: str, parts: Parts) -> str | None:
