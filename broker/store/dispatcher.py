@@ -253,7 +253,8 @@ class Dispatcher:
                 self._enter(topic, queue_id, queue_offset, header.length, hashed, sub_topic, offset)
             if kind in self.move_appliers:
                 move = decode_move(data, position)
-                assert move is not None, "who writes such a record says what it settles"
+                if move is None:
+                    raise CorruptedError(f"the record at {offset} does not say what it settles")
                 self.move_appliers[kind].apply_move(move, placement.topic, placement.queue_offset, offset)
         elif kind in KEPT_KINDS:
             message = decode_message(data, position, offset)

@@ -50,6 +50,10 @@ class StoreIdentity(msgspec.Struct):
     began_at: int
 
 
+class _Format(msgspec.Struct):
+    format: int
+
+
 def _encoded(identity: StoreIdentity) -> bytes:
     return orjson.dumps(msgspec.to_builtins(identity), option=orjson.OPT_INDENT_2)
 
@@ -73,12 +77,12 @@ class StoreFiles:
         if not data:
             return None
         try:
-            found = msgspec.json.decode(data, type=StoreIdentity)
+            number = msgspec.json.decode(data, type=_Format).format
+            if number != FORMAT:  # before anything that another format may lack
+                raise StoreFailedError(f"{self.root} has store format {number}; this version reads {FORMAT}")
+            return msgspec.json.decode(data, type=StoreIdentity)
         except msgspec.DecodeError as error:
             raise CorruptedError(f"{self.identity_path} cannot be read: {error}") from error
-        if found.format != FORMAT:
-            raise StoreFailedError(f"{self.root} has store format {found.format}; this version reads {FORMAT}")
-        return found
 
     def write_identity_draft(self, identity: StoreIdentity) -> None:
         self._write(self.identity_draft, _encoded(identity))

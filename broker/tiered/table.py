@@ -38,6 +38,8 @@ from domain.errors import Code
 
 RUNS_TAG: Final = "entrepot.runs"
 DAY_MS: Final = 86_400_000
+CHECKS_FOR_A_LOAD: Final = 24
+"""Looks whether the table is as it was, for one that reads its whole log."""
 FOOTER_BYTES: Final = 8
 _MAGIC: Final = b"PAR1"
 
@@ -84,6 +86,7 @@ class TopicTable:
         self._objects, self._clock, self._random = objects, clock, random
         self._log = DeltaLog(objects, root, clock)
         self._snapshot: Snapshot | None = None
+        self._checks = 0
         self._runs: dict[str, tuple[Run, ...]] = {}
         self._places: dict[int, list[Place]] = {}
 
@@ -110,8 +113,13 @@ class TopicTable:
         return self._log.load() if self._snapshot is None else self._log.refresh(self._snapshot)
 
     def check_current(self) -> None:
-        """Raises TierError where the store has less than this knows of: it was put back to an earlier state."""
+        """Raises TierError where the store has less than this knows of: it was put back to an earlier state.
+
+        Now and then all of the log is read: it may have a hole."""
         self._log.check_is_there(self.snapshot)
+        self._checks += 1
+        if self._checks % CHECKS_FOR_A_LOAD == 0:
+            self._log.load()
 
     def missing(self) -> int:
         """Messages between the table's first ones and its end that are nowhere: they left the disk without it."""

@@ -122,7 +122,13 @@ class AmqpFrontend:
         assert conversation.vhost is not None
         vhost, name = conversation.vhost, f"{REPLY_TO_QUEUE}.{secrets.token_urlsafe(24)}"
         wanted = declared_queue(name, vhost.name, exclusive=True, auto_delete=True, arguments={})
-        queue, _ = await self.virtual_hosts.declare_queue(vhost, wanted, conversation.identity, is_named_here=True)
+        queue, _ = await self.virtual_hosts.definitions.declare_queue(
+            vhost,
+            wanted,
+            gateway=self.virtual_hosts.gateway,
+            connection=conversation.identity,
+            now_ms=self.clock.now_ms(),
+        )  # the limit of queues does not hold for it
         return queue
 
     def _look_for_late(self) -> None:
@@ -176,10 +182,12 @@ class AmqpFrontend:
         self._is_stopping = True
         if self._looking is not None:
             self._looking.cancel()
-        await self.virtual_hosts.close()
-        for conversation in tuple(self.conversations):
-            if conversation.driver is not None:
-                conversation.driver.close()
+        try:
+            await self.virtual_hosts.close()
+        finally:
+            for conversation in tuple(self.conversations):
+                if conversation.driver is not None:
+                    conversation.driver.close()
 
 
 def _greeting(settings: AmqpSettings, gateway: str, version: str) -> Greeting:

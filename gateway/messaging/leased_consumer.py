@@ -75,7 +75,8 @@ class LeasedConsumer:
         self.is_fifo = False
         self.renewed = self.lost = 0
         self.unanswered = 0
-        """Pops whose answer never came: what they claimed is held by nobody until its lease ends."""
+        """Pops whose answer never came, but for those of expired messages: what they claimed is held by nobody until
+        its lease ends."""
         self._store, self._clock, self._renews = store, clock, renews
         self._on_end, self._on_idle = on_end, on_idle
         self._loop = asyncio.get_running_loop()
@@ -173,7 +174,7 @@ class LeasedConsumer:
                 self._pause_seconds = FIRST_PAUSE_SECONDS
             return self.take(deliveries)
         except EntrepotError as refusal:
-            self.unanswered += refusal.code in UNANSWERED
+            self.unanswered += refusal.code in UNANSWERED and not request.expired_only
             raise
         finally:
             self._asking -= 1

@@ -1,8 +1,8 @@
 """QueueFeed: one AMQP queue's consumers on this gateway, and the pop that feeds them.
 
 Nothing is taken from the queue that no consumer has credit for; what comes goes to consumers in turn, those of the
-highest priority first; what came too late for the last of them goes back to its place.  Gateways that consume from one
-queue know nothing of each other; the store shares out.
+highest priority first; what came too late for the last of them goes back to its place.  The store
+shares out among gateways that consume from one queue; `presence.py` knows of them.
 
 Order: what a consumer gave back has its place again before more is taken.  A consumer that is the only one by promise
 (single active, exclusive) is handed nothing before all that others held has come back, wherever they were, nor after a
@@ -86,6 +86,7 @@ class QueueFeed:
         self._is_active = True
         """Whether anything is handed out here; else another gateway has the single active consumer."""
         self._only: QueueConsumer | None = None
+        self._unanswered = 0
         """The only consumer by promise, once all that others held has come back."""
         self._store = store
         self._sort_out = sort_out
@@ -160,11 +161,10 @@ class QueueFeed:
             if count < sum(consumer.held for consumer in self.consumers) // 2:
                 await asyncio.sleep(LINGER_SECONDS)
                 count = min(self._credit(), MAX_POP_MESSAGES)
+            if self.leased.unanswered > self._unanswered:  # whoever asked: what it claimed is older
+                self._unanswered, self._only = self.leased.unanswered, None
             await self._have_all_back()
-            unanswered = self.leased.unanswered
             self._hand_out(self._sort_out(await self.leased.pop(self._request(count))))
-            if self.leased.unanswered > unanswered:
-                self._only = None
             await asyncio.sleep(0)
 
     def _request(self, count: int, wait_ms: int = WAIT_MS) -> PopRequest:
@@ -251,13 +251,18 @@ class QueueFeed:
             self._look_if_idle()
 
     async def _ask_for_one(self) -> list[Ticket]:
-        """Asks once more where the answer was lost: what that had claimed comes again when its lease ends."""
+        """Asks once more where the answer was lost: what that had claimed comes again when its lease ends.
+
+        A queue that is empty but for what somebody holds is not told to be empty then."""
         try:
             return await self.leased.ask(self._request(1, 0))
         except EntrepotError as refusal:
             if refusal.code not in UNANSWERED:
                 raise
-        return await self.leased.ask(self._request(1, 0))
+            found = await self.leased.ask(self._request(1, 0))
+            if not found and await self._held_elsewhere() > 0:
+                raise
+            return found
 
     # -- the end -------------------------------------------------------------------------------------------------
 

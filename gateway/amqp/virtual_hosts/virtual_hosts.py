@@ -97,13 +97,15 @@ class VirtualHosts:
 
     async def close(self) -> None:
         """Give back what consumers held, and stop."""
-        await self.expiry.close()
-        await self.tasks.settle(SETTLE_SECONDS)
-        await self.feeds.close()
-        await self.presence.settle()
-        self.presence.close()
-        await self.tasks.cancel()
-        self.definitions.close()
+        try:
+            await self.expiry.close()
+            await self.tasks.settle(SETTLE_SECONDS)
+            await self.feeds.close()
+            await self.presence.settle()
+            self.presence.close()
+            await self.tasks.cancel()
+        finally:
+            self.definitions.close()
 
     # -- exchanges -----------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from broker.tiered.folder import FolderStore
 from broker.tiered.objects import ObjectStore, TierError
 from broker.tiered.segment_reader import SegmentReader
 from broker.tiered.settings import Payload
-from broker.tiered.table import DAY_MS, ColdBounds, TopicTable
+from broker.tiered.table import CHECKS_FOR_A_LOAD, DAY_MS, ColdBounds, TopicTable
 from broker.tiered.uploader import (
     FIRST_PAUSE,
     LONGEST_AGE,
@@ -371,3 +371,19 @@ def test_a_folder_gives_what_memory_gives(tmp_path: Path) -> None:
         bench.publish(topic, MIDNIGHT + number, queue_id=number % 2)
     bench.upload()
     assert offsets(bench.cold(topic)) == offsets(bench.cold(topic), 1) == list(range(25))
+
+
+def test_a_log_with_a_hole_is_found_out() -> None:
+    """The newest version is there, and nobody who begins anew can come to it."""
+    bench = Bench()
+    topic = bench.topic()
+    for day in range(3):
+        bench.publish(topic, MIDNIGHT + day * DAY_MS)
+        bench.upload()
+    table = TopicTable(bench.memory, topic.root, bench.clock, Random(1))
+    table.open()
+    bench.memory.delete([f"{topic.root}/_delta_log/{2:020}.json"])
+    for _ in range(CHECKS_FOR_A_LOAD - 1):
+        table.check_current()
+    with pytest.raises(TierError, match="is missing, and version"):
+        table.check_current()

@@ -177,6 +177,30 @@ async def test_a_get_whose_answer_is_lost_asks_once_more(store: MemoryStore, fee
     assert again is not None and again.message.body == b"a"
 
 
+async def test_a_get_whose_answer_is_lost_with_the_last_message_says_so(store: MemoryStore, feed: QueueFeed) -> None:
+    losing_an_answer(store)
+    await put(store, "a")
+    with pytest.raises(EntrepotError) as refused:
+        await feed.get()
+    assert refused.value.code is Code.OUTCOME_UNKNOWN
+
+
+async def test_a_get_of_an_empty_queue_whose_answer_is_lost_says_that_it_is_empty(
+    store: MemoryStore, feed: QueueFeed
+) -> None:
+    own, asked = store.consumption, 0
+
+    async def pop(request: PopRequest) -> Sequence[Delivery]:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise EntrepotError(Code.OUTCOME_UNKNOWN, "the connection was lost before pop was answered")
+        return await own.pop(request)
+
+    store.consumption = replaced(own, pop=pop)
+    assert await feed.get() is None and asked == 2
+
+
 @pytest.mark.parametrize("kind", ["single active", "exclusive"])
 async def test_an_only_consumer_waits_for_what_a_lost_answer_has_claimed(
     store: MemoryStore, feed: QueueFeed, kind: str
