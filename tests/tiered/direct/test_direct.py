@@ -264,7 +264,8 @@ def test_where_the_store_cannot_be_opened_brokers_are_asked(
     monkeypatch.undo()
     tier._away.clear()
     given = replace(location, tier=TierAddress(broker.folder.as_uri()))
-    assert cold(given, ranges) == planned, "as the brokers say"
+    broker.upload()  # else what is hot goes there between the two
+    assert cold(given, ranges) == cold(location, ranges), "as the brokers say"
     given = replace(location, tier=TierAddress("http://user:secret@store"))
     with pytest.raises(OptionError, match="credentials in it") as told:
         cold(given, ranges)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 
@@ -10,6 +9,7 @@ import pytest
 
 from domain.access.model import ANONYMOUS, Origin, Principal
 from domain.topic import Topic
+from gateway.background_tasks import BackgroundTasks
 from gateway.rocketmq.caller import Caller
 from gateway.rocketmq.holding import Holding
 from gateway.rocketmq.receiving import Receiving
@@ -37,7 +37,11 @@ async def store(clock: ManualClock) -> AsyncIterator[MemoryStore]:
 async def test_a_receive_that_outlives_a_goodbye(store: MemoryStore, clock: ManualClock) -> None:
     """It was no receive of the client that came back with the same id: that one is silent when nothing more comes."""
     frontend = SimpleNamespace(
-        store=store, clock=clock, settings=GrpcSettings(lease_seconds=1), gateway="g", spawn=asyncio.ensure_future
+        store=store,
+        clock=clock,
+        settings=GrpcSettings(lease_seconds=1),
+        gateway="g",
+        tasks=BackgroundTasks("the door"),
     )
     holding = Holding(frontend)  # type: ignore[arg-type]
     await holding.start()
