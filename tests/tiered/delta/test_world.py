@@ -16,7 +16,7 @@ from tests.tiered.delta.world import Broken, World
 from tests.tiers.marks import scaled, soak_only
 
 WORLDS = scaled(3, 60)
-MAX_WORLDS = scaled(20, 80)
+MAX_WORLDS = scaled(20, 1200)
 """Within so many each planted fault is found."""
 STEPS = 400
 
