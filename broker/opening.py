@@ -30,7 +30,7 @@ from broker.store.store_files import FORMAT, NAMES, StoreFiles, StoreIdentity
 from broker.store.sync_channel import SyncChannel, start_sync_process
 
 MANY_OBJECTS: Final = 100_000
-"""Objects made while a store is opened, from which number on the garbage collector does not look at them."""
+"""Objects made at the opening of a store; with more of them the garbage collector passes over all from then on."""
 
 log = structlog.get_logger(__name__)
 

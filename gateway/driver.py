@@ -75,8 +75,8 @@ class Conversation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """What all connections of one listener share.  `name`: the listener's, as in the ready file.  `write_limit`: bytes
-    that may wait to be written to one socket."""
+    """Things that all connections of one listener share.  `name`: the listener's, as in the ready file.
+    `write_limit`: bytes that may wait to be written to one socket."""
 
     name: str
     converse: Callable[[], Conversation]
@@ -86,7 +86,7 @@ class Door:
     intake: Intake
     write_limit: int
     early: EarlyBytes
-    """What connections that have not logged in have sent, those of other doors among them."""
+    """Bytes of connections that have not logged in, those of other doors among them."""
 
 
 class Driver(asyncio.Protocol):

@@ -100,7 +100,7 @@ class Postings:
 
 
 def are_postings_of(data: bytes, entries: bytes) -> bool:
-    """Whether these are the whole bytes of the postings file of these consume-queue entries."""
+    """True where these are the whole bytes of the postings file of these consume-queue entries."""
     try:
         _count, _distinct, source, body = _decode_header(data[: _HEADER.size])
     except CorruptedError:

@@ -18,7 +18,7 @@ class PublishAtOnce(Protocol):
     """`PublishRoute`."""
 
     def may_come(self, url: bytes, headers: Headers, client: Client) -> bool:
-        """Whether the body of a publish may be waited for: as far as its head says it is taken at once."""
+        """True where the body of a publish may be waited for: as far as its head says it is taken at once."""
 
     def at_once(self, url: bytes, headers: Headers, client: Client, body: bytes, on_published: OnPublished) -> bool:
         """Take a whole publish; says whether it was taken."""

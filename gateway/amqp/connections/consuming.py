@@ -144,10 +144,7 @@ class ChannelConsuming:
         """Credit may have grown."""
         feeds = self.channel.conversation.frontend.virtual_hosts.feeds
         for queue in {consumer.queue for consumer in self.consumers.values()}:
-            if queue.is_stream:
-                feeds.stream(queue).look()
-            else:
-                feeds.of(queue).look()
+            feeds.feeding(queue).look()
 
     def set_prefetch(self, count: int, *, of_channel: bool) -> None:
         if of_channel:

@@ -54,7 +54,7 @@ def queue_of(channel: AmqpChannel, name: str) -> Queue:
     queue = vhost.queue(name)
     if queue is None:
         raise AmqpError(ReplyCode.NOT_FOUND, f"no {queue_text(name, vhost.name)}")
-    check_owner(queue, channel.conversation.identity, vhost_of(channel))
+    check_owner(queue, channel.conversation.identity, vhost)
     return queue
 
 
@@ -200,7 +200,7 @@ async def _unbind(channel: AmqpChannel, binding: Binding) -> None:
     exchanges.check_not_default(binding.source)
     conversation.frontend.access.check_change(conversation, vhost, Action.UPDATE, binding.destination)
     if binding.destination_kind is DestinationKind.QUEUE and (queue := vhost.queue(binding.destination)) is not None:
-        check_owner(queue, channel.conversation.identity, vhost_of(channel))
+        check_owner(queue, channel.conversation.identity, vhost)
     await conversation.frontend.virtual_hosts.definitions.unbind(vhost, binding)
 
 
@@ -228,7 +228,7 @@ async def queue_delete(channel: AmqpChannel, method: QueueDelete) -> None:
     queue = vhost.queue(name)
     count = 0
     if queue is not None:
-        check_owner(queue, channel.conversation.identity, vhost_of(channel))
+        check_owner(queue, channel.conversation.identity, vhost)
         of = queue_text(name, vhost.name)
         if method.if_unused and frontend.virtual_hosts.consumers_of(queue):
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{of} in use")

@@ -55,6 +55,10 @@ class QueueFeeds:
             feed = self._streams[queue.topic] = StreamFeed(self._store, queue.topic, queue.group)
         return feed
 
+    def feeding(self, queue: Queue) -> QueueFeed | StreamFeed:
+        """The feed of a queue, of whichever type that is."""
+        return self.stream(queue) if queue.is_stream else self.of(queue)
+
     def all_of(self, queue: Queue) -> list[QueueConsumer | StreamConsumer]:
         """The consumers of a queue that are on this gateway."""
         feed, stream = self._feeds.get(queue.topic), self._streams.get(queue.topic)

@@ -114,7 +114,7 @@ class VirtualHosts:
         return vhost.routing.exchange(name) or self.routing.exchange_of_topic(vhost, name)
 
     async def declare_exchange(self, vhost: Vhost, wanted: Exchange) -> bool:
-        """Whether it is new.  Raises PRECONDITION_FAILED where there is another one, FORBIDDEN for a system's name."""
+        """True where it is new.  Raises PRECONDITION_FAILED where another one is there, FORBIDDEN for a system name."""
         exchanges.check_not_default(wanted.name)
         exchanges.check_exchange(wanted, vhost.name)
         found = vhost.routing.exchange(wanted.name)
@@ -140,7 +140,7 @@ class VirtualHosts:
         await self.definitions.bind(vhost, binding)
 
     async def put_policy(self, vhost: Vhost, policy: Policy) -> bool:
-        """Whether it is new.  Queues that are to hold less than they do are cut before this returns."""
+        """True where it is new.  Queues that are to hold less than they do are cut before this returns."""
         is_new = all(each.name != policy.name for each in vhost.policies(of_operators=policy.is_operators))
         await self.definitions.put_policy(vhost, policy)
         for queue in tuple(vhost.limited.values()):
@@ -215,14 +215,14 @@ class VirtualHosts:
     def add(self, consumer: Consumer) -> None:
         """Feed a consumer from here on."""
         queue = consumer.queue
-        (self.feeds.stream(queue) if queue.is_stream else self.feeds.of(queue)).add(consumer)
+        self.feeds.feeding(queue).add(consumer)
         self._note_presence(queue)
         self.used(queue)
 
     def remove(self, consumer: Consumer) -> None:
         """Feed it no more."""
         queue = consumer.queue
-        (self.feeds.stream(queue) if queue.is_stream else self.feeds.of(queue)).remove(consumer)
+        self.feeds.feeding(queue).remove(consumer)
         self._note_presence(queue)
         self.used(queue)
 

@@ -100,7 +100,7 @@ def frontend_of(context: HttpContext) -> AmqpFrontend:
 
 
 def virtual_hosts_of(context: HttpContext) -> VirtualHosts:
-    """What that door is on.  Raises where it is closed."""
+    """The engine behind that door.  Raises where it is closed."""
     return frontend_of(context).virtual_hosts
 
 
