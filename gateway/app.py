@@ -111,11 +111,11 @@ class Gateway:
         hosts = self._virtual_hosts = VirtualHosts(
             store,
             self.sender,
-            self.mqtt.routes,
+            self.mqtt.services.routes,
             Definitions(store),
             settings.amqp,
             clock,
-            lambda: self.mqtt.sessions.gateway,
+            lambda: self.mqtt.services.sessions.gateway,
             is_alone=is_alone,
         )
         self.sender.bindings = Bindings(store, hosts.definitions, hosts.expiry.expect)
@@ -158,7 +158,7 @@ class Gateway:
             return None
         from gateway.bridge.bridges import Bridges
 
-        routes = self.mqtt.routes
+        routes = self.mqtt.services.routes
         return Bridges(
             self.settings.bridge,
             self.store,
@@ -237,7 +237,7 @@ class Gateway:
             counters=self._counters(webhooks, deduplication),
             connections={
                 "amqp": lambda: len(self.amqp.conversations),
-                "mqtt": lambda: self.mqtt.connections,
+                "mqtt": lambda: len(self.mqtt.conversations),
                 "http": lambda: self._http_listener.connections if self._http_listener is not None else 0,
                 "grpc": lambda: self.rocketmq.frontend.counters.clients if self.rocketmq is not None else 0,
             },

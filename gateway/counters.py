@@ -25,7 +25,7 @@ def door_counters(hub: DeliveryHub, mqtt: MqttFrontend, amqp: AmqpFrontend, mqtt
     counted, consumption = amqp.counters, amqp.virtual_hosts.consumption
     return {
         "entrepot_mqtt_deliveries": ("Messages sent to MQTT subscribers", lambda: hub.delivered),
-        "entrepot_mqtt_dropped": ("QoS 0 messages that slow subscribers missed", lambda: mqtt.dropped),
+        "entrepot_mqtt_dropped": ("QoS 0 messages that slow subscribers missed", lambda: mqtt.counters.dropped),
         "entrepot_amqp_publishes": ("Messages AMQP clients published", lambda: counted.published),
         "entrepot_amqp_confirms": ("Publishes confirmed", lambda: counted.confirmed),
         "entrepot_amqp_refused_publishes": ("Publishes refused", lambda: counted.refused),
@@ -40,7 +40,7 @@ def door_counters(hub: DeliveryHub, mqtt: MqttFrontend, amqp: AmqpFrontend, mqtt
         ),
         "entrepot_http_deliveries": (
             "Messages handed to HTTP consumers of groups",
-            lambda: amqp.sender.traffic.handed["http"],
+            lambda: amqp.services.sender.traffic.handed["http"],
         ),
         "entrepot_amqp_dead_letters": ("Dead letters published", lambda: amqp.virtual_hosts.dead_letters.count),
         "entrepot_mqtt_refused_connections": (

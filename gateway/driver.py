@@ -7,7 +7,7 @@ due, stops reading while producers should pause, and tells about the end exactly
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol, cast
@@ -107,7 +107,7 @@ class Driver(asyncio.Protocol):
         "_header",
         "_is_behind",
         "_is_choked",
-        "_is_paused",
+        "_pauses",
         "_place",
         "_transport",
         "is_congested",
@@ -125,8 +125,10 @@ class Driver(asyncio.Protocol):
         self._place = place
         self._header = header
         self._transport: asyncio.Transport | None = None
-        self._is_paused = self._is_choked = self._is_behind = False
-        """Reasons not to read: the conversation's; answers that the peer does not read; bytes that were not taken."""
+        self._pauses: frozenset[Hashable] = frozenset()
+        """Reasons of the conversation not to read."""
+        self._is_choked = self._is_behind = False
+        """Further reasons not to read: answers that the peer does not read; bytes that were not taken."""
         self._congested_from = 0
         self._early = 0
         """Bytes that came before the login; below 0 from then on."""
@@ -199,7 +201,7 @@ class Driver(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._is_paused or self._is_choked or self._is_behind:
+        if self._pauses or self._is_choked or self._is_behind:
             transport.pause_reading()
         else:
             transport.resume_reading()
@@ -223,6 +225,7 @@ class Driver(asyncio.Protocol):
         self._release_early()
         if self._transport is not None:
             self._transport = None
+            self._pauses = frozenset()
             self._door.wheel.remove(self._conversation)
             self._conversation.lost()
 
@@ -279,7 +282,7 @@ class Driver(asyncio.Protocol):
 
     @property
     def is_paused(self) -> bool:
-        return self._is_paused
+        return bool(self._pauses)
 
     def flush(self) -> None:
         """Write what is due."""
@@ -287,15 +290,18 @@ class Driver(asyncio.Protocol):
         if data and self._transport is not None:
             self._transport.write(data)
 
-    def pause_reading(self) -> None:
-        """Read no more for now."""
-        if not self._is_paused and self._transport is not None and not self._transport.is_closing():
-            self._is_paused = True
+    def pause_reading(self, reason: Hashable) -> None:
+        """Read no more until `resume_reading` has been called with this reason, and with every other one."""
+        if reason not in self._pauses and self._transport is not None and not self._transport.is_closing():
+            self._pauses |= {reason}
             self._look_at_reading()
 
-    def resume_reading(self) -> None:
-        if self._is_paused and self._transport is not None and not self._transport.is_closing():
-            self._is_paused = False
+    def resume_reading(self, reason: Hashable) -> None:
+        """Take back a reason not to read; what is none changes nothing."""
+        if reason not in self._pauses:
+            return
+        self._pauses -= {reason}
+        if not self._pauses and self._transport is not None and not self._transport.is_closing():
             self._conversation.resumed(self._door.loop.time())
             self._look_at_reading()
             self.deadline_moved()

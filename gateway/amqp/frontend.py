@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import platform
-import secrets
-from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
 
 from domain.clock import Clock
-from domain.queues.declaration import declared_queue
 from gateway.amqp.connections.access import AmqpAccess
+from gateway.amqp.connections.client import ClientInfo
 from gateway.amqp.connections.conversation import AmqpConversation
-from gateway.amqp.connections.login import CERTIFIED_MECHANISMS, MECHANISMS
-from gateway.amqp.connections.messages import HANDLERS
-from gateway.amqp.connections.names import REPLY_TO_QUEUE
+from gateway.amqp.connections.login import MECHANISMS
 from gateway.amqp.connections.remembered_publishes import RememberedPublishes
-from gateway.amqp.virtual_hosts.vhost import Queue
+from gateway.amqp.connections.services import AmqpServices
 from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
 from gateway.messaging.send import Sender
 from gateway.security.security import PrincipalChange, Security
 from gateway.settings.amqp import AmqpSettings
+from protocols.amqp.connection import ServerConnection
 from protocols.amqp.connection_events import ConnectionLimits, Greeting
 from protocols.amqp.errors import AmqpError
 from protocols.amqp.reply_codes import ReplyCode
@@ -33,16 +30,6 @@ FULL_SECONDS: Final = 1.0
 """Pause of publishers before they try whether a full store has room again."""
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(slots=True)
-class AmqpCounters:
-    """Since the process began."""
-
-    published: int = 0
-    confirmed: int = 0
-    refused: int = 0
-    returned: int = 0
 
 
 class AmqpFrontend:
@@ -57,25 +44,29 @@ class AmqpFrontend:
         clock: Clock,
         version: str,
     ) -> None:
-        self.virtual_hosts, self.sender, self.security = virtual_hosts, sender, security
-        self.settings, self.clock, self.tasks = settings, clock, virtual_hosts.tasks
-        self.limits = ConnectionLimits(
+        self.virtual_hosts, self._settings = virtual_hosts, settings
+        self._limits = ConnectionLimits(
             channel_max=settings.max_channels,
             frame_max=settings.frame_max_bytes,
             heartbeat_seconds=settings.heartbeat_seconds,
             max_message_size_bytes=settings.max_message_bytes,
             handshake_timeout_seconds=settings.handshake_timeout_seconds,
         )
-        self.greeting = _greeting(settings, virtual_hosts.gateway, version)
-        self.certified_greeting = replace(self.greeting, mechanisms=CERTIFIED_MECHANISMS)
-        self.handlers = HANDLERS
-        self.max_unacknowledged = settings.max_unacknowledged
-        self.access = AmqpAccess(security)
-        self.remembered = RememberedPublishes(virtual_hosts.definitions, security, virtual_hosts.store.topology)
-        self.conversations: set[AmqpConversation] = set()
-        self.counters = AmqpCounters()
+        self._greeting = _greeting(settings, virtual_hosts.gateway, version)
         self._loop = asyncio.get_running_loop()
-        self.time, self.call_later = self._loop.time, self._loop.call_later
+        self.services = AmqpServices(
+            virtual_hosts,
+            sender,
+            security,
+            settings,
+            clock,
+            self._loop,
+            self._storage_full,
+            AmqpAccess(security),
+            RememberedPublishes(virtual_hosts.definitions, security, virtual_hosts.store.topology),
+        )
+        self.counters = self.services.counters
+        self.conversations: set[AmqpConversation] = set()
         self._is_stopping = self._is_full = False
         self._looking: asyncio.TimerHandle | None = None
         security.watch_principals(self._rights_changed)
@@ -88,7 +79,9 @@ class AmqpFrontend:
     # -- connections ---------------------------------------------------------------------------------------------
 
     def converse(self) -> AmqpConversation:
-        return AmqpConversation(self, self.time())
+        client = ClientInfo(self.virtual_hosts.gateway)
+        machine = ServerConnection(self._limits, self._greeting, self._loop.time())
+        return AmqpConversation(self.services, client, machine, self)
 
     def opened(self, conversation: AmqpConversation) -> None:
         self.conversations.add(conversation)
@@ -96,53 +89,26 @@ class AmqpFrontend:
     def closed(self, conversation: AmqpConversation) -> None:
         self.conversations.discard(conversation)
 
-    def new_identity(self) -> str:
-        return f"{self.virtual_hosts.gateway}/{secrets.token_hex(8)}"
-
     def refusal(self) -> str | None:
         """Why no connection is opened now, or None."""
         if self._is_stopping:
             return "the server is shutting down"
-        if len(self.conversations) > self.settings.max_connections:
+        if len(self.conversations) > self._settings.max_connections:
             return "too many connections"
         return None
-
-    def ended(self, conversation: AmqpConversation) -> asyncio.Task[None]:
-        """A connection is over: what it had for itself goes."""
-        if conversation.vhost is not None and conversation.principal is not None:
-            self.remembered.leave(conversation.vhost, conversation.principal)
-        return self.tasks.spawn(self._owner_gone(conversation))
-
-    async def _owner_gone(self, conversation: AmqpConversation) -> None:
-        if conversation.vhost is not None:
-            await self.virtual_hosts.delete_owned(conversation.vhost, conversation.identity)
-
-    async def make_reply_queue(self, conversation: AmqpConversation) -> Queue:
-        """The queue of one channel's replies: only its connection's, and gone with that."""
-        assert conversation.vhost is not None
-        vhost, name = conversation.vhost, f"{REPLY_TO_QUEUE}.{secrets.token_urlsafe(24)}"
-        wanted = declared_queue(name, vhost.name, exclusive=True, auto_delete=True, arguments={})
-        queue, _ = await self.virtual_hosts.definitions.declare_queue(
-            vhost,
-            wanted,
-            gateway=self.virtual_hosts.gateway,
-            connection=conversation.identity,
-            now_ms=self.clock.now_ms(),
-        )  # the limit of queues does not hold for it
-        return queue
 
     def _look_for_late(self) -> None:
         """Close channels whose consumers hold a message too long."""
         self._looking = self._loop.call_later(TIMEOUT_LOOK_SECONDS, self._look_for_late)
         for conversation in tuple(self.conversations):
             for channel in tuple(conversation.channels.values()):
-                if channel.consuming.holds_too_long(self.time(), self.settings.consumer_timeout_seconds):
-                    text = f"delivery acknowledgement on channel {channel.number} timed out"
+                if channel.consuming.holds_too_long(self._loop.time(), self._settings.consumer_timeout_seconds):
+                    text = f"delivery acknowledgement on channel {channel.out.number} timed out"
                     channel.fail(AmqpError(ReplyCode.PRECONDITION_FAILED, text))
 
     # -- a store that is full ------------------------------------------------------------------------------------
 
-    def storage_full(self) -> None:
+    def _storage_full(self) -> None:
         """The store refuses: who publishes is told, and read no more for a while."""
         if not self._is_full:
             self._is_full = True
@@ -160,7 +126,7 @@ class AmqpFrontend:
     def _rights_changed(self, change: PrincipalChange) -> None:
         """Connections of who may nothing any more end."""
         for conversation in tuple(self.conversations):
-            principal = conversation.principal
+            principal = conversation.client.principal
             if principal is None or (change.name is not None and principal.name != change.name):
                 continue
             if change.is_revoked:

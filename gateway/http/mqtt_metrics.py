@@ -77,10 +77,10 @@ def _connections(mqtt: MqttFrontend) -> Iterator[Metric]:
         connects.add_metric([version_name(level), outcome], count)
     yield connects
     there = GaugeMetricFamily("entrepot_mqtt_connections", "Open connections by protocol", labels=["version"])
-    for level, count in Counter(conversation.version for conversation in mqtt.conversations).items():
+    for level, count in Counter(conversation.machine.version for conversation in mqtt.conversations).items():
         there.add_metric([version_name(level)], count)
     yield there
-    sessions = sum(each.session is not None and each.session.persists for each in mqtt.conversations)
+    sessions = sum(each.client.session is not None and each.client.session.persists for each in mqtt.conversations)
     yield GaugeMetricFamily(
         "entrepot_mqtt_lasting_sessions", "Sessions connected here that outlive their connection", value=sessions
     )
@@ -109,7 +109,7 @@ def _waiting(mqtt: MqttFrontend) -> Iterator[Metric]:
 
 
 def _shares(mqtt: MqttFrontend) -> Iterator[Metric]:
-    shares = mqtt.shares
+    shares = mqtt.services.shares
     yield CounterMetricFamily(
         "entrepot_mqtt_share_deliveries", "Messages handed to members of shares", value=shares.delivered
     )

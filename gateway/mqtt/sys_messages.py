@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from domain.message import StoredMessage
-from gateway.mqtt.connections.names import SYS
 from gateway.mqtt.connections.outbox import NOT_IN_A_QUEUE
+from gateway.mqtt.frontend import MqttFrontend
+from gateway.mqtt.names import SYS
 from gateway.mqtt.sys_topics import SysCounters, SysTopics
-
-if TYPE_CHECKING:
-    from gateway.mqtt.frontend import MqttFrontend
 
 
 class SysMessages:
@@ -18,15 +14,16 @@ class SysMessages:
     subscribe to it."""
 
     def __init__(self, frontend: MqttFrontend, version: str, interval_seconds: float) -> None:
-        self._hub, self._clock = frontend.hub, frontend.clock
+        services = frontend.services
+        self._hub, self._clock = services.hub, services.clock
         self._topics = SysTopics(
             _counters(frontend),
-            frontend.clock,
+            services.clock,
             lambda name, value: self._hub.tell([self._message(name, value)]),
             version=f"entrepot version {version}",
             interval_seconds=interval_seconds,
         )
-        frontend.sys_messages = self.current
+        services.sys_messages = self.current
 
     def start(self) -> None:
         """Publish from here on; the first values come at once."""
@@ -47,7 +44,7 @@ class SysMessages:
 def _counters(frontend: MqttFrontend) -> SysCounters:
     counters, there = frontend.counters, frontend.conversations
     return SysCounters(
-        clients_connected=lambda: frontend.connections,
+        clients_connected=lambda: len(frontend.conversations),
         clients_expired=lambda: frontend.sweeper.expired,
         connections_opened=counters.connects.total,
         sockets_opened=lambda: counters.sockets,
@@ -62,5 +59,5 @@ def _counters(frontend: MqttFrontend) -> SysCounters:
         messages_inflight=lambda: sum(len(each.machine.window.held) for each in there),
         subscriptions_count=lambda: sum(len(each.subscribing.records) for each in there),
         shared_subscriptions_count=lambda: sum(len(each.subscribing.shares or ()) for each in there),
-        retained_messages_count=lambda: frontend.retained.count,
+        retained_messages_count=lambda: frontend.services.retained.count,
     )

@@ -257,7 +257,8 @@ class WebSocketDriver(Driver):
             super().close()
         elif connection.state is ConnectionState.OPEN:
             self._write(connection.send(CloseConnection(CloseReason.NORMAL_CLOSURE)))
-            self.resume_reading()
+            self._pauses = frozenset()  # the peer's close frame is to come
+            self._look_at_reading()
             self._end_later(GOODBYE_SECONDS, self.abort)
 
     def _write(self, data: bytes) -> None:

@@ -20,7 +20,7 @@ from domain.expression.filter import FilterExpression, FilterKind, compile_filte
 from domain.message import Message as DomainMessage
 from domain.recall_handle import RecallHandle
 from domain.receipt_handle import read_index, read_route
-from gateway.mqtt.connections.names import parse_delayed, parse_replay, parse_share
+from gateway.mqtt.names import parse_delayed, parse_replay, parse_share
 from protocols.amqp.errors import FrameError
 from protocols.amqp.field_table import decode_table
 from protocols.cloudevents import http

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Self
 
 from domain.access.model import Action, Effect, Origin, Principal, Statement
@@ -12,7 +13,8 @@ from domain.exchanges.exchange import Exchange, ExchangeType
 from domain.message import Message
 from domain.queues.declaration import declared_queue
 from gateway.amqp.connections.channel import AmqpChannel
-from gateway.amqp.connections.conversation import AmqpConversation
+from gateway.amqp.connections.channel_output import ChannelOutput
+from gateway.amqp.connections.client import ClientInfo
 from gateway.amqp.connections.remembered_publishes import Known, RememberedPublishes
 from gateway.amqp.frontend import AmqpFrontend
 from gateway.amqp.virtual_hosts.definitions import Definitions
@@ -84,15 +86,17 @@ class Publisher:
 
     def __init__(self, frontend: AmqpFrontend, principal: Principal, *, confirms: bool = False) -> None:
         self._frontend = frontend
-        conversation = AmqpConversation(frontend, 0.0)
-        conversation.principal, conversation.vhost = principal, frontend.virtual_hosts.definitions.vhost("/")
-        conversation._name = principal.name
-        self.channel = AmqpChannel(conversation, 1)
+        client, vhost = ClientInfo("g"), frontend.virtual_hosts.definitions.vhost("/")
+        assert vhost is not None
+        client.principal, client.vhost, client.login_name = principal, vhost, principal.name
+        nothing: Any = SimpleNamespace(before_end=None)
+        out = ChannelOutput(nothing, nothing, 1)
+        self.channel = AmqpChannel(frontend.services, client, vhost, out, {}, nothing)
         self.channel.publishing.confirms = confirms
 
     def publish(self, *publishes: Publish) -> Outcome:
         kept: Any = _Kept()
-        self.channel.conversation.machine = self._frontend.virtual_hosts.overflow = kept
+        self.channel.out.machine = self._frontend.virtual_hosts.overflow = kept
         self._frontend.virtual_hosts.routing.on_timed = kept.expect
         try:
             assert self.channel.publishing.take(list(publishes)) is None
@@ -119,7 +123,7 @@ class Site:
         await self.security.start()
         await self.definitions.start()
         self.door, self.plain = self._door(), self._door()
-        self.plain.remembered = Forgetful(self.definitions, self.security, self.store.topology)
+        self.plain.services.remembered = Forgetful(self.definitions, self.security, self.store.topology)
         return self
 
     def _door(self) -> AmqpFrontend:

@@ -57,7 +57,8 @@ class DoorClient:
         self._decoder = Decoder(1 << 28, version)
         self.source = Source("127.0.0.1", 1, False, None, "mqtt")
         self.peer = "127.0.0.1:1"
-        self.is_congested = self.is_paused = self.is_closed = False
+        self.is_congested = self.is_closed = False
+        self.pauses: set[object] = set()
         self.write_limit, self.unwritten = 1 << 20, 0
         self.packets: list[Packet] = []
         self.conversation: MqttConversation = world.mqtt.converse()
@@ -68,11 +69,15 @@ class DoorClient:
     def flush(self) -> None:
         self.packets += self._decoder.feed(self.conversation.data_to_send())
 
-    def pause_reading(self) -> None:
-        self.is_paused = True
+    @property
+    def is_paused(self) -> bool:
+        return bool(self.pauses)
 
-    def resume_reading(self) -> None:
-        self.is_paused = False
+    def pause_reading(self, reason: object) -> None:
+        self.pauses.add(reason)
+
+    def resume_reading(self, reason: object) -> None:
+        self.pauses.discard(reason)
 
     def admitted(self) -> None: ...
 
@@ -94,7 +99,8 @@ class DoorClient:
 
     def say(self, *packets: Packet) -> None:
         """All of them in one read."""
-        self.conversation.received(b"".join(encode(each, self._version) for each in packets), self._world.mqtt.now())
+        data = b"".join(encode(each, self._version) for each in packets)
+        self.conversation.received(data, asyncio.get_running_loop().time())
         self.flush()
 
     def deliveries(self) -> list[Publish]:

@@ -8,12 +8,13 @@ the full name of each message and UPDATE on what is bound, *read* is SUB on a qu
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from domain.access.model import Action, Request, ResourceType
 from domain.exchanges.binding import Binding
 from domain.exchanges.exchange import PREDECLARED, Exchange
 from domain.queues.arguments import QueueArguments
+from gateway.amqp.connections.client import ClientInfo
 from gateway.amqp.connections.names import PROTOCOL
 from gateway.amqp.virtual_hosts import needs
 from gateway.amqp.virtual_hosts.needs import message_name
@@ -21,9 +22,6 @@ from gateway.amqp.virtual_hosts.vhost import Vhost
 from gateway.security.security import Security
 from protocols.amqp.errors import AmqpError
 from protocols.amqp.reply_codes import ReplyCode
-
-if TYPE_CHECKING:
-    from gateway.amqp.connections.conversation import AmqpConversation
 
 _WORDS: Final = {Action.SUB: "read", Action.UPDATE: "write", Action.PUB: "write"}
 _EVERYWHERE: Final = frozenset(exchange.name for exchange in PREDECLARED)
@@ -36,70 +34,66 @@ class AmqpAccess:
     def __init__(self, security: Security) -> None:
         self._security = security
 
-    def check_publish(self, conversation: AmqpConversation, vhost: Vhost, exchange: str, keys: Sequence[str]) -> None:
+    def check_publish(self, client: ClientInfo, vhost: Vhost, exchange: str, keys: Sequence[str]) -> None:
         """To publish with a routing key, and with those of CC and BCC.  As `needs.to_publish`, but this is asked for
         every message."""
         if self._security.is_open:
             return
-        principal, allows, namespace = conversation.principal, self._security.allows, vhost.namespace
+        principal, allows, namespace = client.principal, self._security.allows, vhost.namespace
         for key in keys:
             name = message_name(namespace, exchange, key)
             if principal is None or not allows(principal, Action.PUB, ResourceType.TOPIC, name, PROTOCOL):
-                self._refuse(conversation, vhost, "write", "exchange", exchange)
+                self._refuse(client, vhost, "write", "exchange", exchange)
 
-    def check_read(self, conversation: AmqpConversation, vhost: Vhost, queue: str) -> None:
+    def check_read(self, client: ClientInfo, vhost: Vhost, queue: str) -> None:
         """To consume from a queue of that name, whether it is there or not."""
-        if not self._security.is_open and not self._may(conversation, needs.to_read(vhost.namespace, queue)):
-            self._refuse(conversation, vhost, "read", "queue", queue)
+        if not self._security.is_open and not self._may(client, needs.to_read(vhost.namespace, queue)):
+            self._refuse(client, vhost, "read", "queue", queue)
 
-    def check_change(self, conversation: AmqpConversation, vhost: Vhost, action: Action, name: str) -> None:
+    def check_change(self, client: ClientInfo, vhost: Vhost, action: Action, name: str) -> None:
         """To declare or delete what has a name, or to bind to it."""
-        self._check(conversation, vhost, needs.to_change(vhost.namespace, action, name))
+        self._check(client, vhost, needs.to_change(vhost.namespace, action, name))
 
-    def check_bind(
-        self, conversation: AmqpConversation, vhost: Vhost, binding: Binding, source: Exchange | None
-    ) -> None:
+    def check_bind(self, client: ClientInfo, vhost: Vhost, binding: Binding, source: Exchange | None) -> None:
         """To bind, whether or not the source is there."""
-        self._check(conversation, vhost, needs.to_bind(vhost.namespace, binding, source))
+        self._check(client, vhost, needs.to_bind(vhost.namespace, binding, source))
 
-    def check_dead_letters(
-        self, conversation: AmqpConversation, vhost: Vhost, queue: str, arguments: QueueArguments
-    ) -> None:
+    def check_dead_letters(self, client: ClientInfo, vhost: Vhost, queue: str, arguments: QueueArguments) -> None:
         """To let the dead letters of a queue go where its arguments say."""
         exchange, key = arguments.dead_letter_exchange, arguments.dead_letter_routing_key
         wanted = needs.to_send_dead_letters(vhost.namespace, queue, exchange, key)
-        self._check(conversation, vhost, wanted)
+        self._check(client, vhost, wanted)
 
-    def check_alternate(self, conversation: AmqpConversation, vhost: Vhost, exchange: Exchange) -> None:
+    def check_alternate(self, client: ClientInfo, vhost: Vhost, exchange: Exchange) -> None:
         """To let go to its alternate what an exchange can route nowhere."""
         wanted = needs.to_have_alternate(vhost.namespace, exchange.name, exchange.alternate)
-        self._check(conversation, vhost, wanted)
+        self._check(client, vhost, wanted)
 
-    def check_know(self, conversation: AmqpConversation, vhost: Vhost, name: str) -> None:
+    def check_know(self, client: ClientInfo, vhost: Vhost, name: str) -> None:
         """To hear whether there is an exchange or queue of that name: for who has any right on it."""
         if self._security.is_open or name in _EVERYWHERE:
             return
-        entity, principal = needs.entity_name(vhost.namespace, name), conversation.principal
+        entity, principal = needs.entity_name(vhost.namespace, name), client.principal
         asked = ((ResourceType.TOPIC, f"{entity}/#"), (ResourceType.GROUP, entity))
         if principal is None or not any(self._security.may_know(principal, *each) for each in asked):
             if principal is not None:
                 self._security.note_denied(principal, Action.GET, *asked[0], PROTOCOL)
-            self._refuse(conversation, vhost, "configure", "resource", name)
+            self._refuse(client, vhost, "configure", "resource", name)
 
-    def _check(self, conversation: AmqpConversation, vhost: Vhost, wanted: Iterable[Request]) -> None:
+    def _check(self, client: ClientInfo, vhost: Vhost, wanted: Iterable[Request]) -> None:
         if self._security.is_open:
             return
         for need in wanted:
-            if not self._may(conversation, (need,)):
-                self._refuse(conversation, vhost, _WORDS.get(need.action, "configure"), "resource", need.name)
+            if not self._may(client, (need,)):
+                self._refuse(client, vhost, _WORDS.get(need.action, "configure"), "resource", need.name)
 
-    def _may(self, conversation: AmqpConversation, wanted: Iterable[Request]) -> bool:
-        principal, allows = conversation.principal, self._security.allows
+    def _may(self, client: ClientInfo, wanted: Iterable[Request]) -> bool:
+        principal, allows = client.principal, self._security.allows
         return principal is not None and all(
             allows(principal, need.action, need.resource_type, need.name, PROTOCOL) for need in wanted
         )
 
     @staticmethod
-    def _refuse(conversation: AmqpConversation, vhost: Vhost, what: str, kind: str, name: str) -> None:
-        text = f"{what} access to {kind} '{name}' in vhost '{vhost.name}' refused for user '{conversation.login_name}'"
+    def _refuse(client: ClientInfo, vhost: Vhost, what: str, kind: str, name: str) -> None:
+        text = f"{what} access to {kind} '{name}' in vhost '{vhost.name}' refused for user '{client.login_name}'"
         raise AmqpError(ReplyCode.ACCESS_REFUSED, text)

@@ -6,90 +6,105 @@ comes behind it on this channel, and nothing else.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol, TypeAlias
 
 import structlog
 
 from domain.errors import EntrepotError
+from gateway.amqp.connections.channel_output import ChannelOutput
+from gateway.amqp.connections.client import ClientInfo
 from gateway.amqp.connections.consuming import ChannelConsuming
 from gateway.amqp.connections.publishing import ChannelPublishing
+from gateway.amqp.connections.services import AmqpServices
+from gateway.amqp.virtual_hosts.vhost import Vhost
 from protocols.amqp.connection_events import Acks, Method, Publishes
 from protocols.amqp.errors import AmqpError, amqp_error
 from protocols.amqp.methods import AmqpMethod
 from protocols.amqp.reply_codes import ReplyCode
 
-if TYPE_CHECKING:
-    from gateway.amqp.connections.conversation import AmqpConversation
-
 MAX_WAITING: Final = 256
 """Events behind one that asks the store; beyond it the connection is read no more for a while."""
-Work = Awaitable[None] | None
+Handler: TypeAlias = Callable[["AmqpChannel", Any], Awaitable[None] | None]
 
 log = structlog.get_logger(__name__)
 
 
+class Connection(Protocol):
+    """What a channel asks of its connection."""
+
+    def close_connection(self, code: ReplyCode, text: str, class_id: int = 0, method_id: int = 0) -> None:
+        """End the connection from the server's side."""
+        ...
+
+    def channel_failed(self, number: int) -> None:
+        """The server has closed a channel."""
+        ...
+
+    def before_end(self, work: asyncio.Task[None]) -> None:
+        """Let the client hear of an end only once this is done."""
+        ...
+
+
 class AmqpChannel:
-    """See the module."""
+    """See the module.  `handlers`: by the type of the method."""
 
     __slots__ = (
-        "__weakref__",
-        "_is_busy",
-        "_notices",
+        "_connection",
+        "_handlers",
         "_waiting",
+        "client",
         "consuming",
-        "conversation",
-        "is_open",
         "last_queue",
-        "number",
+        "out",
         "publishing",
+        "services",
+        "vhost",
     )
 
-    def __init__(self, conversation: AmqpConversation, number: int) -> None:
-        self.conversation = conversation
-        self.number = number
-        self.is_open = True
+    def __init__(
+        self,
+        services: AmqpServices,
+        client: ClientInfo,
+        vhost: Vhost,
+        out: ChannelOutput,
+        handlers: Mapping[type[AmqpMethod], Handler],
+        connection: Connection,
+    ) -> None:
+        self.services, self.client, self.vhost, self.out = services, client, vhost, out
+        self._handlers, self._connection = handlers, connection
         self.last_queue = ""
         """The queue that was declared last: what an empty name stands for."""
-        self.publishing = ChannelPublishing(self)
-        self.consuming = ChannelConsuming(self)
+        self.publishing = ChannelPublishing(services, client, vhost, out)
+        self.consuming = ChannelConsuming(services, client, vhost, out, self.publishing, connection.before_end)
         self._waiting: deque[Publishes | Acks | Method] = deque()
-        self._notices: list[AmqpMethod] = []
-        """What the server says by itself, behind the answer to what is being done: at most one for each consumer."""
-        self._is_busy = False
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no more may be read for it."""
-        return len(self._waiting) >= MAX_WAITING or self.publishing.is_paused
 
     def take(self, event: Publishes | Acks | Method) -> None:
         """Something came on the channel."""
-        if self._is_busy:
+        if self.out.is_busy:
             self._waiting.append(event)
-            if self.is_full:
-                self.conversation.pause_reading()
+            if len(self._waiting) >= MAX_WAITING:
+                self.out.driver.pause_reading(self)
         else:
             self._handle(event)
 
     def _handle(self, event: Publishes | Acks | Method) -> None:
         method = event.method if isinstance(event, Method) else None
         try:
-            work: Work
             if isinstance(event, Publishes):
                 work = self.publishing.take(event.publishes)
             elif isinstance(event, Acks):
                 work = self.consuming.settle(event.settlements)
             else:
-                handler = self.conversation.frontend.handlers[type(event.method)]
-                work = handler(self, event.method)
+                work = self._handlers[type(event.method)](self, event.method)
         except (AmqpError, EntrepotError) as error:
             self.fail(error, method)
             return
         if work is not None:
-            self._is_busy = True
-            self.conversation.frontend.tasks.spawn(self._finish(work, method))
+            self.out.is_busy = True
+            self.services.virtual_hosts.tasks.spawn(self._finish(work, method))
 
     async def _finish(self, work: Awaitable[None], method: AmqpMethod | None) -> None:
         try:
@@ -99,29 +114,13 @@ class AmqpChannel:
         except Exception as fault:
             log.exception("a method failed", seldom=type(fault).__name__, method="" if method is None else method.name)
             self.fail(AmqpError(ReplyCode.INTERNAL_ERROR, "the server could not do that"), method)
-        self._is_busy = False
-        if self.is_open:
-            for notice in self._notices:
-                self.send(notice)
-        self._notices.clear()
-        was_full = self.is_full
-        while self._waiting and not self._is_busy and self.is_open:
+        out = self.out
+        out.done()
+        while self._waiting and not out.is_busy and out.is_open:
             self._handle(self._waiting.popleft())
-        if was_full:
-            self.conversation.resume_reading()
-        self.conversation.flush()
-
-    def send(self, method: AmqpMethod) -> None:
-        """Answer; it goes out at the end of what is being done."""
-        self.conversation.machine.send(self.number, method)
-
-    def notify(self, method: AmqpMethod) -> None:
-        """Say what no method asked for: who deletes a queue hears of that first, and then of its consumers."""
-        if self._is_busy:
-            self._notices.append(method)
-        else:
-            self.send(method)
-            self.conversation.flush()
+        if len(self._waiting) < MAX_WAITING:
+            out.driver.resume_reading(self)
+        out.driver.flush()
 
     def fail(self, error: AmqpError | EntrepotError, method: AmqpMethod | None = None) -> None:
         """Close the channel, or the connection where the error is that one's."""
@@ -130,22 +129,23 @@ class AmqpChannel:
             error = amqp_error(error.code, error.message, class_id, method_id)
         elif not error.class_id:
             error.class_id, error.method_id = class_id, method_id
-        conversation = self.conversation
-        if not self.is_open:
+        out = self.out
+        if not out.is_open:
             return
         if error.is_connections:
-            conversation.close_connection(error.code, error.text, error.class_id, error.method_id)
+            self._connection.close_connection(error.code, error.text, error.class_id, error.method_id)
             return
-        kind, peer = f"amqp {error.code}", conversation.peer
-        log.info("channel closed by the server", seldom=kind, peer=peer, channel=self.number, text=error.text)
-        conversation.channels.pop(self.number, None)
+        kind, peer = f"amqp {error.code}", out.driver.peer
+        log.info("channel closed by the server", seldom=kind, peer=peer, channel=out.number, text=error.text)
+        self._connection.channel_failed(out.number)
         self.close()
-        conversation.machine.close_channel(self.number, error)
-        conversation.flush()
+        out.machine.close_channel(out.number, error)
+        out.driver.flush()
 
     def close(self) -> None:
-        """Give back what its consumers hold."""
-        self.is_open = False
+        """Give back what its consumers hold.  What was published is on its way still."""
+        self.out.is_open = False
         self._waiting.clear()
+        self.out.driver.resume_reading(self)
         self.publishing.roll_back()
         self.consuming.close()

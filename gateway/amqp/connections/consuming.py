@@ -6,15 +6,19 @@ goes back to its place in its queue.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
-from weakref import ref
+from asyncio import Task
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
 
 from domain.message import StoredMessage
 from domain.position import Position
 from domain.queues.arguments import QueueType
+from gateway.amqp.connections.channel_output import ChannelOutput
+from gateway.amqp.connections.client import ClientInfo
+from gateway.amqp.connections.publishing import ChannelPublishing
+from gateway.amqp.connections.services import AmqpServices
 from gateway.amqp.connections.streams import StreamTicket, stream_start
-from gateway.amqp.virtual_hosts.vhost import Queue
+from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from gateway.messaging.messages_that_fit import MessagesThatFit
 from gateway.messaging.ticket import Ticket, acknowledge_all
 from protocols.amqp.connection_events import ACK, Settlement
@@ -25,9 +29,6 @@ from protocols.amqp.mapping import template_of
 from protocols.amqp.methods import BasicCancel
 from protocols.amqp.recorded import template_of_record
 from protocols.amqp.reply_codes import ReplyCode
-
-if TYPE_CHECKING:
-    from gateway.amqp.connections.channel import AmqpChannel
 
 NO_ACK_BATCH: Final = 200
 """Messages that a consumer without acknowledgements is handed at a time, as long as the socket takes them."""
@@ -70,17 +71,13 @@ class Consumer:
         self.held = 0
 
     @property
-    def channel(self) -> AmqpChannel:
-        return self._consuming.channel
-
-    @property
     def credit(self) -> int:
         return self._consuming.credit(self)
 
     @property
     def start(self) -> int | Position | None:
         """Where it begins to read a stream."""
-        return stream_start(self.arguments, self.channel.conversation.frontend.clock.now_ms())
+        return stream_start(self.arguments, self._consuming.services.clock.now_ms())
 
     def take(self, tickets: Sequence[Ticket]) -> None:
         self._consuming.deliver(self, tickets)
@@ -96,18 +93,32 @@ class ChannelConsuming:
     """One channel's.  `prefetch`: of consumers that come from now on; `channel_prefetch`: of all of them together."""
 
     __slots__ = (
-        "_channel_ref",
+        "_before_end",
+        "_client",
         "_fit",
         "_next_tag",
+        "_out",
+        "_publishing",
+        "_vhost",
         "channel_prefetch",
         "consumers",
         "held",
         "prefetch",
+        "services",
         "tx",
     )
 
-    def __init__(self, channel: AmqpChannel) -> None:
-        self._channel_ref = ref(channel)  # which has it: both go at once
+    def __init__(
+        self,
+        services: AmqpServices,
+        client: ClientInfo,
+        vhost: Vhost,
+        out: ChannelOutput,
+        publishing: ChannelPublishing,
+        before_end: Callable[[Task[None]], None],
+    ) -> None:
+        self.services, self._client, self._vhost, self._out = services, client, vhost, out
+        self._publishing, self._before_end = publishing, before_end
         self.consumers: dict[str, Consumer] = {}
         self.held: dict[int, Held] = {}
         self.prefetch = self.channel_prefetch = 0
@@ -116,24 +127,17 @@ class ChannelConsuming:
         self._next_tag = 1
         self._fit = MessagesThatFit()
 
-    @property
-    def channel(self) -> AmqpChannel:
-        """The channel.  Whoever works for it has it."""
-        channel = self._channel_ref()
-        assert channel is not None
-        return channel
-
     # -- credit --------------------------------------------------------------------------------------------------
 
     def credit(self, consumer: Consumer) -> int:
         """Messages that a consumer can be handed now."""
-        driver = self.channel.conversation.driver
-        if driver is None or driver.is_congested or not self.channel.is_open:
+        driver = self._out.driver
+        if driver.is_congested or not self._out.is_open:
             return 0
         fitting = self._fit.in_bytes(driver.write_limit - driver.unwritten)
         if consumer.no_ack:
             return min(NO_ACK_BATCH, fitting)
-        room = self.channel.conversation.frontend.max_unacknowledged - len(self.held)
+        room = self.services.settings.max_unacknowledged - len(self.held)
         if consumer.prefetch:
             room = min(room, consumer.prefetch - consumer.held)
         if self.channel_prefetch:
@@ -142,7 +146,7 @@ class ChannelConsuming:
 
     def has_room(self) -> None:
         """Credit may have grown."""
-        feeds = self.channel.conversation.frontend.virtual_hosts.feeds
+        feeds = self.services.virtual_hosts.feeds
         for queue in {consumer.queue for consumer in self.consumers.values()}:
             feeds.feeding(queue).look()
 
@@ -157,8 +161,7 @@ class ChannelConsuming:
 
     def deliver(self, consumer: Consumer, tickets: Sequence[Held]) -> None:
         """Send messages to a consumer."""
-        conversation = self.channel.conversation
-        frontend = conversation.frontend
+        out, services = self._out, self.services
         first = self._next_tag
         self._next_tag = end = first + len(tickets)
         queue = consumer.queue
@@ -167,15 +170,15 @@ class ChannelConsuming:
         again = [ticket.attempt > 1 for ticket in tickets]
         sizes = [len(template.body) for template in templates]
         self._fit.note(max(sizes))
-        frontend.virtual_hosts.consumption.delivered(queue, sizes, sum(again))
+        services.virtual_hosts.consumption.delivered(queue, sizes, sum(again))
         if consumer.no_ack:
             acknowledge_all([ticket for ticket in tickets if isinstance(ticket, Ticket)])
         else:
-            self._hold(tickets, first, Handed(queue, consumer, frontend.time()))
+            self._hold(tickets, first, Handed(queue, consumer, services.loop.time()))
             consumer.held += len(tickets)
         run = zip(range(first, end), again, templates, strict=True)
-        conversation.machine.deliver_run(self.channel.number, consumer.tag, run)
-        conversation.flush()
+        out.machine.deliver_run(out.number, consumer.tag, run)
+        out.driver.flush()
 
     def _hold(self, tickets: Sequence[Held], first: int, handed: Handed) -> None:
         for ticket in tickets:
@@ -184,23 +187,22 @@ class ChannelConsuming:
 
     def get_ok(self, queue: Queue, ticket: Ticket, message_count: int, *, no_ack: bool) -> None:
         """Answer basic.get with a message."""
-        conversation = self.channel.conversation
-        tag = self._next_tag
+        services, tag = self.services, self._next_tag
         self._next_tag += 1
         template = _template(ticket, queue.declaration.arguments.queue_type)
         if no_ack:
             ticket.acknowledge()
         else:
-            self._hold((ticket,), tag, Handed(queue, None, conversation.frontend.time()))
+            self._hold((ticket,), tag, Handed(queue, None, services.loop.time()))
         is_again = ticket.attempt > 1
-        conversation.frontend.virtual_hosts.consumption.delivered(queue, [len(template.body)], int(is_again))
-        conversation.machine.get_ok(self.channel.number, tag, is_again, template, message_count)
+        services.virtual_hosts.consumption.delivered(queue, [len(template.body)], int(is_again))
+        self._out.machine.get_ok(self._out.number, tag, is_again, template, message_count)
 
     # -- settlements ---------------------------------------------------------------------------------------------
 
     def settle(self, settlements: Sequence[Settlement]) -> Awaitable[None] | None:
         """A run of acknowledgements and refusals.  Raises PRECONDITION_FAILED for an unknown tag."""
-        if self.channel.publishing.is_tx:
+        if self._publishing.is_tx:
             self.tx += settlements
             return None
         return self.apply(settlements)
@@ -220,13 +222,13 @@ class ChannelConsuming:
         finally:
             acknowledge_all([held for held in acknowledged if isinstance(held, Ticket)])
             if acknowledged:
-                consumption = self.channel.conversation.frontend.virtual_hosts.consumption
+                consumption = self.services.virtual_hosts.consumption
                 consumption.acknowledged([held.member.queue for held in acknowledged])
             self._settled(acknowledged)
             self._settled(dead)
         if dead:
             letters = [(held.member.queue, held) for held in dead if isinstance(held, Ticket)]
-            return self.channel.conversation.frontend.virtual_hosts.dead_letters.reject(letters)
+            return self.services.virtual_hosts.dead_letters.reject(letters)
         return None
 
     def _take(self, method: int, tag: int, multiple: bool) -> list[Held]:
@@ -283,39 +285,35 @@ class ChannelConsuming:
 
     def add(self, consumer: Consumer) -> None:
         self.consumers[consumer.tag] = consumer
-        self.channel.conversation.frontend.virtual_hosts.add(consumer)
+        self.services.virtual_hosts.add(consumer)
 
     def cancel(self, tag: str) -> Consumer | None:
         """End a consumer; what it holds is still the channel's."""
         consumer = self.consumers.pop(tag, None)
         if consumer is not None:
-            if consumer.queue.name == self.channel.publishing.reply_queue:
-                self.channel.publishing.reply_queue = ""  # another consumer of replies may come
-            conversation, virtual_hosts = self.channel.conversation, self.channel.conversation.frontend.virtual_hosts
+            if consumer.queue.name == self._publishing.reply_queue:
+                self._publishing.reply_queue = ""  # another consumer of replies may come
+            virtual_hosts = self.services.virtual_hosts
             virtual_hosts.remove(consumer)
             if consumer.queue.declaration.auto_delete:
-                conversation.going(virtual_hosts.tasks.spawn(virtual_hosts.unused(consumer.queue)))
+                self._before_end(virtual_hosts.tasks.spawn(virtual_hosts.unused(consumer.queue)))
         return consumer
 
     def queue_gone(self, consumer: Consumer) -> None:
         """The consumer's queue was deleted: tell it, if it understands that."""
         if self.consumers.pop(consumer.tag, None) is None:
             return
-        conversation = self.channel.conversation
-        if conversation.machine.capabilities.consumer_cancel_notify:
-            self.channel.notify(BasicCancel(consumer.tag, True))
+        if self._out.machine.capabilities.consumer_cancel_notify:
+            self._out.notify(BasicCancel(consumer.tag, True))
 
     def ask_again(self) -> None:
         """The client's rights have changed: consumers of queues that it may not read any more end."""
-        conversation = self.channel.conversation
-        vhost = conversation.vhost
         for consumer in tuple(self.consumers.values()):
             try:
-                if vhost is not None:
-                    conversation.frontend.access.check_read(conversation, vhost, consumer.queue.name)
+                self.services.access.check_read(self._client, self._vhost, consumer.queue.name)
             except AmqpError:
                 self.cancel(consumer.tag)
-                self.channel.notify(BasicCancel(consumer.tag, True))
+                self._out.notify(BasicCancel(consumer.tag, True))
 
     def close(self) -> None:
         """The channel is over."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any, Protocol
 
 import structlog
 
 from domain.access.model import Principal
 from domain.errors import Code, EntrepotError
 from gateway.amqp.connections.channel import AmqpChannel
-from gateway.amqp.connections.login import credentials_of
-from gateway.amqp.virtual_hosts.vhost import Vhost
+from gateway.amqp.connections.channel_output import ChannelOutput
+from gateway.amqp.connections.client import ClientInfo
+from gateway.amqp.connections.login import CERTIFIED_MECHANISMS, credentials_of
+from gateway.amqp.connections.messages import HANDLERS
+from gateway.amqp.connections.services import AmqpServices
 from gateway.driver import Driver
 from protocols.amqp.connection import ServerConnection
 from protocols.amqp.connection_events import (
@@ -29,59 +34,61 @@ from protocols.amqp.connection_events import (
 from protocols.amqp.methods import AmqpMethod, ConnectionUpdateSecret, ConnectionUpdateSecretOk
 from protocols.amqp.reply_codes import ReplyCode
 
-if TYPE_CHECKING:
-    from gateway.amqp.frontend import AmqpFrontend
-
 log = structlog.get_logger(__name__)
 
 
+class Connections(Protocol):
+    """The connections of one front end, as each of them sees it."""
+
+    def opened(self, conversation: AmqpConversation) -> None:
+        """A socket was accepted."""
+        ...
+
+    def closed(self, conversation: AmqpConversation) -> None:
+        """The socket is gone."""
+        ...
+
+    def refusal(self) -> str | None:
+        """Why no connection is opened now, or None."""
+        ...
+
+
 class AmqpConversation:
-    """See the module."""
+    """See the module.  Implements `gateway.driver.Conversation`."""
 
     __slots__ = (
-        "_going",
+        "_before_end",
+        "_connections",
         "_is_ended",
         "_leaving",
         "_login",
-        "_name",
+        "_services",
         "channels",
-        "client_properties",
-        "connected_at_ms",
+        "client",
         "driver",
-        "frontend",
-        "has_published",
-        "identity",
         "is_blocked",
         "machine",
-        "principal",
-        "vhost",
     )
 
-    def __init__(self, frontend: AmqpFrontend, now: float) -> None:
-        self.frontend = frontend
-        self.machine = ServerConnection(frontend.limits, frontend.greeting, now)
+    def __init__(
+        self, services: AmqpServices, client: ClientInfo, machine: ServerConnection, connections: Connections
+    ) -> None:
+        self._services, self.client, self.machine, self._connections = services, client, machine, connections
         self.driver: Driver | None = None
-        self.identity = frontend.new_identity()
-        """Names the connection among all of all gateways: exclusive queues are its."""
-        self.principal: Principal | None = None
-        self.vhost: Vhost | None = None
         self.channels: dict[int, AmqpChannel] = {}
-        self.client_properties: dict[str, object] = {}
-        self.connected_at_ms = 0
         self._login: Login | None = None
-        self._name = ""
         self._is_ended = False
         self._leaving: asyncio.Task[None] | None = None
-        self._going: set[asyncio.Task[None]] = set()
-        self.has_published = self.is_blocked = False
+        self._before_end: set[asyncio.Task[None]] = set()
+        self.is_blocked = False
 
     # -- the driver's side ---------------------------------------------------------------------------------------
 
     def connected(self, driver: Driver) -> None:
         self.driver = driver
         if driver.source.certificate is not None:
-            self.machine.greeting = self.frontend.certified_greeting
-        self.frontend.opened(self)
+            self.machine.greeting = replace(self.machine.greeting, mechanisms=CERTIFIED_MECHANISMS)
+        self._connections.opened(self)
 
     def received(self, data: bytes, now: float) -> None:
         for event in self.machine.receive_data(data, now):
@@ -112,7 +119,7 @@ class AmqpConversation:
     def lost(self) -> None:
         self.machine.lost()
         self._end()
-        self.frontend.closed(self)
+        self._connections.closed(self)
         self.driver = None
 
     # -- events --------------------------------------------------------------------------------------------------
@@ -128,12 +135,12 @@ class AmqpConversation:
             elif (channel := self.channels.get(event.channel)) is not None:
                 channel.take(event)
         elif isinstance(event, ChannelOpened):
-            self.channels[event.channel] = AmqpChannel(self, event.channel)
+            self._open_channel(event.channel)
         elif isinstance(event, ChannelClosed):
             self._channel_closed(event)
         elif isinstance(event, Login):
             self._login = event
-            self.frontend.tasks.spawn(self._authenticate(event))
+            self._spawn(self._authenticate(event))
         elif isinstance(event, Open):
             self._open(event.virtual_host)
         elif isinstance(event, Closing):
@@ -141,13 +148,16 @@ class AmqpConversation:
         elif isinstance(event, Closed) and self.driver is not None:
             self.driver.close()
 
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._services.virtual_hosts.tasks.spawn(work)
+
     async def _authenticate(self, login: Login) -> None:
         machine = self.machine
         try:
             if self.driver is None:
                 return
             credentials = credentials_of(login, self.driver.source)
-            principal = await self.frontend.security.authenticate(credentials)
+            principal = await self._services.security.authenticate(credentials)
         except EntrepotError as error:
             log.info("a login was refused", seldom="amqp", peer=self.peer, reason=error.message)
             text = f"Login was refused using authentication mechanism {login.mechanism[:40]}"
@@ -156,24 +166,23 @@ class AmqpConversation:
             return
         if machine.is_closed or self.driver is None:
             return
-        self.principal = principal
-        self._name = credentials.username or principal.name
-        self.client_properties = dict(login.client_properties)
+        client = self.client
+        client.principal, client.login_name = principal, credentials.username or principal.name
+        client.properties = dict(login.client_properties)
         self._watch_end()
         machine.authenticated()
         self._go_on()
 
     def _open(self, name: str) -> None:
-        vhost = self.frontend.virtual_hosts.definitions.vhost(name)
-        frontend, machine = self.frontend, self.machine
-        refused = frontend.refusal()
+        vhost = self._services.virtual_hosts.definitions.vhost(name)
+        machine, refused = self.machine, self._connections.refusal()
         if refused is not None:
             self._handle(machine.close(ReplyCode.CONNECTION_FORCED, refused))
         elif vhost is None:
             self._handle(machine.close(ReplyCode.NOT_ALLOWED, f"vhost {name} not found", 10, 40))
         else:
-            self.vhost = vhost
-            self.connected_at_ms = frontend.clock.now_ms()
+            self.client.vhost = vhost
+            self.client.connected_at_ms = self._services.clock.now_ms()
             machine.opened()
             if self.driver is not None:
                 self.driver.admitted()
@@ -187,53 +196,56 @@ class AmqpConversation:
 
     def _update_secret(self, method: AmqpMethod) -> None:
         if isinstance(method, ConnectionUpdateSecret):
-            self.frontend.tasks.spawn(self._take_secret(method))
+            self._spawn(self._take_secret(method))
 
     async def _take_secret(self, method: ConnectionUpdateSecret) -> None:
         """A new secret of the same user, whose old one is about to expire."""
-        login, principal = self._login, self.principal
+        login, principal = self._login, self.client.principal
         if login is None or principal is None or self.driver is None:
             return
         response = b"\0" + principal.name.encode() + b"\0" + method.new_secret
         try:
             again = Login("PLAIN", response, {}, login.locale)
-            renewed = await self.frontend.security.authenticate(credentials_of(again, self.driver.source))
+            renewed = await self._services.security.authenticate(credentials_of(again, self.driver.source))
             if renewed.name != principal.name:
                 raise EntrepotError(Code.UNAUTHORIZED, "the secret is somebody else's")
         except EntrepotError as error:
             text = f"connection.update-secret: {error.message}"
             self._handle(self.machine.close(ReplyCode.NOT_ALLOWED, text, 10, 70))
         else:
-            if self.vhost is not None:
-                self.frontend.remembered.leave(self.vhost, principal)
-            self.principal = renewed
+            self._forget_publishes()
+            self.client.principal = renewed
             self._watch_end()
             self.machine.answer(ConnectionUpdateSecretOk())
         self.flush()
 
     def _watch_end(self) -> None:
         """What the client was let in by may end: then the connection does, unless it has shown something newer."""
-        principal = self.principal
+        principal = self.client.principal
         if principal is not None and principal.expires_at_ms is not None:
-            seconds = max(principal.expires_at_ms - self.frontend.clock.now_ms(), 0) / 1000
-            self.frontend.call_later(seconds, self._look_at_end, principal)
+            seconds = max(principal.expires_at_ms - self._services.clock.now_ms(), 0) / 1000
+            self._services.loop.call_later(seconds, self._look_at_end, principal)
 
     def _look_at_end(self, principal: Principal) -> None:
-        if self.principal is principal and not self.machine.is_closed:
+        if self.client.principal is principal and not self.machine.is_closed:
             self.close_connection(ReplyCode.CONNECTION_FORCED, "the credentials have expired")
 
     # -- channels ------------------------------------------------------------------------------------------------
 
+    def _open_channel(self, number: int) -> None:
+        vhost, driver = self.client.vhost, self.driver
+        if vhost is not None and driver is not None:
+            out = ChannelOutput(self.machine, driver, number)
+            self.channels[number] = AmqpChannel(self._services, self.client, vhost, out, HANDLERS, self)
+
     def _channel_closed(self, event: ChannelClosed) -> None:
         channel = self.channels.pop(event.channel, None)
         if channel is not None:
-            channel.close()
-            if channel.publishing.is_under_way:
-                self.going(self.frontend.tasks.spawn(channel.publishing.settled()))
+            self._close(channel)
         if not event.is_clients:
             return
-        if self._going:
-            self.frontend.tasks.spawn(self._close_channel_ok(event.channel))
+        if self._before_end:
+            self._spawn(self._close_channel_ok(event.channel))
         else:
             self.machine.close_channel_ok(event.channel)
 
@@ -244,14 +256,23 @@ class AmqpConversation:
         self.machine.close_channel_ok(number)
         self.flush()
 
-    def going(self, work: asyncio.Task[None]) -> None:
-        """This has to be done before the client hears of an end."""
-        self._going.add(work)
-        work.add_done_callback(self._going.discard)
+    def _close(self, channel: AmqpChannel) -> None:
+        channel.close()
+        if channel.publishing.is_under_way:
+            self.before_end(self._spawn(channel.publishing.settled()))
+
+    def channel_failed(self, number: int) -> None:
+        """The server has closed a channel."""
+        self.channels.pop(number, None)
+
+    def before_end(self, work: asyncio.Task[None]) -> None:
+        """Let the client hear of an end only once this is done."""
+        self._before_end.add(work)
+        work.add_done_callback(self._before_end.discard)
 
     async def _gone(self) -> None:
-        if self._going:
-            await asyncio.wait(tuple(self._going))
+        if self._before_end:
+            await asyncio.wait(tuple(self._before_end))
 
     def close_connection(self, code: ReplyCode, text: str, class_id: int = 0, method_id: int = 0) -> None:
         """End the connection from the server's side."""
@@ -264,43 +285,24 @@ class AmqpConversation:
     def peer(self) -> str:
         return "" if self.driver is None else self.driver.peer
 
-    @property
-    def user(self) -> str:
-        return "" if self.principal is None else self.principal.name
-
-    @property
-    def login_name(self) -> str:
-        """The name that the client logged in with: while no user is defined any is taken."""
-        return self._name
-
     def flush(self) -> None:
         if self.driver is not None:
             self.driver.flush()
 
-    def pause_reading(self) -> None:
-        if self.driver is not None:
-            self.driver.pause_reading()
-
     def block(self, reason: str) -> None:
         """Tell a client that publishes to wait, and read it no more."""
-        if not self.is_blocked and self.has_published and self.driver is not None:
+        if not self.is_blocked and self.client.has_published and self.driver is not None:
             self.is_blocked = True
             self.machine.block(reason)
             self.flush()
-            self.driver.pause_reading()
+            self.driver.pause_reading(self)
 
     def unblock(self) -> None:
-        if self.is_blocked:
+        if self.is_blocked and self.driver is not None:
             self.is_blocked = False
             self.machine.unblock()
             self.flush()
-            self.resume_reading()
-
-    def resume_reading(self) -> None:
-        """Read on, unless one of the channels still has too much to do, or the store is full."""
-        is_held = self.is_blocked or any(channel.is_full for channel in self.channels.values())
-        if self.driver is not None and not is_held:
-            self.driver.resume_reading()
+            self.driver.resume_reading(self)
 
     # -- the end -------------------------------------------------------------------------------------------------
 
@@ -313,7 +315,7 @@ class AmqpConversation:
             if self.driver is not None:
                 self.driver.close()
         elif event.is_clients:
-            self.frontend.tasks.spawn(self._close_ok())
+            self._spawn(self._close_ok())
 
     async def _close_ok(self) -> None:
         """What it had for itself is gone when the client hears of the end."""
@@ -330,8 +332,17 @@ class AmqpConversation:
             return
         self._is_ended = True
         for channel in tuple(self.channels.values()):
-            channel.close()
-            if channel.publishing.is_under_way:
-                self.going(self.frontend.tasks.spawn(channel.publishing.settled()))
+            self._close(channel)
         self.channels.clear()
-        self._leaving = self.frontend.ended(self)
+        self._forget_publishes()
+        self._leaving = self._spawn(self._leave())
+
+    async def _leave(self) -> None:
+        """Delete what the connection had for itself."""
+        if self.client.vhost is not None:
+            await self._services.virtual_hosts.delete_owned(self.client.vhost, self.client.identity)
+
+    def _forget_publishes(self) -> None:
+        client = self.client
+        if client.vhost is not None and client.principal is not None:
+            self._services.remembered.leave(client.vhost, client.principal)

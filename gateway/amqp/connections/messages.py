@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Mapping
+from typing import Final
 
-from domain.queues.declaration import queue_text
+from domain.queues.declaration import declared_queue, queue_text
 from gateway.amqp.connections import topology
+from gateway.amqp.connections.channel import AmqpChannel, Handler
 from gateway.amqp.connections.consuming import Consumer
 from gateway.amqp.connections.names import CONSUMER_NAMED, REPLY_TO_QUEUE
 from gateway.amqp.connections.streams import stream_start
-from gateway.amqp.connections.topology import queue_to_read, vhost_of
+from gateway.amqp.connections.topology import queue_to_read
 from gateway.amqp.virtual_hosts.vhost import Queue
 from protocols.amqp import methods
 from protocols.amqp.errors import AmqpError
@@ -41,9 +42,6 @@ from protocols.amqp.methods import (
 )
 from protocols.amqp.reply_codes import ReplyCode
 
-if TYPE_CHECKING:
-    from gateway.amqp.connections.channel import AmqpChannel
-
 PRIORITY: Final = "x-priority"
 
 
@@ -51,7 +49,7 @@ def basic_qos(channel: AmqpChannel, method: BasicQos) -> None:
     if method.prefetch_size:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
     channel.consuming.set_prefetch(method.prefetch_count, of_channel=method.is_global)
-    channel.send(BasicQosOk())
+    channel.out.send(BasicQosOk())
 
 
 async def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
@@ -77,18 +75,18 @@ async def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
         arguments=method.arguments,
     )
     if not method.nowait:
-        channel.send(BasicConsumeOk(tag))
+        channel.out.send(BasicConsumeOk(tag))
     consuming.add(consumer)
 
 
 def _check_stream(channel: AmqpChannel, queue: Queue, method: BasicConsume) -> None:
     """A stream's consumers acknowledge, and say how far they read ahead."""
-    of = queue_text(queue.name, vhost_of(channel).name)
+    of = queue_text(queue.name, channel.vhost.name)
     if method.no_ack:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"automatic acknowledgement not supported by stream {of}")
     if not channel.consuming.prefetch and not channel.consuming.channel_prefetch:
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"consumer prefetch count is not set for stream {of}")
-    stream_start(method.arguments, channel.conversation.frontend.clock.now_ms())
+    stream_start(method.arguments, channel.services.clock.now_ms())
 
 
 async def _reply_queue(channel: AmqpChannel, method: BasicConsume) -> Queue:
@@ -97,18 +95,32 @@ async def _reply_queue(channel: AmqpChannel, method: BasicConsume) -> Queue:
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
     if channel.publishing.reply_queue:
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, "reply consumer already set")
-    queue = await channel.conversation.frontend.make_reply_queue(channel.conversation)
+    queue = await _make_reply_queue(channel)
     channel.publishing.reply_queue = queue.name
     return queue
 
 
+async def _make_reply_queue(channel: AmqpChannel) -> Queue:
+    """Declare the queue of one channel's replies: only its connection's, and gone with that."""
+    vhost, virtual_hosts = channel.vhost, channel.services.virtual_hosts
+    name = f"{REPLY_TO_QUEUE}.{secrets.token_urlsafe(24)}"
+    queue, _ = await virtual_hosts.definitions.declare_queue(
+        vhost,
+        declared_queue(name, vhost.name, exclusive=True, auto_delete=True, arguments={}),
+        gateway=virtual_hosts.gateway,
+        connection=channel.client.identity,
+        now_ms=channel.services.clock.now_ms(),
+    )  # the limit of queues does not hold for it
+    return queue
+
+
 def _check_exclusive(channel: AmqpChannel, queue: Queue, wanted: bool) -> None:
-    others = channel.conversation.frontend.virtual_hosts.feeds.all_of(queue)
-    presence = channel.conversation.frontend.virtual_hosts.presence
+    others = channel.services.virtual_hosts.feeds.all_of(queue)
+    presence = channel.services.virtual_hosts.presence
     is_used = bool(others) or presence.elsewhere(queue) > 0
     is_excluded = presence.is_exclusive_elsewhere(queue)
     if (wanted and is_used) or is_excluded or any(isinstance(each, Consumer) and each.exclusive for each in others):
-        text = f"{queue_text(queue.name, vhost_of(channel).name)} in exclusive use"
+        text = f"{queue_text(queue.name, channel.vhost.name)} in exclusive use"
         raise AmqpError(ReplyCode.ACCESS_REFUSED, text)
 
 
@@ -124,33 +136,32 @@ def basic_cancel(channel: AmqpChannel, method: BasicCancel) -> Awaitable[None] |
     if consumer is not None and consumer.queue.declaration.auto_delete:
         return _cancel_and_wait(channel, method, consumer.queue)
     if not method.nowait:
-        channel.send(BasicCancelOk(method.consumer_tag))
+        channel.out.send(BasicCancelOk(method.consumer_tag))
     return None
 
 
 async def _cancel_and_wait(channel: AmqpChannel, method: BasicCancel, queue: Queue) -> None:
     """The queue goes with its last consumer, before the client hears."""
-    await channel.conversation.frontend.virtual_hosts.unused(queue)
+    await channel.services.virtual_hosts.unused(queue)
     if not method.nowait:
-        channel.send(BasicCancelOk(method.consumer_tag))
+        channel.out.send(BasicCancelOk(method.consumer_tag))
 
 
 async def basic_get(channel: AmqpChannel, method: BasicGet) -> None:
-    conversation = channel.conversation
-    frontend = conversation.frontend
+    virtual_hosts = channel.services.virtual_hosts
     queue = queue_to_read(channel, method.queue)
     if queue.is_stream:
-        text = f"basic.get not supported by stream {queue_text(queue.name, vhost_of(channel).name)}"
+        text = f"basic.get not supported by stream {queue_text(queue.name, channel.vhost.name)}"
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, text)
-    frontend.virtual_hosts.used(queue)
+    virtual_hosts.used(queue)
     await channel.publishing.settled()
-    ticket = await frontend.virtual_hosts.feeds.of(queue).get()
+    ticket = await virtual_hosts.feeds.of(queue).get()
     if ticket is None:
-        channel.send(BasicGetEmpty())
-    elif not channel.is_open:
+        channel.out.send(BasicGetEmpty())
+    elif not channel.out.is_open:
         ticket.release()
     else:
-        ready = await frontend.virtual_hosts.counting.ready(queue)
+        ready = await virtual_hosts.counting.ready(queue)
         channel.consuming.get_ok(queue, ticket, ready, no_ack=method.no_ack)
 
 
@@ -159,13 +170,13 @@ def basic_recover(channel: AmqpChannel, method: BasicRecover | BasicRecoverAsync
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
     channel.consuming.recover()
     if isinstance(method, BasicRecover):
-        channel.send(BasicRecoverOk())
+        channel.out.send(BasicRecoverOk())
 
 
 def channel_flow(channel: AmqpChannel, method: ChannelFlow) -> None:
     if not method.active:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "active=false")
-    channel.send(ChannelFlowOk(True))
+    channel.out.send(ChannelFlowOk(True))
 
 
 def flow_ok(channel: AmqpChannel, method: ChannelFlowOk) -> None:
@@ -177,14 +188,14 @@ def confirm_select(channel: AmqpChannel, method: ConfirmSelect) -> None:
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
     channel.publishing.confirms = True
     if not method.nowait:
-        channel.send(ConfirmSelectOk())
+        channel.out.send(ConfirmSelectOk())
 
 
 def tx_select(channel: AmqpChannel, method: TxSelect) -> None:
     if channel.publishing.confirms:
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
     channel.publishing.is_tx = True
-    channel.send(TxSelectOk())
+    channel.out.send(TxSelectOk())
 
 
 async def tx_commit(channel: AmqpChannel, method: TxCommit) -> None:
@@ -196,15 +207,15 @@ async def tx_commit(channel: AmqpChannel, method: TxCommit) -> None:
     if work is not None:
         await work
     for queue in queues:
-        await channel.conversation.frontend.virtual_hosts.feeds.of(queue).leased.settle()
-    channel.send(TxCommitOk())
+        await channel.services.virtual_hosts.feeds.of(queue).leased.settle()
+    channel.out.send(TxCommitOk())
 
 
 def tx_rollback(channel: AmqpChannel, method: TxRollback) -> None:
     _check_tx(channel)
     channel.publishing.roll_back()
     channel.consuming.tx = []
-    channel.send(TxRollbackOk())
+    channel.out.send(TxRollbackOk())
 
 
 def _check_tx(channel: AmqpChannel) -> None:
@@ -212,9 +223,7 @@ def _check_tx(channel: AmqpChannel) -> None:
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, "channel is not transactional")
 
 
-Handler = Callable[["AmqpChannel", Any], Awaitable[None] | None]
-
-HANDLERS: Final[dict[type[AmqpMethod], Handler]] = {
+HANDLERS: Final[Mapping[type[AmqpMethod], Handler]] = {
     methods.ExchangeDeclare: topology.exchange_declare,
     methods.ExchangeDelete: topology.exchange_delete,
     methods.ExchangeBind: topology.exchange_bind,

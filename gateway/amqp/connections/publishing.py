@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Final
-from weakref import ref
+from typing import Final
 
 import structlog
 
 from domain.errors import Code, EntrepotError
 from domain.exchanges.routing import UnknownExchange
 from domain.message import Message
+from gateway.amqp.connections.channel_output import ChannelOutput
+from gateway.amqp.connections.client import ClientInfo
 from gateway.amqp.connections.names import REPLY_TO_QUEUE
 from gateway.amqp.connections.remembered_publishes import NOTHING, Known
+from gateway.amqp.connections.services import AmqpServices
 from gateway.amqp.virtual_hosts.vhost import Vhost
 from gateway.messaging.send import Refusals
 from protocols.amqp.connection_events import Publish
@@ -25,9 +27,6 @@ from protocols.amqp.delivery import content_template
 from protocols.amqp.errors import AmqpError
 from protocols.amqp.mapping import expiration_ms
 from protocols.amqp.reply_codes import ReplyCode
-
-if TYPE_CHECKING:
-    from gateway.amqp.connections.channel import AmqpChannel
 
 PUBLISH_OVERHEAD: Final = 1024
 """Bytes that a publish in a transaction counts for besides its own: what the objects around it need."""
@@ -41,21 +40,24 @@ class ChannelPublishing:
     """One channel's."""
 
     __slots__ = (
-        "_channel_ref",
+        "_client",
         "_idle",
         "_is_relief_asked",
         "_sequence",
         "_under_way",
+        "_vhost",
         "confirms",
         "is_tx",
+        "out",
         "refused_in_tx",
         "reply_queue",
+        "services",
         "transaction",
         "transaction_bytes",
     )
 
-    def __init__(self, channel: AmqpChannel) -> None:
-        self._channel_ref = ref(channel)  # which has it: both go at once
+    def __init__(self, services: AmqpServices, client: ClientInfo, vhost: Vhost, out: ChannelOutput) -> None:
+        self.services, self._client, self._vhost, self.out = services, client, vhost, out
         self._sequence = 0
         self._is_relief_asked = False
         self._under_way = 0
@@ -66,17 +68,6 @@ class ChannelPublishing:
         self.refused_in_tx = 0
         self.transaction: list[Publish] = []
         self.transaction_bytes = 0
-
-    @property
-    def _channel(self) -> AmqpChannel:
-        channel = self._channel_ref()
-        assert channel is not None  # whoever works for it has it
-        return channel
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether more is published than the store takes in just now."""
-        return self._is_relief_asked
 
     @property
     def is_under_way(self) -> bool:
@@ -102,7 +93,7 @@ class ChannelPublishing:
         for publish in publishes:
             self._check(publish)
         self.transaction_bytes += sum(map(_bytes_of, publishes))
-        most = self._channel.conversation.frontend.settings.max_transaction_bytes
+        most = self.services.settings.max_transaction_bytes
         if self.transaction_bytes > most:
             text = f"a transaction of more than {most} bytes (amqp.max_transaction_bytes)"
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, 60, 40)
@@ -115,13 +106,11 @@ class ChannelPublishing:
         return publishes
 
     def _publish(self, publishes: Sequence[Publish]) -> Awaitable[None] | None:
-        conversation = self._channel.conversation
-        frontend, vhost = conversation.frontend, conversation.vhost
-        assert vhost is not None
-        conversation.has_published = True
-        frontend.counters.published += len(publishes)
-        now_ms = frontend.clock.now_ms()
-        known = None if self.is_tx else frontend.remembered.of(vhost, conversation.principal, now_ms)
+        services, vhost, client = self.services, self._vhost, self._client
+        client.has_published = True
+        services.counters.published += len(publishes)
+        now_ms = services.clock.now_ms()
+        known = None if self.is_tx else services.remembered.of(vhost, client.principal, now_ms)
         of_key = (NOTHING if known is None else known).get
         messages: list[Message] = []
         unrouted: list[int] = []
@@ -131,49 +120,48 @@ class ChannelPublishing:
                 found = of_key((exchange, routing_key, header.data))
                 if found is not None and (found.is_routed or not mandatory):
                     messages.append(found.message(body, now_ms))
-                elif (message := self._new_message(vhost, publish, known, now_ms)) is not None:
+                elif (message := self._new_message(publish, known, now_ms)) is not None:
                     messages.append(message)
                 else:
                     unrouted.append(len(messages) + len(unrouted))
         finally:
-            work = self._send(vhost, messages, unrouted)
-        if frontend.sender.backlogged:
+            work = self._send(messages, unrouted)
+        if services.sender.backlogged:
             self._pause()
         return work
 
-    def _new_message(self, vhost: Vhost, publish: Publish, known: Known | None, now_ms: int) -> Message | None:
+    def _new_message(self, publish: Publish, known: Known | None, now_ms: int) -> Message | None:
         """The message of a publish, None where nothing is to keep it.  Raises what closes the channel."""
-        frontend, given = self._channel.conversation.frontend, publish
+        services, vhost, given = self.services, self._vhost, publish
         if not publish.header.is_plain:
             self._check(publish)
             publish = self._with_reply_queue(publish)
         queues = self._route(publish)
         if publish.header.may_have_header(b"BCC"):
             publish = without_bcc(publish)
-        message = frontend.virtual_hosts.routing.message(vhost, publish, queues, now_ms)
+        message = services.virtual_hosts.routing.message(vhost, publish, queues, now_ms)
         if not queues and publish.mandatory:
             self._return(publish)
         if message is not None and known is not None and publish is given:
-            frontend.remembered.keep(known, vhost, publish, queues, message)
+            services.remembered.keep(known, vhost, publish, queues, message)
         return message
 
-    def _send(self, vhost: Vhost, messages: list[Message], unrouted: list[int]) -> Awaitable[None] | None:
+    def _send(self, messages: list[Message], unrouted: list[int]) -> Awaitable[None] | None:
         """Send what a run became; `unrouted`: the places in it of what goes nowhere, which is confirmed at once."""
-        channel, first = self._channel, self._sequence + 1
+        out, first = self.out, self._sequence + 1
         tags: Sequence[int] = ()
         if self.confirms:
             self._sequence += len(messages) + len(unrouted)
             tags = range(first, self._sequence + 1)
             if unrouted:
                 nowhere = set(unrouted)
-                channel.conversation.machine.confirm(channel.number, [tags[place] for place in unrouted])
+                out.machine.confirm(out.number, [tags[place] for place in unrouted])
                 tags = [tag for place, tag in enumerate(tags) if place not in nowhere]
         if not messages:
             return None
         self.note_under_way(1)
-        return channel.conversation.frontend.virtual_hosts.overflow.admit(
-            vhost, messages, _Sent(channel, len(messages), tags)
-        )
+        sent = _Sent(self, len(messages), tags)
+        return self.services.virtual_hosts.overflow.admit(self._vhost, messages, sent)
 
     def _check(self, publish: Publish) -> None:
         """What RabbitMQ looks at before it routes."""
@@ -183,11 +171,9 @@ class ChannelPublishing:
                 expiration_ms(expiration)
             except ValueError as error:
                 raise AmqpError(ReplyCode.PRECONDITION_FAILED, str(error), 60, 40) from None
-        if (user := header.user_id) is not None:
-            conversation = self._channel.conversation
-            if user != conversation.login_name:
-                text = f"user_id property set to '{user}' but authenticated user was '{conversation.login_name}'"
-                raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, 60, 40)
+        if (user := header.user_id) is not None and user != self._client.login_name:
+            text = f"user_id property set to '{user}' but authenticated user was '{self._client.login_name}'"
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, 60, 40)
 
     def _with_reply_queue(self, publish: Publish) -> Publish:
         """Direct reply-to: who answers is told the channel's own queue."""
@@ -199,16 +185,14 @@ class ChannelPublishing:
 
     def _route(self, publish: Publish) -> tuple[str, ...]:
         """The queues.  Raises NOT_FOUND, ACCESS_REFUSED."""
-        channel = self._channel
-        frontend, vhost = channel.conversation.frontend, channel.conversation.vhost
-        assert vhost is not None
+        services, vhost = self.services, self._vhost
         name, header = publish.exchange, publish.header
         keys: Sequence[str] = (publish.routing_key,)
         if header.may_have_header(b"CC"):
             keys = all_keys(publish)
-        frontend.access.check_publish(channel.conversation, vhost, name, keys)
+        services.access.check_publish(self._client, vhost, name, keys)
         exchange = vhost.routing.exchange(name)
-        if exchange is None and frontend.virtual_hosts.routing.exchange_of_topic(vhost, name) is not None:
+        if exchange is None and services.virtual_hosts.routing.exchange_of_topic(vhost, name) is not None:
             return ()  # a Topic that nothing is bound to: the message lies there
         if exchange is None:
             raise AmqpError(ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '{vhost.name}'", 60, 40)
@@ -220,11 +204,10 @@ class ChannelPublishing:
         return found
 
     def _return(self, publish: Publish) -> None:
-        self._channel.conversation.frontend.counters.returned += 1
+        self.services.counters.returned += 1
         template = content_template(publish.exchange, publish.routing_key, publish.header.data, publish.body)
-        channel = self._channel
-        channel.conversation.machine.return_(
-            channel.number, ReplyCode.NO_ROUTE, "NO_ROUTE", publish.exchange, publish.routing_key, template
+        self.out.machine.return_(
+            self.out.number, ReplyCode.NO_ROUTE, "NO_ROUTE", publish.exchange, publish.routing_key, template
         )
 
     # -- transactions --------------------------------------------------------------------------------------------
@@ -246,56 +229,52 @@ class ChannelPublishing:
     # -- backpressure --------------------------------------------------------------------------------------------
 
     def _pause(self) -> None:
-        frontend = self._channel.conversation.frontend
-        self._channel.conversation.pause_reading()
+        self.out.driver.pause_reading(self)
         if not self._is_relief_asked:
             self._is_relief_asked = True
-            frontend.sender.when_relieved(self._relieved)
+            self.services.sender.when_relieved(self._relieved)
 
     def _relieved(self) -> None:
         self._is_relief_asked = False
-        channel = self._channel_ref()
-        if channel is not None:
-            channel.conversation.resume_reading()
+        self.out.driver.resume_reading(self)
 
 
 class _Sent:
     """A run of messages that were sent, with their places in the channel's sequence where they are to be confirmed."""
 
-    __slots__ = ("channel", "size", "tags")
+    __slots__ = ("publishing", "size", "tags")
 
-    def __init__(self, channel: AmqpChannel, size: int, tags: Sequence[int]) -> None:
-        self.channel, self.size, self.tags = channel, size, tags
+    def __init__(self, publishing: ChannelPublishing, size: int, tags: Sequence[int]) -> None:
+        self.publishing, self.size, self.tags = publishing, size, tags
 
     def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
-        channel = self.channel
-        conversation = channel.conversation
-        channel.publishing.note_under_way(-1)
-        if not channel.is_open:
+        publishing, out = self.publishing, self.publishing.out
+        publishing.note_under_way(-1)
+        if not out.is_open:
             return
         if failure is not None:  # no word for "unknown": a nack says that nothing is promised, and the client goes on
             refusals = [failure] * self.size
-        counters = conversation.frontend.counters
+        counters = publishing.services.counters
         if refusals is not None:
             counters.refused += sum(refusal is not None for refusal in refusals)
             if any(refusal is not None and refusal.code is Code.STORAGE_FULL for refusal in refusals):
-                conversation.frontend.storage_full()
+                publishing.services.storage_full()
         if not self.tags:
             if refusals is not None:
                 count = sum(refusal is not None for refusal in refusals)
-                channel.publishing.refused_in_tx += count
-                log.warning("messages were refused", seldom="amqp", peer=conversation.peer, count=count)
+                publishing.refused_in_tx += count
+                log.warning("messages were refused", seldom="amqp", peer=out.driver.peer, count=count)
             return
         counters.confirmed += len(self.tags)
         if refusals is None:
-            conversation.machine.confirm(channel.number, self.tags)
+            out.machine.confirm(out.number, self.tags)
         else:
             taken = [tag for tag, refusal in zip(self.tags, refusals, strict=True) if refusal is None]
             refused = [tag for tag, refusal in zip(self.tags, refusals, strict=True) if refusal is not None]
             if taken:
-                conversation.machine.confirm(channel.number, taken)
-            conversation.machine.confirm(channel.number, refused, is_nack=True)
-        conversation.flush()
+                out.machine.confirm(out.number, taken)
+            out.machine.confirm(out.number, refused, is_nack=True)
+        out.driver.flush()
 
 
 def _bytes_of(publish: Publish) -> int:

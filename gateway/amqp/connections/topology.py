@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
 
 from domain.access.model import Action
 from domain.exchanges import exchange as exchanges
 from domain.exchanges.binding import Binding, DestinationKind
 from domain.exchanges.exchange import Exchange, exchange_text, exchange_type
 from domain.queues.declaration import declared_queue, queue_text
+from gateway.amqp.connections.channel import AmqpChannel
 from gateway.amqp.connections.names import REPLY_TO_QUEUE, SERVER_NAMED
 from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from gateway.amqp.virtual_hosts.virtual_hosts import check_owner
@@ -37,31 +37,22 @@ from protocols.amqp.methods import (
 )
 from protocols.amqp.reply_codes import ReplyCode
 
-if TYPE_CHECKING:
-    from gateway.amqp.connections.channel import AmqpChannel
-
-
-def vhost_of(channel: AmqpChannel) -> Vhost:
-    vhost = channel.conversation.vhost
-    assert vhost is not None
-    return vhost
-
 
 def queue_of(channel: AmqpChannel, name: str) -> Queue:
     """A queue that the client may use; an empty name is the one it declared last.  NOT_FOUND, RESOURCE_LOCKED."""
     name = name or channel.last_queue
-    vhost = vhost_of(channel)
+    vhost = channel.vhost
     queue = vhost.queue(name)
     if queue is None:
         raise AmqpError(ReplyCode.NOT_FOUND, f"no {queue_text(name, vhost.name)}")
-    check_owner(queue, channel.conversation.identity, vhost)
+    check_owner(queue, channel.client.identity, vhost)
     return queue
 
 
 def queue_to_read(channel: AmqpChannel, name: str) -> Queue:
     """A queue that the client may consume from.  ACCESS_REFUSED whether or not it is there; else as `queue_of`."""
     name = name or channel.last_queue
-    channel.conversation.frontend.access.check_read(channel.conversation, vhost_of(channel), name)
+    channel.services.access.check_read(channel.client, channel.vhost, name)
     return queue_of(channel, name)
 
 
@@ -69,15 +60,15 @@ def queue_to_read(channel: AmqpChannel, name: str) -> Queue:
 
 
 def exchange_declare(channel: AmqpChannel, method: ExchangeDeclare) -> Awaitable[None] | None:
-    vhost, frontend = vhost_of(channel), channel.conversation.frontend
+    vhost, services = channel.vhost, channel.services
     exchanges.check_not_default(method.exchange)
     if method.passive:
-        frontend.access.check_know(channel.conversation, vhost, method.exchange)
-        if frontend.virtual_hosts.exchange(vhost, method.exchange) is None:
+        services.access.check_know(channel.client, vhost, method.exchange)
+        if services.virtual_hosts.exchange(vhost, method.exchange) is None:
             raise exchanges.not_found(method.exchange, vhost.name)
         _answer_exchange(channel, method)
         return None
-    frontend.access.check_change(channel.conversation, vhost, Action.CREATE, method.exchange)
+    services.access.check_change(channel.client, vhost, Action.CREATE, method.exchange)
     wanted = Exchange(
         method.exchange,
         exchange_type(method.type),
@@ -86,42 +77,42 @@ def exchange_declare(channel: AmqpChannel, method: ExchangeDeclare) -> Awaitable
         method.internal,
         method.arguments,
     )
-    frontend.access.check_alternate(channel.conversation, vhost, wanted)
+    services.access.check_alternate(channel.client, vhost, wanted)
     return _declare_exchange(channel, vhost, wanted, method)
 
 
 async def _declare_exchange(channel: AmqpChannel, vhost: Vhost, wanted: Exchange, method: ExchangeDeclare) -> None:
-    await channel.conversation.frontend.virtual_hosts.declare_exchange(vhost, wanted)
+    await channel.services.virtual_hosts.declare_exchange(vhost, wanted)
     _answer_exchange(channel, method)
 
 
 def _answer_exchange(channel: AmqpChannel, method: ExchangeDeclare) -> None:
     if not method.nowait:
-        channel.send(ExchangeDeclareOk())
+        channel.out.send(ExchangeDeclareOk())
 
 
 async def exchange_delete(channel: AmqpChannel, method: ExchangeDelete) -> None:
-    vhost, frontend = vhost_of(channel), channel.conversation.frontend
+    vhost, services = channel.vhost, channel.services
     exchanges.check_deletable(method.exchange, vhost.name)
-    frontend.access.check_change(channel.conversation, vhost, Action.DELETE, method.exchange)
+    services.access.check_change(channel.client, vhost, Action.DELETE, method.exchange)
     if method.if_unused and vhost.routing.is_bound(method.exchange):
         text = f"{exchange_text(method.exchange, vhost.name)} in use"
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, text)
-    await frontend.virtual_hosts.definitions.delete_exchange(vhost, method.exchange)
+    await services.virtual_hosts.definitions.delete_exchange(vhost, method.exchange)
     if not method.nowait:
-        channel.send(ExchangeDeleteOk())
+        channel.out.send(ExchangeDeleteOk())
 
 
 async def exchange_bind(channel: AmqpChannel, method: ExchangeBind) -> None:
     await _bind(channel, _exchange_binding(method))
     if not method.nowait:
-        channel.send(ExchangeBindOk())
+        channel.out.send(ExchangeBindOk())
 
 
 async def exchange_unbind(channel: AmqpChannel, method: ExchangeUnbind) -> None:
     await _unbind(channel, _exchange_binding(method))
     if not method.nowait:
-        channel.send(ExchangeUnbindOk())
+        channel.out.send(ExchangeUnbindOk())
 
 
 def _exchange_binding(method: ExchangeBind | ExchangeUnbind) -> Binding:
@@ -132,28 +123,26 @@ def _exchange_binding(method: ExchangeBind | ExchangeUnbind) -> Binding:
 
 
 async def queue_declare(channel: AmqpChannel, method: QueueDeclare) -> None:
-    vhost, conversation = vhost_of(channel), channel.conversation
-    frontend, name = conversation.frontend, method.queue
+    vhost, services, name = channel.vhost, channel.services, method.queue
     if name == REPLY_TO_QUEUE:
-        channel.send(QueueDeclareOk(name, 0, 1))
+        channel.out.send(QueueDeclareOk(name, 0, 1))
         return
     if method.passive:
-        frontend.access.check_know(conversation, vhost, name or channel.last_queue)
+        services.access.check_know(channel.client, vhost, name or channel.last_queue)
         queue = queue_of(channel, name)
-        frontend.virtual_hosts.used(queue)
+        services.virtual_hosts.used(queue)
     else:
         queue = await _declare_queue(channel, vhost, method)
     channel.last_queue = queue.name
     if not method.nowait:
         await channel.publishing.settled()
-        ready = await frontend.virtual_hosts.counting.ready(queue)
-        channel.send(QueueDeclareOk(queue.name, ready, frontend.virtual_hosts.consumers_of(queue)))
+        ready = await services.virtual_hosts.counting.ready(queue)
+        channel.out.send(QueueDeclareOk(queue.name, ready, services.virtual_hosts.consumers_of(queue)))
 
 
 async def _declare_queue(channel: AmqpChannel, vhost: Vhost, method: QueueDeclare) -> Queue:
-    conversation = channel.conversation
-    frontend, name = conversation.frontend, method.queue or SERVER_NAMED + secrets.token_urlsafe(16)
-    frontend.access.check_change(conversation, vhost, Action.CREATE, name)
+    services, name = channel.services, method.queue or SERVER_NAMED + secrets.token_urlsafe(16)
+    services.access.check_change(channel.client, vhost, Action.CREATE, name)
     wanted = declared_queue(
         name,
         vhost.name,
@@ -162,9 +151,9 @@ async def _declare_queue(channel: AmqpChannel, vhost: Vhost, method: QueueDeclar
         auto_delete=method.auto_delete,
         arguments=method.arguments,
     )
-    frontend.access.check_dead_letters(conversation, vhost, name, wanted.arguments)
-    queue, _ = await frontend.virtual_hosts.declare_queue(
-        vhost, wanted, conversation.identity, is_named_here=not method.queue
+    services.access.check_dead_letters(channel.client, vhost, name, wanted.arguments)
+    queue, _ = await services.virtual_hosts.declare_queue(
+        vhost, wanted, channel.client.identity, is_named_here=not method.queue
     )
     return queue
 
@@ -175,67 +164,65 @@ async def queue_bind(channel: AmqpChannel, method: QueueBind) -> None:
         key = name
     await _bind(channel, Binding(method.exchange, name, key, method.arguments))
     if not method.nowait:
-        channel.send(QueueBindOk())
+        channel.out.send(QueueBindOk())
 
 
 async def queue_unbind(channel: AmqpChannel, method: QueueUnbind) -> None:
     name = method.queue or channel.last_queue
     await _unbind(channel, Binding(method.exchange, name, method.routing_key, method.arguments))
-    channel.send(QueueUnbindOk())
+    channel.out.send(QueueUnbindOk())
 
 
 async def _bind(channel: AmqpChannel, binding: Binding) -> None:
-    vhost, conversation = vhost_of(channel), channel.conversation
-    frontend, source = conversation.frontend, binding.source
+    vhost, services, source = channel.vhost, channel.services, binding.source
     exchanges.check_not_default(source)
-    found = frontend.virtual_hosts.exchange(vhost, source)
-    frontend.access.check_bind(conversation, vhost, binding, found)
+    found = services.virtual_hosts.exchange(vhost, source)
+    services.access.check_bind(channel.client, vhost, binding, found)
     if binding.destination_kind is DestinationKind.QUEUE:
         queue_of(channel, binding.destination)
-    await frontend.virtual_hosts.bind(vhost, binding)
+    await services.virtual_hosts.bind(vhost, binding)
 
 
 async def _unbind(channel: AmqpChannel, binding: Binding) -> None:
-    vhost, conversation = vhost_of(channel), channel.conversation
+    vhost = channel.vhost
     exchanges.check_not_default(binding.source)
-    conversation.frontend.access.check_change(conversation, vhost, Action.UPDATE, binding.destination)
+    channel.services.access.check_change(channel.client, vhost, Action.UPDATE, binding.destination)
     if binding.destination_kind is DestinationKind.QUEUE and (queue := vhost.queue(binding.destination)) is not None:
-        check_owner(queue, channel.conversation.identity, vhost)
-    await conversation.frontend.virtual_hosts.definitions.unbind(vhost, binding)
+        check_owner(queue, channel.client.identity, vhost)
+    await channel.services.virtual_hosts.definitions.unbind(vhost, binding)
 
 
 def _of(channel: AmqpChannel, queue: Queue) -> str:
-    return queue_text(queue.name, vhost_of(channel).name)
+    return queue_text(queue.name, channel.vhost.name)
 
 
 async def queue_purge(channel: AmqpChannel, method: QueuePurge) -> None:
-    queue, conversation = queue_to_read(channel, method.queue), channel.conversation
+    queue = queue_to_read(channel, method.queue)
     if queue.is_stream:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"purge is not supported by stream {_of(channel, queue)}")
     await channel.publishing.settled()
-    count = await conversation.frontend.virtual_hosts.counting.purge(queue)
+    count = await channel.services.virtual_hosts.counting.purge(queue)
     if not method.nowait:
-        channel.send(QueuePurgeOk(count))
+        channel.out.send(QueuePurgeOk(count))
 
 
 async def queue_delete(channel: AmqpChannel, method: QueueDelete) -> None:
-    vhost, conversation = vhost_of(channel), channel.conversation
-    frontend = conversation.frontend
+    vhost, services = channel.vhost, channel.services
     name = method.queue or channel.last_queue
     if not name:
         raise AmqpError(ReplyCode.NOT_FOUND, f"no {queue_text(name, vhost.name)}")
-    frontend.access.check_change(conversation, vhost, Action.DELETE, name)
+    services.access.check_change(channel.client, vhost, Action.DELETE, name)
     queue = vhost.queue(name)
     count = 0
     if queue is not None:
-        check_owner(queue, channel.conversation.identity, vhost)
+        check_owner(queue, channel.client.identity, vhost)
         of = queue_text(name, vhost.name)
-        if method.if_unused and frontend.virtual_hosts.consumers_of(queue):
+        if method.if_unused and services.virtual_hosts.consumers_of(queue):
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{of} in use")
         await channel.publishing.settled()
-        count = await frontend.virtual_hosts.counting.ready(queue)
+        count = await services.virtual_hosts.counting.ready(queue)
         if method.if_empty and count:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{of} not empty")
-        await frontend.virtual_hosts.definitions.delete_queue(vhost, queue)
+        await services.virtual_hosts.definitions.delete_queue(vhost, queue)
     if not method.nowait:
-        channel.send(QueueDeleteOk(count))
+        channel.out.send(QueueDeleteOk(count))

@@ -14,7 +14,9 @@ from gateway.http.context import HttpContext
 from gateway.http.mqtt_metrics import version_name
 from gateway.http.namespaced import Routes
 from gateway.http.problems import MissingError
+from gateway.mqtt.connections.client import MqttClient
 from gateway.mqtt.connections.conversation import MqttConversation
+from gateway.mqtt.fan_out.hub import DeliveryHub
 from gateway.mqtt.frontend import MqttFrontend
 
 MAX_LIMIT: Final = 1000
@@ -32,17 +34,14 @@ def client_routes(context: HttpContext) -> Routes:
         after: str = Query("", max_length=MAX_TEXT, description="A client id: go on behind it"),
         limit: int = Query(100, ge=1, le=MAX_LIMIT),
     ) -> Response:
-        found = heapq.nsmallest(
-            limit + 1,
-            (
-                each
-                for each in accepted(mqtt_of(context))
-                if each.client_id.startswith(prefix) and each.client_id > after and user in (None, user_of(each))
-            ),
-            key=lambda each: each.client_id,
-        )
+        def is_wanted(client: MqttClient) -> bool:
+            is_in_range = client.client_id.startswith(prefix) and client.client_id > after
+            return is_in_range and user in (None, client.user or None)
+
+        wanted = (each for each in accepted(mqtt_of(context)) if is_wanted(each.client))
+        found = heapq.nsmallest(limit + 1, wanted, key=lambda each: each.client.client_id)
         page = found[:limit]
-        more = page[-1].client_id if len(found) > limit else None
+        more = page[-1].client.client_id if len(found) > limit else None
         return json_answer({"value": [client_shape(each) for each in page], "next": more})
 
     @routes.plain.get("/clients/{id}", summary="One connected client")
@@ -61,11 +60,11 @@ def client_routes(context: HttpContext) -> Routes:
         limit: int = Query(100, ge=1, le=MAX_LIMIT),
         offset: int = Query(0, ge=0, le=10_000_000, description="How many to leave out"),
     ) -> Response:
-        there = sorted(accepted(mqtt_of(context)), key=lambda each: each.client_id)
+        there = sorted(accepted(mqtt_of(context)), key=lambda each: each.client.client_id)
         found = [
-            {"client": each.client_id, **subscription_shape(record)}
+            {"client": each.client.client_id, **subscription_shape(record)}
             for each in there
-            if client in (None, each.client_id)
+            if client in (None, each.client.client_id)
             for text, record in each.subscribing.records.items()
             if topic_filter in (None, text)
         ]
@@ -74,9 +73,10 @@ def client_routes(context: HttpContext) -> Routes:
 
     @routes.plain.get("/slow-subscribers", summary="Clients that are behind the most, those first")
     async def list_slow(limit: int = Query(20, ge=1, le=MAX_LIMIT)) -> Response:
-        behind = [each for each in accepted(mqtt_of(context)) if any(_slowness(each))]
-        slowest = heapq.nlargest(limit, behind, key=_slowness)
-        return json_answer({"value": [_slow_shape(each) for each in slowest]})
+        hub = mqtt_of(context).services.hub
+        slowness = {each: _slowness(hub, each) for each in accepted(mqtt_of(context))}
+        slowest = heapq.nlargest(limit, (each for each, of in slowness.items() if any(of)), key=slowness.__getitem__)
+        return json_answer({"value": [_slow_shape(each, slowness[each][0]) for each in slowest]})
 
     return routes
 
@@ -90,13 +90,13 @@ def mqtt_of(context: HttpContext) -> MqttFrontend:
 
 def accepted(mqtt: MqttFrontend) -> list[MqttConversation]:
     """Connections whose CONNECT was accepted and that are not over."""
-    return [each for each in mqtt.conversations if each.session is not None and each.machine.is_open]
+    return [each for each in mqtt.conversations if each.client.session is not None and each.machine.is_open]
 
 
 def client_of(mqtt: MqttFrontend, client_id: str) -> MqttConversation:
     """A connected client.  Raises where it is not connected here."""
-    found = mqtt.conversation_of(client_id)
-    if found is None or found.session is None or not found.machine.is_open:
+    found = mqtt.registry.of(client_id)
+    if found is None or found.client.session is None or not found.machine.is_open:
         raise MissingError(
             "client-not-found", "The client is not connected", f"{client_id[:80]!r} is not connected to this gateway"
         )
@@ -105,7 +105,7 @@ def client_of(mqtt: MqttFrontend, client_id: str) -> MqttConversation:
 
 async def kick(mqtt: MqttFrontend, client_id: str) -> None:
     """Disconnect a client, wherever it is.  Raises where it is connected nowhere."""
-    here = mqtt.conversation_of(client_id)
+    here = mqtt.registry.of(client_id)
     if here is not None and here.machine.is_open:
         here.kick()
         return
@@ -115,37 +115,31 @@ async def kick(mqtt: MqttFrontend, client_id: str) -> None:
     await mqtt.session_operations.kick(client_id, record.owner, ends=False)
 
 
-def user_of(conversation: MqttConversation) -> str | None:
-    """Whom a client was authenticated as; None for nobody."""
-    principal = conversation.principal
-    return None if principal is None or principal.is_anonymous else principal.name
-
-
 def client_shape(conversation: MqttConversation) -> dict[str, Any]:
     """A client as JSON has it."""
-    session = conversation.session
+    client = conversation.client
+    session, driver = client.session, client.driver
     assert session is not None
-    driver = conversation.driver
     return {
-        "id": conversation.client_id,
-        "user": user_of(conversation),
-        "version": version_name(conversation.version),
-        "address": conversation.peer,
+        "id": client.client_id,
+        "user": client.user or None,
+        "version": version_name(conversation.machine.version),
+        "address": client.peer,
         "listener": driver.source.listener if driver is not None else None,
         "tls": driver.source.is_tls if driver is not None else None,
-        "connectedSince": time_shape(conversation.connected_at_ms),
-        "keepAlive": conversation.keep_alive,
+        "connectedSince": time_shape(client.connected_at_ms),
+        "keepAlive": client.keep_alive,
         "cleanStart": session.record.clean_start,
         "sessionExpiry": session.record.expiry_seconds,
         "subscriptions": len(conversation.subscribing.records),
         "inFlight": len(conversation.machine.window.held),
         "queued": conversation.outbox.waiting,
-        "lagging": len(conversation.lagging or ()),
-        "dropped": conversation.dropped,
-        "messagesIn": conversation.messages_in,
-        "messagesOut": conversation.messages_out,
-        "bytesIn": conversation.bytes_in,
-        "bytesOut": conversation.bytes_out,
+        "lagging": len(conversation.subscribing.reader.lagging or ()),
+        "dropped": client.dropped,
+        "messagesIn": client.messages_in,
+        "messagesOut": client.messages_out,
+        "bytesIn": client.bytes_in,
+        "bytesOut": client.bytes_out,
     }
 
 
@@ -161,27 +155,26 @@ def subscription_shape(record: Any) -> dict[str, Any]:
     }
 
 
-def _slowness(conversation: MqttConversation) -> tuple[int, int, int]:
+def _slowness(hub: DeliveryHub, conversation: MqttConversation) -> tuple[int, int, int]:
     """What makes a client slow, the worst first: messages that lie in the log for it, that wait in memory, that were
     dropped."""
-    return _behind(conversation), conversation.outbox.waiting, conversation.dropped
+    return _behind(hub, conversation), conversation.outbox.waiting, conversation.client.dropped
 
 
-def _behind(conversation: MqttConversation) -> int:
+def _behind(hub: DeliveryHub, conversation: MqttConversation) -> int:
     """Messages of its queues from where it was left behind to their end; not all of them need be for it."""
-    hub = conversation.frontend.hub
     return sum(
         max((hub.tail_position(key) or offset) - offset, 1) if offset >= 0 else 1
-        for key, offset in (conversation.lagging or {}).items()
+        for key, offset in (conversation.subscribing.reader.lagging or {}).items()
     )
 
 
-def _slow_shape(conversation: MqttConversation) -> dict[str, Any]:
+def _slow_shape(conversation: MqttConversation, behind: int) -> dict[str, Any]:
     return {
-        "id": conversation.client_id,
-        "address": conversation.peer,
-        "behind": _behind(conversation),
+        "id": conversation.client.client_id,
+        "address": conversation.client.peer,
+        "behind": behind,
         "queued": conversation.outbox.waiting,
         "inFlight": len(conversation.machine.window.held),
-        "dropped": conversation.dropped,
+        "dropped": conversation.client.dropped,
     }

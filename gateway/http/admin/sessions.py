@@ -54,7 +54,7 @@ def session_routes(context: HttpContext) -> Routes:
     )
     async def delete_session(id: str) -> Response:  # noqa: A002
         client_id, mqtt = name_in_path(id), mqtt_of(context)
-        here = mqtt.conversation_of(client_id)
+        here = mqtt.registry.of(client_id)
         if here is None and await mqtt.session_operations.get(client_id) is None:
             raise _missing(client_id)
         if here is not None:

@@ -10,6 +10,7 @@ from gateway.amqp.connections.channel import AmqpChannel
 from gateway.amqp.connections.consuming import Consumer
 from gateway.amqp.connections.conversation import AmqpConversation
 from gateway.amqp.frontend import AmqpFrontend
+from gateway.driver import Driver
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
@@ -35,7 +36,7 @@ def _add_connections(router: APIRouter, context: HttpContext) -> None:
     @router.get("/vhosts/{name}/connections", summary="Open connections of a virtual host")
     async def list_connections_of(request: Request, name: str) -> Response:
         vhost = vhost_in_path(context, name)
-        rows = [connection_shape(each) for each in _open(frontend_of(context)) if each.vhost is vhost]
+        rows = [connection_shape(each) for each in _open(frontend_of(context)) if each.client.vhost is vhost]
         return await listing(request, rows)
 
     @router.get("/connections/{name}", summary="One connection")
@@ -79,8 +80,8 @@ def _add_channels(router: APIRouter, context: HttpContext) -> None:
 
 def _open(frontend: AmqpFrontend) -> list[AmqpConversation]:
     """Those that are through their login, the oldest first."""
-    found = [each for each in frontend.conversations if each.vhost is not None and each.driver is not None]
-    return sorted(found, key=lambda each: (each.connected_at_ms, each.identity))
+    found = [each for each in frontend.conversations if each.client.vhost is not None and each.driver is not None]
+    return sorted(found, key=lambda each: (each.client.connected_at_ms, each.client.identity))
 
 
 def _channels(frontend: AmqpFrontend) -> list[AmqpChannel]:
@@ -91,7 +92,7 @@ def _consumers(frontend: AmqpFrontend, vhost: str | None) -> list[dict[str, Any]
     return [
         consumer_shape(consumer, channel)
         for channel in _channels(frontend)
-        if vhost is None or _vhost_name(channel.conversation) == vhost
+        if vhost is None or channel.vhost.name == vhost
         for consumer in channel.consuming.consumers.values()
     ]
 
@@ -99,7 +100,7 @@ def _consumers(frontend: AmqpFrontend, vhost: str | None) -> list[dict[str, Any]
 def _connection(context: HttpContext, parameter: str) -> AmqpConversation:
     wanted = name_in_path(parameter)
     for each in _open(frontend_of(context)):
-        if connection_name(each) == wanted:
+        if connection_name(each.driver) == wanted:
             return each
     raise MissingError(
         "connection-not-found", "The connection does not exist", f"there is no connection {wanted[:120]!r}"
@@ -109,62 +110,55 @@ def _connection(context: HttpContext, parameter: str) -> AmqpConversation:
 # -- names and shapes ------------------------------------------------------------------------------------------------
 
 
-def connection_name(conversation: AmqpConversation) -> str:
+def connection_name(driver: Driver | None) -> str:
     """As RabbitMQ names them: the client's address, an arrow, ours."""
-    local = "" if conversation.driver is None else conversation.driver.local
-    return f"{conversation.peer} -> {local}"
+    return " -> " if driver is None else f"{driver.peer} -> {driver.local}"
 
 
 def channel_name(channel: AmqpChannel) -> str:
-    return f"{connection_name(channel.conversation)} ({channel.number})"
-
-
-def _vhost_name(conversation: AmqpConversation) -> str:
-    return "" if conversation.vhost is None else conversation.vhost.name
+    return f"{connection_name(channel.out.driver)} ({channel.out.number})"
 
 
 def connection_shape(conversation: AmqpConversation) -> dict[str, Any]:
-    driver, tuned = conversation.driver, conversation.machine.tuned
+    driver, client, tuned = conversation.driver, conversation.client, conversation.machine.tuned
     local_host, _, local_port = ("" if driver is None else driver.local).rpartition(":")
-    provided = conversation.client_properties.get("connection_name")
     return {
-        "name": connection_name(conversation),
-        "user_provided_name": plain(provided),
-        "user": conversation.login_name,
-        "vhost": _vhost_name(conversation),
-        "node": node_name(conversation.frontend.virtual_hosts.gateway),
+        "name": connection_name(driver),
+        "user_provided_name": plain(client.properties.get("connection_name")),
+        "user": client.login_name,
+        "vhost": client.vhost_name,
+        "node": node_name(client.gateway),
         "type": "network",
         "protocol": "AMQP 0-9-1",
         "state": "running",
         "host": local_host,
         "port": int(local_port or 0),
-        **_peer(conversation),
+        **_peer(driver),
         "ssl": driver is not None and driver.source.is_tls,
         "channels": len(conversation.channels),
         "channel_max": tuned.channel_max,
         "frame_max": tuned.frame_max,
         "timeout": tuned.heartbeat_seconds,
-        "connected_at": conversation.connected_at_ms,
-        "client_properties": plain(conversation.client_properties),
+        "connected_at": client.connected_at_ms,
+        "client_properties": plain(client.properties),
     }
 
 
-def _peer(conversation: AmqpConversation) -> dict[str, Any]:
-    if conversation.driver is None:
+def _peer(driver: Driver | None) -> dict[str, Any]:
+    if driver is None:
         return {"peer_host": "", "peer_port": 0}
-    source = conversation.driver.source
-    return {"peer_host": source.host, "peer_port": source.port}
+    return {"peer_host": driver.source.host, "peer_port": driver.source.port}
 
 
 def channel_shape(channel: AmqpChannel) -> dict[str, Any]:
-    conversation, consuming, publishing = channel.conversation, channel.consuming, channel.publishing
+    consuming, publishing = channel.consuming, channel.publishing
     return {
         "name": channel_name(channel),
-        "number": channel.number,
-        "user": conversation.login_name,
-        "vhost": _vhost_name(conversation),
-        "node": node_name(conversation.frontend.virtual_hosts.gateway),
-        "connection_details": {"name": connection_name(conversation), **_peer(conversation)},
+        "number": channel.out.number,
+        "user": channel.client.login_name,
+        "vhost": channel.vhost.name,
+        "node": node_name(channel.client.gateway),
+        "connection_details": {"name": connection_name(channel.out.driver), **_peer(channel.out.driver)},
         "state": "running",
         "consumer_count": len(consuming.consumers),
         "messages_unacknowledged": len(consuming.held),
@@ -178,17 +172,16 @@ def channel_shape(channel: AmqpChannel) -> dict[str, Any]:
 
 
 def consumer_shape(consumer: Consumer, channel: AmqpChannel) -> dict[str, Any]:
-    conversation = channel.conversation
     return {
         "consumer_tag": consumer.tag,
-        "queue": {"name": consumer.queue.name, "vhost": _vhost_name(conversation)},
+        "queue": {"name": consumer.queue.name, "vhost": channel.vhost.name},
         "channel_details": {
             "name": channel_name(channel),
-            "number": channel.number,
-            "user": conversation.login_name,
-            "connection_name": connection_name(conversation),
-            "node": node_name(conversation.frontend.virtual_hosts.gateway),
-            **_peer(conversation),
+            "number": channel.out.number,
+            "user": channel.client.login_name,
+            "connection_name": connection_name(channel.out.driver),
+            "node": node_name(channel.client.gateway),
+            **_peer(channel.out.driver),
         },
         "ack_required": not consumer.no_ack,
         "exclusive": consumer.exclusive,

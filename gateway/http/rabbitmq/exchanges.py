@@ -164,9 +164,9 @@ async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> b
     if exchange is None:
         raise missing("exchange", publish.exchange, vhost)
     exchanges.check_publishable(exchange, vhost.name)
-    if len(publish.body) > frontend.settings.max_message_bytes:
+    if len(publish.body) > frontend.services.settings.max_message_bytes:
         raise EntrepotError(
-            Code.MESSAGE_BODY_TOO_LARGE, f"a message has at most {frontend.settings.max_message_bytes} bytes"
+            Code.MESSAGE_BODY_TOO_LARGE, f"a message has at most {frontend.services.settings.max_message_bytes} bytes"
         )
     header = publish.header
     queues = vhost.routing.route(
@@ -174,7 +174,8 @@ async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> b
     )
     if isinstance(queues, UnknownExchange):  # a Topic that nothing is bound to
         queues = ()
-    message = frontend.virtual_hosts.routing.message(vhost, without_bcc(publish), queues, frontend.clock.now_ms())
+    virtual_hosts = frontend.virtual_hosts
+    message = virtual_hosts.routing.message(vhost, without_bcc(publish), queues, virtual_hosts.clock.now_ms())
     if message is not None:
         await _sent(frontend, vhost, message)
     return bool(queues)

@@ -60,7 +60,7 @@ async def _delete(context: HttpContext, vhost: Vhost) -> None:
         )
     frontend = frontend_of(context)
     for conversation in tuple(frontend.conversations):
-        if conversation.vhost is vhost:
+        if conversation.client.vhost is vhost:
             conversation.close_connection(ReplyCode.CONNECTION_FORCED, f"vhost '{vhost.name}' is deleted")
     await frontend.virtual_hosts.definitions.clear(vhost)
     await context.store.topology.delete_namespace(vhost.namespace)

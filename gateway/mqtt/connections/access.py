@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from domain.access.model import Action, Principal, ResourceType
 from domain.clock import Clock
 from domain.errors import EntrepotError
+from gateway.mqtt.connections.client import MqttClient
 from gateway.mqtt.shares.shares import Shares
 from gateway.security.credentials import CertificateIdentity, Credentials
 from gateway.security.scram import ScramExchange
 from gateway.security.security import Security
 from protocols.mqtt.packets import Connect
-
-if TYPE_CHECKING:
-    from gateway.mqtt.connections.conversation import MqttConversation
 
 PROTOCOL = "mqtt"
 
@@ -33,10 +30,10 @@ class MqttAccess:
         """Whether everybody who is connected may do everything: then nobody needs to ask."""
         return self._security.is_open
 
-    def credentials(self, conversation: MqttConversation, connect: Connect) -> Credentials:
+    def credentials(self, client: MqttClient, connect: Connect) -> Credentials:
         """What a client shows."""
-        assert conversation.driver is not None
-        source = conversation.driver.source
+        assert client.driver is not None
+        source = client.driver.source
         shown = source.certificate
         certificate = None
         if shown is not None:
@@ -52,21 +49,21 @@ class MqttAccess:
             listener=source.listener,
         )
 
-    async def authenticate(self, conversation: MqttConversation, connect: Connect) -> Principal:
+    async def authenticate(self, client: MqttClient, connect: Connect) -> Principal:
         """Recognise a client.  Raises as `Security.authenticate`."""
-        if conversation.driver is not None:
-            anonymous = self._security.anonymous_at_once(conversation.driver.source.host)
+        if client.driver is not None:
+            anonymous = self._security.anonymous_at_once(client.host)
             if anonymous is not None and connect.client_id == "":
                 return anonymous
-        return await self._security.authenticate(self.credentials(conversation, connect))
+        return await self._security.authenticate(self.credentials(client, connect))
 
     def exchange(self, credentials: Credentials) -> ScramExchange:
         """Enhanced authentication."""
         return self._security.scram(credentials)
 
-    def expires_at(self, conversation: MqttConversation) -> float:
+    def expires_at(self, client: MqttClient) -> float:
         """When, on the loop's clock, what the client was let in by is over; infinity for never."""
-        principal = conversation.principal
+        principal = client.principal
         if principal is None or principal.expires_at_ms is None:
             return float("inf")
         return self._loop.time() + max(principal.expires_at_ms - self._clock.now_ms(), 0) / 1000

@@ -6,16 +6,13 @@ What can be asked before anybody is authenticated is asked then (`refusal_of`): 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from domain.access.model import Principal
 from gateway.limits import FlappingClients, PublishAllowance, PublishRates, TokenBucket, UserAllowances
+from gateway.mqtt.connections.client import MqttClient
 from gateway.settings import MqttSettings
 from protocols.mqtt.packets import Publish
 from protocols.mqtt.reason_codes import ReasonCode
-
-if TYPE_CHECKING:
-    from domain.access.model import Principal
-    from gateway.mqtt.connections.conversation import MqttConversation
 
 Refused = tuple[ReasonCode, str]
 
@@ -48,9 +45,7 @@ class Admission:
             return ReasonCode.CONNECTION_RATE_EXCEEDED, "clients connect too fast"
         return None
 
-    def enter(
-        self, conversation: MqttConversation, principal: Principal, replaced: MqttConversation | None
-    ) -> Refused | None:
+    def enter(self, client: MqttClient, principal: Principal, replaced: MqttClient | None) -> Refused | None:
         """Count a connection of a user, or say why it may have no more.  Anonymous clients are nobody's.  `replaced`:
         the connection that has the client id so far."""
         if not self._max_connections_per_user or principal.is_anonymous:
@@ -59,12 +54,12 @@ class Admission:
         if self._connections[principal.name] - goes >= self._max_connections_per_user:
             return ReasonCode.QUOTA_EXCEEDED, "the user has too many connections"
         self._connections[principal.name] += 1
-        conversation.counted_user = principal.name
+        client.counted_user = principal.name
         return None
 
-    def leave(self, conversation: MqttConversation) -> None:
+    def leave(self, client: MqttClient) -> None:
         """A connection is no longer the user's; may be called again."""
-        user, conversation.counted_user = conversation.counted_user, None
+        user, client.counted_user = client.counted_user, None
         if user is not None:
             self._connections[user] -= 1
             if not self._connections[user]:

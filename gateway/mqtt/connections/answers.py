@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
 
 import structlog
 
 from domain.errors import EntrepotError
 from domain.message import Message, SystemProperty
 from gateway.messaging.send import Refusals
+from gateway.mqtt.connections.client import MqttClient
+from gateway.mqtt.connections.services import MqttServices
+from gateway.mqtt.connections.subscriber_presence import SubscriberPresence
 from protocols.mqtt.encoder import PUBACK_WORD, PUBREC_WORD
 from protocols.mqtt.errors import REASON_OF_CODE
 from protocols.mqtt.packets import Publish
 from protocols.mqtt.reason_codes import ReasonCode
-
-if TYPE_CHECKING:
-    from gateway.mqtt.connections.conversation import MqttConversation
-    from gateway.mqtt.connections.listeners import Listeners
 
 WORDS: Final = (0, PUBACK_WORD, PUBREC_WORD)
 """Answer to a publish of each QoS, without the identifier."""
@@ -29,18 +28,18 @@ log = structlog.get_logger(__name__)
 class Awaited:
     """Publishes whose outcome is awaited: one small object per run, a list of them per connection."""
 
-    __slots__ = ("conversation", "following", "outcome")
+    __slots__ = ("answers", "following", "outcome")
 
     messages: Sequence[Message] = ()
 
-    def __init__(self, conversation: MqttConversation) -> None:
-        self.conversation = conversation
+    def __init__(self, answers: Answers) -> None:
+        self.answers = answers
         self.following: Awaited | None = None
         self.outcome: tuple[EntrepotError | None, Refusals] | None = None
 
     def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
         self.outcome = (failure, refusals)
-        self.conversation.publishing.tell_in_turn()
+        self.answers.tell_in_turn()
 
     def tell(self) -> None:
         """Its turn has come, and its outcome is known."""
@@ -52,8 +51,8 @@ class Sent(Awaited):
 
     __slots__ = ("_stored", "messages", "retained", "words")
 
-    def __init__(self, conversation: MqttConversation) -> None:
-        super().__init__(conversation)
+    def __init__(self, answers: Answers) -> None:
+        super().__init__(answers)
         self.messages: list[Message] = []
         self.words: list[int] = []
         self.retained: list[Message] | None = None
@@ -66,7 +65,7 @@ class Sent(Awaited):
             self.retained = [*(self.retained or ()), message]
 
     def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
-        self.conversation.publishing.arrived()
+        self.answers.arrived()
         super().__call__(failure, refusals)
 
     @property
@@ -83,50 +82,50 @@ class Sent(Awaited):
     def tell(self) -> None:
         assert self.outcome is not None
         failure, refusals = self.outcome
-        conversation = self.conversation
+        client = self.answers.client
         if failure is not None:
-            conversation.close(ReasonCode.UNSPECIFIED_ERROR, failure.message)
+            client.close(ReasonCode.UNSPECIFIED_ERROR, failure.message)
             return
         if self._stored:
-            conversation.machine.confirm(self._stored)
+            client.machine.confirm(self._stored)
         if refusals is not None:
             self._tell_refusals(refusals)
             return
         words = self.words if all(self.words) else [word for word in self.words if word]
         if words:
-            listeners = conversation.frontend.listeners
-            if listeners is None or conversation.version != 5:
-                conversation.machine.confirm(words)
+            presence = self.answers.services.presence
+            if presence is None or client.machine.version != 5:
+                client.machine.confirm(words)
             else:
-                self._tell_each(listeners)
+                self._tell_each(presence)
 
-    def _tell_each(self, listeners: Listeners) -> None:
+    def _tell_each(self, presence: SubscriberPresence) -> None:
         """Say of each whether anybody is subscribed to it."""
-        machine = self.conversation.machine
+        machine = self.answers.client.machine
         for word, message in zip(self.words, self.messages, strict=True):
             if not word:
                 continue
-            if listeners.has_any(message):
+            if presence.has_any(message):
                 machine.confirm([word])
             else:
                 machine.confirm_unheard(word)
 
     def _tell_refusals(self, refusals: Sequence[EntrepotError | None]) -> None:
-        conversation = self.conversation
+        client = self.answers.client
         first = next(refusal for refusal in refusals if refusal is not None)
         kind = f"mqtt {first.code.name}"
-        log.info("publishes refused", seldom=kind, client_id=conversation.client_id, reason=first.message)
+        log.info("publishes refused", seldom=kind, client_id=client.client_id, reason=first.message)
         for word, refusal in zip(self.words, refusals, strict=True):
             if refusal is None:
                 if word:
-                    conversation.machine.confirm([word])
+                    client.machine.confirm([word])
                 continue
             reason = REASON_OF_CODE[refusal.code]
-            if conversation.version != 5:  # no word for a refusal: never confirm what was not kept
-                conversation.close(reason, refusal.message)
+            if client.machine.version != 5:  # no word for a refusal: never confirm what was not kept
+                client.close(reason, refusal.message)
                 return
             if word:
-                _refuse(conversation, word & 0xFFFF, 2 if word >= PUBREC_WORD else 1, reason, refusal.message)
+                _refuse(client, word & 0xFFFF, 2 if word >= PUBREC_WORD else 1, reason, refusal.message)
 
 
 class Passed(Awaited):
@@ -134,8 +133,8 @@ class Passed(Awaited):
 
     __slots__ = ("_told",)
 
-    def __init__(self, conversation: MqttConversation, told: asyncio.Future[None]) -> None:
-        super().__init__(conversation)
+    def __init__(self, answers: Answers, told: asyncio.Future[None]) -> None:
+        super().__init__(answers)
         self._told = told
 
     def tell(self) -> None:
@@ -148,22 +147,82 @@ class Refused(Awaited):
 
     __slots__ = ("_packet", "_reason", "_text")
 
-    def __init__(self, conversation: MqttConversation, packet: Publish, reason: ReasonCode, text: str) -> None:
-        super().__init__(conversation)
+    def __init__(self, answers: Answers, packet: Publish, reason: ReasonCode, text: str) -> None:
+        super().__init__(answers)
         self._packet, self._reason, self._text = packet, reason, text
 
     def tell(self) -> None:
-        conversation, packet = self.conversation, self._packet
-        conversation.frontend.count_refused(conversation, packet.topic, self._text, self._reason)
-        if conversation.version == 5 and packet.qos:
-            _refuse(conversation, packet.packet_id, packet.qos, self._reason, self._text)
+        client, packet = self.answers.client, self._packet
+        self.answers.services.counters.refuse(client, packet.topic, self._text, self._reason)
+        if client.machine.version == 5 and packet.qos:
+            _refuse(client, packet.packet_id, packet.qos, self._reason, self._text)
         elif packet.qos:  # version 3 has no word: closing is the one that does not say it was taken (3.3.5-2 there)
-            conversation.close(self._reason, self._text)
+            client.close(self._reason, self._text)
 
 
-def _refuse(conversation: MqttConversation, packet_id: int, qos: int, reason: ReasonCode, text: str) -> None:
+def _refuse(client: MqttClient, packet_id: int, qos: int, reason: ReasonCode, text: str) -> None:
     """PUBACK or PUBREC with a reason; an identifier of QoS 2 is then free again."""
-    session = conversation.session
+    session = client.session
     if qos == 2 and session is not None and session.message_ids.pop(packet_id, None) is not None:
         session.note_finished()
-    conversation.machine.refuse_publish(packet_id, qos, reason, text)
+    client.machine.refuse_publish(packet_id, qos, reason, text)
+
+
+AwaitedT = TypeVar("AwaitedT", bound=Awaited)
+
+
+class Answers:
+    """One connection's, in the order of its publishes (4.6.0-2, -3)."""
+
+    __slots__ = ("_first", "_idle", "_last", "client", "services", "under_way")
+
+    def __init__(self, services: MqttServices, client: MqttClient) -> None:
+        self.services, self.client = services, client
+        self._first: Awaited | None = None
+        self._last: Awaited | None = None
+        self.under_way = 0
+        """Runs that were sent and are neither stored nor refused."""
+        self._idle: asyncio.Future[None] | None = None
+
+    def in_turn(self, awaited: AwaitedT) -> AwaitedT:
+        """Give it the place behind all before it: whenever its outcome is known, it is told of in its turn."""
+        if self._last is None:
+            self._first = awaited
+        else:
+            self._last.following = awaited
+        self._last = awaited
+        return awaited
+
+    def messages(self) -> Iterator[Message]:
+        """What was taken and is not known to be stored."""
+        awaited = self._first
+        while awaited is not None:
+            yield from awaited.messages
+            awaited = awaited.following
+
+    def tell_in_turn(self) -> None:
+        """Tell the client what is known, as far as nothing before it is unknown."""
+        while self._first is not None and self._first.outcome is not None:
+            awaited = self._first
+            self._first = awaited.following
+            if self._first is None:
+                self._last = None
+            if self.client.driver is not None:
+                awaited.tell()
+        self.client.flush()
+
+    def arrived(self) -> None:
+        """A run that was sent is stored, or was refused."""
+        self.under_way -= 1
+        if not self.under_way and self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    def forget(self) -> None:
+        """The connection is over, and nobody is told any more."""
+        self._first = self._last = None
+
+    async def settled(self) -> None:
+        """Return when nothing is under way."""
+        if self.under_way:
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._idle

@@ -6,8 +6,9 @@ Nothing is sent before CONNACK but AUTH (3.2.0-1), and CONNACK says only what is
 from __future__ import annotations
 
 import asyncio
+import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -15,20 +16,21 @@ from domain.access.model import Principal
 from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage
 from domain.routing.topic_filter import is_valid_name
-from gateway.mqtt.connections.names import published_name, unpublishable
+from gateway.mqtt.connections.client import MqttClient
 from gateway.mqtt.connections.outbox import NOT_IN_A_QUEUE
+from gateway.mqtt.connections.registry import ClientRegistry
+from gateway.mqtt.connections.services import MqttServices
 from gateway.mqtt.fan_out.audience import Grant, encoded
+from gateway.mqtt.names import published_name, unpublishable
 from gateway.mqtt.sessions.opening import Arrival
 from gateway.mqtt.sessions.record import NEVER_EXPIRES, RELEASED, OutgoingRecord, WillRecord
 from gateway.mqtt.sessions.session import Session
+from gateway.security.scram import ScramExchange
+from protocols.mqtt.connection_events import Closing
 from protocols.mqtt.outgoing import RESTORED
 from protocols.mqtt.packets import Auth, Connect
 from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
-
-if TYPE_CHECKING:
-    from gateway.mqtt.connections.conversation import MqttConversation
-    from gateway.security.scram import ScramExchange
 
 SCRAM: Final = "SCRAM-SHA-256"
 """The one method of enhanced authentication."""
@@ -44,13 +46,61 @@ _REFUSALS: Final = {
 """Reason codes of CONNACK; anything else is that the server is unavailable."""
 
 
+MAX_CLIENT_ID_BYTES: Final = 1024
+
+
+class Connection(Protocol):
+    """What CONNECT comes to, at the connection."""
+
+    client: MqttClient
+    taken_epoch: int
+    """Epoch of the session at the gateway that has taken it; 0 for none."""
+
+    def refusal(self, connect: Connect) -> tuple[ReasonCode, str] | None:
+        """Why the gateway takes no connection like that now, or None."""
+        ...
+
+    def accepted(self, session: Session, resends: list[bytes], expires_at: float) -> None:
+        """CONNACK is said.  `resends`: packets that an earlier connection left unanswered."""
+        ...
+
+    def end(self, closing: Closing) -> None:
+        """The connection is over."""
+        ...
+
+    def gone(self) -> None:
+        """Nothing of the connection is left to be written."""
+        ...
+
+    def depart_unseen(self, session: Session) -> None:
+        """The connection went while its session was opened."""
+        ...
+
+    def fenced(self) -> None:
+        """Another gateway has the session."""
+        ...
+
+
 class Connecting:
     """One connection's."""
 
-    __slots__ = ("_connect", "_conversation", "_exchange", "_final", "_is_again", "is_over")
+    __slots__ = (
+        "_client",
+        "_connect",
+        "_connection",
+        "_exchange",
+        "_final",
+        "_is_again",
+        "_registry",
+        "_services",
+        "is_over",
+    )
 
-    def __init__(self, conversation: MqttConversation, connect: Connect) -> None:
-        self._conversation = conversation
+    def __init__(
+        self, services: MqttServices, registry: ClientRegistry[Any], connection: Connection, connect: Connect
+    ) -> None:
+        self._services, self._registry, self._connection = services, registry, connection
+        self._client = connection.client
         self._connect = connect
         self._exchange: ScramExchange | None = None
         self._final: bytes | None = None
@@ -63,66 +113,65 @@ class Connecting:
         if refusal is not None:
             self._refuse(*refusal)
             return
-        if self._conversation.machine.method is not None:
+        if self._client.machine.method is not None:
             self._begin_exchange()
         else:
-            self._conversation.frontend.tasks.spawn(self._decide(None))
+            self._services.tasks.spawn(self._decide(None))
 
     def _refusal(self) -> tuple[ReasonCode, str] | None:
         """Why CONNECT cannot be taken, whoever it is; or None."""
-        connect, frontend = self._connect, self._conversation.frontend
+        connect, levels = self._connect, self._services.settings.max_topic_levels
         if not connect.client_id and connect.version < 5 and (connect.version == 3 or not connect.clean_start):
             return ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "an empty client id needs a clean session"  # 3.1.3-8
-        if len(connect.client_id.encode()) > frontend.max_client_id_bytes:
+        if len(connect.client_id.encode()) > MAX_CLIENT_ID_BYTES:
             return ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "the client id is too long"
-        method = self._conversation.machine.method
+        method = self._client.machine.method
         if method is not None and method != SCRAM:
             return ReasonCode.BAD_AUTHENTICATION_METHOD, f"{SCRAM} is the method there is"
         will = connect.will
         if will is not None:
             if not is_valid_name(will.topic):
                 return ReasonCode.TOPIC_NAME_INVALID, "the will's topic is not a topic name"
-            if will.topic.count("/") >= frontend.max_topic_levels:
+            if will.topic.count("/") >= levels:
                 return ReasonCode.TOPIC_NAME_INVALID, "the will's topic has too many levels"
             if will.topic.startswith("$"):
                 problem = unpublishable(will.topic)
                 if problem is not None:
                     return problem
-        return frontend.refusal_of(self._conversation, connect)
+        return self._connection.refusal(connect)
 
     def _refuse(self, reason: ReasonCode, text: str) -> None:
         self.is_over = True
-        conversation = self._conversation
-        if not conversation.machine.is_closed:
-            reference = conversation.frontend.server_reference if reason == ReasonCode.USE_ANOTHER_SERVER else ""
-            conversation.frontend.counters.connects[conversation.version, reason.name.lower()] += 1
-            conversation.end(conversation.machine.refuse(reason, text, reference))
-        conversation.gone()
+        services, machine = self._services, self._client.machine
+        if not machine.is_closed:
+            reference = services.settings.server_reference if reason == ReasonCode.USE_ANOTHER_SERVER else ""
+            services.counters.connects[machine.version, reason.name.lower()] += 1
+            self._connection.end(machine.refuse(reason, text, reference))
+        self._connection.gone()
 
     # -- who it is -----------------------------------------------------------------------------------------------
 
     def _begin_exchange(self) -> None:
-        conversation = self._conversation
-        credentials = conversation.frontend.access.credentials(conversation, self._connect)
-        self._exchange = conversation.frontend.access.exchange(credentials)
+        self._exchange = self._new_exchange()
         data = self._connect.properties.get(PropertyId.AUTHENTICATION_DATA)
         if data is None:
             self._challenge(None)
         else:
             self._step(data)
 
+    def _new_exchange(self) -> ScramExchange:
+        access = self._services.access
+        return access.exchange(access.credentials(self._client, self._connect))
+
     def authenticate(self, packet: Auth) -> None:
         """A step of the client's: of CONNECT's exchange, or of a new one (4.12.1)."""
-        conversation = self._conversation
         if packet.reason == ReasonCode.RE_AUTHENTICATE:
             self._is_again = True
-            credentials = conversation.frontend.access.credentials(conversation, self._connect)
-            self._exchange = conversation.frontend.access.exchange(credentials)
+            self._exchange = self._new_exchange()
         self._step(packet.properties.get(PropertyId.AUTHENTICATION_DATA, b""))
 
     def _step(self, data: bytes) -> None:
-        conversation = self._conversation
-        exchange = self._exchange
+        client, exchange = self._client, self._exchange
         if exchange is None:
             self._fail(ReasonCode.PROTOCOL_ERROR, "AUTH where no exchange is under way")
             return
@@ -137,56 +186,56 @@ class Connecting:
         self._exchange = None
         if not self._is_again:
             self._final = answer
-            conversation.frontend.tasks.spawn(self._decide(principal))
-        elif conversation.principal is None or principal.name != conversation.principal.name:
+            self._services.tasks.spawn(self._decide(principal))
+        elif client.principal is None or principal.name != client.principal.name:
             self._fail(ReasonCode.NOT_AUTHORIZED, "the client authenticated as somebody else")
         else:
-            conversation.principal = principal
-            if not conversation.machine.authenticated_again(answer):
+            client.principal = principal
+            if not client.machine.authenticated_again(answer):
                 self._fail(ReasonCode.PACKET_TOO_LARGE, "AUTH is larger than the client takes")
 
     def _challenge(self, data: bytes | None) -> None:
-        if self._conversation.machine.challenge(data):
-            self._conversation.flush()
+        if self._client.machine.challenge(data):
+            self._client.flush()
         else:
             self._fail(ReasonCode.PACKET_TOO_LARGE, "AUTH is larger than the client takes")
 
     def _fail(self, reason: ReasonCode, text: str) -> None:
         if self._is_again or self.is_over:
-            self._conversation.close(reason, text)
+            self._client.close(reason, text)
         else:
             self._refuse(reason, text)
 
     # -- its session ---------------------------------------------------------------------------------------------
 
     async def _decide(self, principal: Principal | None) -> None:
-        conversation, connect = self._conversation, self._connect
-        frontend = conversation.frontend
+        client, connect, services = self._client, self._connect, self._services
         session: Session | None = None
         try:
             if principal is None:
-                principal = await frontend.access.authenticate(conversation, connect)
-            conversation.principal = principal
+                principal = await services.access.authenticate(client, connect)
+            client.principal = principal
             will = _will_record(connect)
-            if will is not None and not frontend.access.may_publish(principal, published_name(will.topic)):
+            if will is not None and not services.access.may_publish(principal, published_name(will.topic)):
                 self._refuse(ReasonCode.NOT_AUTHORIZED, "not authorized to publish the will")
                 return
-            conversation.client_id = connect.client_id or frontend.new_client_id()
-            refused = frontend.admission.enter(conversation, principal, frontend.connected(conversation.client_id))
+            client.client_id = connect.client_id or f"entrepot-{secrets.token_hex(10)}"  # 3.1.3-6
+            replaced = self._registry.of(client.client_id)
+            refused = services.admission.enter(client, principal, None if replaced is None else replaced.client)
             if refused is not None:
                 self._refuse(*refused)
                 return
-            await frontend.claim(conversation)
+            await self._registry.claim(self._connection)
             # also where this connection is gone by now: the one it took over has left the session to it
-            session = await frontend.sessions.open(
+            session = await services.sessions.open(
                 Arrival(
-                    conversation.client_id,
+                    client.client_id,
                     connect.version,
                     connect.clean_start,
                     self._expiry(),
                     will,
-                    conversation.user,
-                    conversation.peer,
+                    client.user,
+                    client.peer,
                 )
             )
             await self._accept(session)
@@ -200,42 +249,41 @@ class Connecting:
             self._refuse(ReasonCode.UNSPECIFIED_ERROR, "CONNECT could not be decided")
         finally:
             self.is_over = True
-            if conversation.machine.is_closed and conversation.session is None:
+            if client.machine.is_closed and client.session is None:
                 if session is None:
-                    conversation.gone()
-                else:  # it went while its session was opened
-                    frontend.depart_unseen(conversation, session)
+                    self._connection.gone()
+                else:
+                    self._connection.depart_unseen(session)
 
     def _expiry(self) -> int:
         """Seconds that the session outlives the connection."""
-        connect, most = self._connect, self._conversation.frontend.max_session_expiry_seconds
+        connect, most = self._connect, self._services.max_session_expiry_seconds
         if connect.version < 5:
             return 0 if connect.clean_start else most
         wanted: int = connect.properties.get(PropertyId.SESSION_EXPIRY_INTERVAL, 0)
         return min(wanted, most)
 
     async def _accept(self, session: Session) -> None:
-        conversation, connect = self._conversation, self._connect
+        connection, connect, services = self._connection, self._connect, self._services
         resends = await self._resends(session)
-        machine = conversation.machine
+        machine = self._client.machine
         if machine.is_closed:
             return
-        conversation.session = session
-        if conversation.taken_epoch > session.record.epoch:
-            conversation.fenced()
+        self._client.session = session
+        if connection.taken_epoch > session.record.epoch:
+            connection.fenced()
             return
-        session.on_fenced = conversation.fenced
+        session.on_fenced = connection.fenced
         session.window = machine.window
-        session.positions = conversation.subscribing.positions
         closing = machine.accept(connect, session.is_present and connect.version > 3, self._granted(session))
         if closing is not None:
             closing.publishes_will = False  # 3.1.2-8: of a connection that was accepted
             closing.session_expiry = None if session.is_present else 0
-            conversation.frontend.counters.connects[conversation.version, closing.reason.name.lower()] += 1
-            conversation.end(closing)
+            services.counters.connects[machine.version, closing.reason.name.lower()] += 1
+            connection.end(closing)
             return
-        conversation.connected_at_ms = session.record.connected_at_ms
-        conversation.frontend.admitted(conversation)
+        services.counters.connects[machine.version, "accepted"] += 1
+        self._client.connected_at_ms = session.record.connected_at_ms
         window, restored = machine.window, session.restored
         window.next_id = restored.next_id
         if session.message_ids:
@@ -248,25 +296,21 @@ class Connecting:
             elif record.qos == 2:
                 window.unreceived.add(record.packet_id)
             packets.append(packet)
-        if packets:
-            conversation.outbox.send_again(packets)
-        if session.is_present:
-            conversation.subscribing.restore()
-        conversation.accepted(conversation.frontend.access.expires_at(conversation), conversation.frontend.now())
+        connection.accepted(session, packets, services.access.expires_at(self._client))
 
     def _granted(self, session: Session) -> dict[PropertyId, Any]:
         """Properties of CONNACK that say what the client did not ask for, or not like that."""
-        connect, conversation = self._connect, self._conversation
+        connect, client_id = self._connect, self._client.client_id
         granted: dict[PropertyId, Any] = {}
         if not connect.client_id:
-            granted[PropertyId.ASSIGNED_CLIENT_IDENTIFIER] = conversation.client_id
+            granted[PropertyId.ASSIGNED_CLIENT_IDENTIFIER] = client_id
         expiry = session.record.expiry_seconds
         if connect.properties.get(PropertyId.SESSION_EXPIRY_INTERVAL, 0) != expiry:
             granted[PropertyId.SESSION_EXPIRY_INTERVAL] = expiry
         if connect.properties.get(PropertyId.REQUEST_RESPONSE_INFORMATION):
-            prefix = conversation.frontend.response_topic_prefix
+            prefix = self._services.settings.response_topic_prefix
             if prefix:
-                granted[PropertyId.RESPONSE_INFORMATION] = f"{prefix}/{conversation.client_id}"
+                granted[PropertyId.RESPONSE_INFORMATION] = f"{prefix}/{client_id}"
         if self._final is not None:
             granted[PropertyId.AUTHENTICATION_DATA] = self._final
         return granted
@@ -283,28 +327,27 @@ class Connecting:
         return [(record, packet) for record, packet in zip(outgoing, packets, strict=True) if packet is not None]
 
     async def _resend(self, record: OutgoingRecord) -> bytes | None:
-        conversation = self._conversation
-        machine = conversation.machine
+        machine = self._client.machine
         if record.state == RELEASED:
             return machine.release([record.packet_id])
         message = await self._message(record)
         if message is None:
             return None
         grant = Grant(record.qos, True, record.identifiers)
-        now_ms = conversation.frontend.clock.now_ms()
+        now_ms = self._services.clock.now_ms()
         template = encoded(replace(message, qos=record.qos), grant, machine.version == 5, now_ms, retain=record.retain)
         return None if template.size > machine.max_packet_to_client else template.packet_again(record.packet_id)
 
     async def _message(self, record: OutgoingRecord) -> StoredMessage | None:
-        frontend = self._conversation.frontend
+        services = self._services
         try:
             if record.queue_id == NOT_IN_A_QUEUE:
-                found: list[StoredMessage] = list(await frontend.retained.read([record.topic]))
+                found: list[StoredMessage] = list(await services.retained.read([record.topic]))
             else:
-                found = await frontend.store.messages.read(record.topic, record.queue_id, record.queue_offset, 1)
+                found = await services.store.messages.read(record.topic, record.queue_id, record.queue_offset, 1)
         except EntrepotError as error:
             if error.code in (Code.TOPIC_NOT_FOUND, Code.ILLEGAL_OFFSET, Code.MESSAGE_CORRUPTED):
-                if frontend.may_come(record.topic, record.queue_id):
+                if services.may_come(record.topic, record.queue_id):
                     text = f"queue {record.queue_id} of topic {record.topic!r} is not known yet"
                     raise EntrepotError(Code.UNAVAILABLE, text) from error
                 log.warning("a message in flight is gone", topic=record.topic, problem=error.message)

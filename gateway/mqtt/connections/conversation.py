@@ -6,23 +6,24 @@ session, `publishing`, `subscribing` and `outbox` do the work of each direction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Final, Protocol
 
 import structlog
 
-from domain.access.model import Principal
 from gateway.driver import Driver
 from gateway.messaging.ticket import Ticket, acknowledge_all
 from gateway.mqtt.connections.admission import Pace
+from gateway.mqtt.connections.client import MqttClient
 from gateway.mqtt.connections.connecting import Connecting
-from gateway.mqtt.connections.ordering import Ordering, deal_with, filters_of, put_off
+from gateway.mqtt.connections.departing import hand_on, leave
+from gateway.mqtt.connections.ordering import Later, Ordering, filters_of
 from gateway.mqtt.connections.outbox import Outbox
 from gateway.mqtt.connections.publishing import Publishing
+from gateway.mqtt.connections.registry import ClientRegistry
+from gateway.mqtt.connections.services import MqttServices
 from gateway.mqtt.connections.subscribing import Subscribing
-from gateway.mqtt.connections.traces import Trace
-from gateway.mqtt.fan_out.audience import QueueKey, Run
 from gateway.mqtt.sessions.record import OutgoingRecord
 from gateway.mqtt.sessions.session import Session, released
 from protocols.mqtt.connection import ServerConnection
@@ -30,72 +31,65 @@ from protocols.mqtt.connection_events import Acknowledged, Closing, Event, Publi
 from protocols.mqtt.packets import Auth, Connect, Publish, Subscribe, Unsubscribe
 from protocols.mqtt.reason_codes import ReasonCode
 
-if TYPE_CHECKING:
-    from gateway.mqtt.frontend import MqttFrontend
-
-MAX_WAITING_BYTES = 64 * 1024
+MAX_WAITING_BYTES: Final = 64 * 1024
 """Of what comes behind a CONNECT that is not decided: with more, no more is read."""
+
+_UNDECIDED: Final = "CONNECT is not decided"
+_TOO_FAST: Final = "the client publishes too fast"
+"""Reasons to read no more."""
 
 log = structlog.get_logger(__name__)
 
 
+class Connections(Protocol):
+    """The connections of one front end, as each of them sees it."""
+
+    registry: ClientRegistry[MqttConversation]
+
+    def opened(self, conversation: MqttConversation) -> None:
+        """A socket was accepted."""
+        ...
+
+    def closed(self, conversation: MqttConversation) -> None:
+        """The socket is gone."""
+        ...
+
+    def refusal(self, client: MqttClient, connect: Connect) -> tuple[ReasonCode, str] | None:
+        """Why a CONNECT is not accepted, or None."""
+        ...
+
+
 class MqttConversation:
-    """Implements `gateway.driver.Conversation` and `gateway.mqtt.fan_out.audience.Subscriber`."""
+    """Implements `gateway.driver.Conversation`.  `ordering`: there while anything waits for its turn."""
 
     __slots__ = (
         "_connecting",
+        "_connections",
         "_expires_at",
         "_is_ended",
         "_is_gone",
+        "_pace",
+        "_services",
         "_when_gone",
-        "bytes_in",
-        "bytes_out",
-        "client_id",
-        "connected_at_ms",
-        "counted_user",
-        "driver",
-        "dropped",
-        "frontend",
-        "keep_alive",
-        "lagging",
+        "client",
         "machine",
-        "messages_in",
-        "messages_out",
         "ordering",
         "outbox",
-        "pace",
-        "peer",
-        "principal",
         "publishing",
-        "resumed_at",
-        "session",
         "subscribing",
         "taken_epoch",
-        "trace",
     )
 
-    def __init__(self, frontend: MqttFrontend, now: float) -> None:
-        self.frontend = frontend
-        self.machine = ServerConnection(frontend.limits, now, frontend.counters.packets)
-        self.outbox = Outbox(self)
-        self.publishing = Publishing(self)
-        self.subscribing = Subscribing(self)
-        self.driver: Driver | None = None
-        self.session: Session | None = None
-        self.principal: Principal | None = None
-        self.client_id = ""
-        self.peer = ""
-        self.keep_alive = 0
-        self.counted_user: str | None = None
-        self.pace: Pace | None = None
-        self.trace: Trace | None = None
+    def __init__(self, services: MqttServices, connections: Connections) -> None:
+        self._services, self._connections = services, connections
+        self.machine = ServerConnection(services.limits, services.loop.time(), services.counters.packets)
+        self.client = MqttClient(self.machine, self.close)
+        self.outbox = Outbox(services, self.client)
+        self.subscribing = Subscribing(services, self.client, self.outbox)
+        self.publishing = Publishing(services, self.client, self.subscribing.retained)
         self.ordering: Ordering | None = None
-        self.connected_at_ms = 0
         self.taken_epoch = 0
-        self.bytes_in = self.bytes_out = 0
-        self.messages_in = self.messages_out = self.dropped = 0
-        self.lagging: dict[QueueKey, int] | None = None
-        self.resumed_at: dict[QueueKey, int] | None = None
+        self._pace: Pace | None = None
         self._connecting: Connecting | None = None
         self._expires_at = float("inf")
         self._is_ended = self._is_gone = False
@@ -104,27 +98,28 @@ class MqttConversation:
     # -- from the driver -----------------------------------------------------------------------------------------
 
     def connected(self, driver: Driver) -> None:
-        self.driver = driver
-        self.peer = driver.peer
-        self.frontend.opened(self)
+        self.client.driver = driver
+        self.client.peer = driver.peer
+        self._connections.opened(self)
 
     def received(self, data: bytes, now: float) -> None:
-        self.bytes_in += len(data)
+        self.client.bytes_in += len(data)
         for event in self.machine.receive_data(data, now):
             self._handle(event)
-        if self.machine.waiting > MAX_WAITING_BYTES and self.driver is not None:
-            self.driver.pause_reading()
+        if self.machine.waiting > MAX_WAITING_BYTES and self.client.driver is not None:
+            self.client.driver.pause_reading(_UNDECIDED)
 
     def data_to_send(self) -> bytes:
         data = self.machine.data_to_send()
         if data:
-            self.bytes_out += len(data)
-            if self.trace is not None:
-                self.trace.sent(self, data)
+            self.client.bytes_out += len(data)
+            if self.client.observe is not None:
+                self.client.observe(data)
         return data
 
     def deadline(self) -> float:
-        if self.driver is not None and self.driver.is_paused and self.machine.is_open:
+        driver = self.client.driver
+        if driver is not None and driver.is_paused and self.machine.is_open:
             return self._expires_at
         return min(self.machine.deadline(), self._expires_at)
 
@@ -147,21 +142,21 @@ class MqttConversation:
     def lost(self) -> None:
         self.machine.lost()
         self.end(Closing(ReasonCode.UNSPECIFIED_ERROR, "the connection was lost", is_clients=True))
-        self.frontend.closed(self)
-        self.driver = None
+        self._connections.closed(self)
+        self.client.driver = None
         self._let_go()
 
     # -- events --------------------------------------------------------------------------------------------------
 
     def _handle(self, event: Event) -> None:
         if type(event) is Publishes:
-            if self.pace is not None and not self._keeps_pace(self.pace, event.packets):
+            if self._pace is not None and not self._keeps_pace(self._pace, event.packets):
                 return
-            self.frontend.counters.count_publishes(self, event.packets)
+            self._services.counters.count_publishes(self.client, event.packets)
             if self.ordering is None and not self.subscribing.settling:
                 self.publishing.take(event.packets)
             else:
-                put_off(self, event)
+                self._put_off(event)
         elif isinstance(event, Acknowledged):
             self._acknowledged(event.held)
         elif isinstance(event, Received):
@@ -170,9 +165,9 @@ class MqttConversation:
             self._released(event.packet_ids)
         elif isinstance(event, Subscribe | Unsubscribe):
             if self.ordering is None and not self.publishing.on_the_way(filters_of(event)):
-                deal_with(self, event)
+                self.subscribing.change(event)
             else:
-                put_off(self, event)
+                self._put_off(event)
         elif isinstance(event, Connect):
             self._connect(event)
         elif isinstance(event, Auth):
@@ -182,49 +177,73 @@ class MqttConversation:
 
     def _keeps_pace(self, pace: Pace, packets: list[Publish]) -> bool:
         """Read no more for as long as the client's rates want it; False where it is far beyond them, and gone."""
-        now = self.frontend.time()
+        loop, driver = self._services.loop, self.client.driver
+        now = loop.time()
         wait = pace.spend(packets, now)
         if wait is None:
             self.close(ReasonCode.MESSAGE_RATE_TOO_HIGH, "the client publishes far more than it may")
             return False
-        if wait and self.driver is not None:
+        if wait and driver is not None:
             pace.holds_until = now + wait
             if not pace.is_holding:
                 pace.is_holding = True
-                self.driver.pause_reading()
-                self.frontend.call_later(wait, self._look_at_pace, pace)
+                driver.pause_reading(_TOO_FAST)
+                loop.call_later(wait, self._look_at_pace, pace)
         return True
 
     def _look_at_pace(self, pace: Pace) -> None:
-        left = pace.holds_until - self.frontend.time()
+        left = pace.holds_until - self._services.loop.time()
         if left > 0:  # more came of the same read
-            self.frontend.call_later(left, self._look_at_pace, pace)
+            self._services.loop.call_later(left, self._look_at_pace, pace)
             return
         pace.is_holding = False
-        self.resume_reading()
+        self._resume_reading(_TOO_FAST)
+
+    def _put_off(self, event: Later) -> None:
+        """Let something wait for what came before it."""
+        if self.ordering is None:
+            self.ordering = Ordering(self._services, self.client, self.publishing, self.subscribing, self._ordered)
+        self.ordering.put_off(event)
+
+    def _ordered(self) -> None:
+        self.ordering = None
 
     def _connect(self, connect: Connect) -> None:
-        self.frontend.traces.arrived(self, connect)
-        self.keep_alive = connect.keep_alive
-        self._connecting = Connecting(self, connect)
+        self._services.traces.arrived(self.client, connect)
+        self.client.keep_alive = connect.keep_alive
+        self._connecting = Connecting(self._services, self._connections.registry, self, connect)
         self._connecting.start()
 
     def _authenticate(self, packet: Auth) -> None:
         if self._connecting is not None:
             self._connecting.authenticate(packet)
 
-    def accepted(self, expires_at: float, now: float) -> None:
-        """CONNECT is accepted: what came behind it is next."""
+    def refusal(self, connect: Connect) -> tuple[ReasonCode, str] | None:
+        """Why the gateway takes no connection like that now, or None."""
+        return self._connections.refusal(self.client, connect)
+
+    def accepted(self, session: Session, resends: list[bytes], expires_at: float) -> None:
+        """CONNACK is said: what an earlier connection left unanswered goes out, what came behind CONNECT is next."""
+        services, client = self._services, self.client
+        now = services.loop.time()
+        self._pace = services.admission.pace_of(client.principal, now)
+        if client.driver is not None:
+            client.driver.admitted()
+        if resends:
+            self.outbox.send_again(resends)
+        if session.is_present:
+            self.subscribing.restore()
+        session.positions = self.subscribing.positions
         self._expires_at = expires_at
-        self.resume_reading()
+        self._resume_reading(_UNDECIDED)
         for event in self.machine.go_on():
             self._handle(event)
-        if self.driver is not None and self.deadline() < now + self.frontend.limits.connect_timeout_seconds:
-            self.driver.deadline_moved()
-        self.flush()
+        if client.driver is not None and self.deadline() < now + services.limits.connect_timeout_seconds:
+            client.driver.deadline_moved()
+        client.flush()
 
     def _acknowledged(self, held: list[object]) -> None:
-        session = self.session
+        session = self.client.session
         if self.subscribing.shares is not None:
             acknowledge_all([each for each in held if isinstance(each, Ticket)])
         if session is not None and session.persists and any(isinstance(each, OutgoingRecord) for each in held):
@@ -233,7 +252,7 @@ class MqttConversation:
 
     def _received(self, packet_ids: list[int]) -> None:
         """PUBREL, once the record says that PUBREC came: or the message would be sent again, and be a new one."""
-        session, window = self.session, self.machine.window
+        session, window = self.client.session, self.machine.window
         for packet_id in packet_ids:
             held = window.held[packet_id]
             if isinstance(held, OutgoingRecord):
@@ -245,7 +264,7 @@ class MqttConversation:
     def _released(self, packet_ids: list[int]) -> None:
         """PUBCOMP, once the record has forgotten the identifiers: or they would be taken for used when they come
         again."""
-        session = self.session
+        session = self.client.session
         if session is None:
             return
         if session.message_ids:
@@ -256,65 +275,17 @@ class MqttConversation:
 
     def _send(self, packet: bytes) -> None:
         self.machine.send(packet)
-        self.flush()
+        self.client.flush()
 
-    # -- deliveries ----------------------------------------------------------------------------------------------
-
-    @property
-    def user(self) -> str:
-        """Who it was authenticated as; empty for nobody."""
-        return "" if self.principal is None or self.principal.is_anonymous else self.principal.name
-
-    @property
-    def version(self) -> int:
-        return self.machine.version
-
-    @property
-    def topic_filters(self) -> Iterable[str]:
-        return self.subscribing.filters
-
-    @property
-    def wants_no_local(self) -> bool:
-        """Whether it must be known, of what this client publishes, that it did."""
-        return self.subscribing.has_no_local
-
-    @property
-    def has_backlog(self) -> bool:
-        return self.outbox.has_backlog
-
-    def deliver(self, run: Run) -> int:
-        return self.outbox.deliver(run)
-
-    def has_room(self) -> None:
-        """Nothing waits to be sent: who was behind reads on, and shares may give more."""
-        hub = self.frontend.hub
-        if self.lagging:
-            hub.catch_up(self)
-        subscribing = self.subscribing
-        if subscribing.replays:
-            for reader in subscribing.replays.values():
-                if reader.lagging:
-                    hub.catch_up(reader)
-        if subscribing.shares:
-            for member in subscribing.shares.values():
-                self.frontend.shares.has_room(member.share.name, member.share.filter, member)
-
-    def flush(self) -> None:
-        if self.driver is not None:
-            self.driver.flush()
-
-    def resume_reading(self) -> None:
-        """Read on, unless there is another reason not to."""
-        is_held = self.publishing.is_paused or (self.pace is not None and self.pace.is_holding)
-        is_held |= self.ordering is not None and self.ordering.is_full
-        if self.driver is not None and not is_held:
-            self.driver.resume_reading()
+    def _resume_reading(self, reason: str) -> None:
+        if self.client.driver is not None:
+            self.client.driver.resume_reading(reason)
 
     # -- the end -------------------------------------------------------------------------------------------------
 
     def shut_down(self) -> None:
         """The server stops."""
-        reference = self.frontend.server_reference
+        reference = self._services.settings.server_reference
         if self.machine.is_closed:
             return
         if reference:
@@ -344,7 +315,7 @@ class MqttConversation:
         """Another connection has this client id now (3.1.4-3); `epoch`: on another gateway, as its record says."""
         if epoch is not None:
             self.taken_epoch = max(self.taken_epoch, epoch)
-            if self.session is None or self.session.record.epoch >= epoch:
+            if self.client.session is None or self.client.session.record.epoch >= epoch:
                 return  # told of an earlier session, or too early: it is looked at when the session is there
         self._give_up("another connection took this client id", is_fenced=epoch is not None)
 
@@ -371,7 +342,8 @@ class MqttConversation:
     def gone(self) -> None:
         """The session is somebody else's to have."""
         self._is_gone = True
-        self.frontend.unregister(self)
+        self._services.admission.leave(self.client)
+        self._connections.registry.leave(self)
         told, self._when_gone = self._when_gone, None
         for callback in told or ():
             callback()
@@ -380,15 +352,14 @@ class MqttConversation:
     def _let_go(self) -> None:
         """Part from what refers back, once neither socket nor session is left: all of it is freed at once then, and
         need not wait for a collection.  Late calls of a part meet a conversation that is over."""
-        if not self._is_gone or self.driver is not None:
+        if not self._is_gone or self.client.driver is not None:
             return
-        departed = self.frontend.departed
-        for part in (self.outbox, self.publishing, self.subscribing):
-            part.let_go(departed)
-        self._connecting = self.pace = self.trace = None
-        self.machine.observe = None
-        if self.session is not None:
-            self.session.let_go()
+        self._connecting = self._pace = None
+        self.publishing.let_go()
+        self.client.close = _ignore
+        self.client.traced_by = self.client.observe = self.machine.observe = None
+        if self.client.session is not None:
+            self.client.session.let_go()
 
     def end(self, closing: Closing, *, is_taken: bool = False, is_fenced: bool = False) -> None:
         """The connection is over, whoever ended it: once."""
@@ -400,23 +371,39 @@ class MqttConversation:
                 "connection closed by the server",
                 seldom=f"mqtt {closing.reason.name}",
                 protocol="mqtt",
-                client_id=self.client_id,
-                peer=self.peer,
+                client_id=self.client.client_id,
+                peer=self.client.peer,
                 reason=closing.reason.name,
                 text=closing.text,
             )
         if self.ordering is not None:
             self.ordering.finish()
-        session = self.session
+        session = self.client.session
         if session is not None:
             self._leave(session)
             if is_taken:  # what was not answered is published again by the connection that comes now
                 self.publishing.give_up()
-            self.frontend.depart(self, session, closing, is_taken=is_taken, is_fenced=is_fenced)
+            self._depart(session, closing, is_taken=is_taken, is_fenced=is_fenced)
         elif self._connecting is None or self._connecting.is_over:
             self.gone()
-        if self.driver is not None:
-            self.driver.close()
+        if self.client.driver is not None:
+            self.client.driver.close()
+
+    def _depart(self, session: Session, closing: Closing, *, is_taken: bool, is_fenced: bool) -> None:
+        """Let the session's record say that the connection is over, or leave that to who takes the session over."""
+        services = self._services
+        if is_fenced:
+            self.gone()
+        elif is_taken:
+            services.tasks.spawn(hand_on(self, session))
+        else:
+            if closing.session_expiry is not None:
+                session.record.expiry_seconds = min(closing.session_expiry, services.max_session_expiry_seconds)
+            services.tasks.spawn(leave(services, self, session, keeps_will=closing.publishes_will))
+
+    def depart_unseen(self, session: Session) -> None:
+        """The connection went while its session was opened."""
+        self._services.tasks.spawn(leave(self._services, self, session, keeps_will=True))
 
     def _leave(self, session: Session) -> None:
         """Stop receiving; where the session had read to is known before."""
@@ -424,5 +411,8 @@ class MqttConversation:
             cursors = self.subscribing.positions()
             session.positions = lambda: cursors
         self.subscribing.close()
-        self.lagging = None
         self.outbox.close()
+
+
+def _ignore(reason: ReasonCode, text: str) -> None:
+    """Close a connection that is over."""

@@ -7,22 +7,24 @@ totals are those of the conversations that are over, and of the open ones when s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
+import structlog
+
+from gateway.mqtt.connections.client import MqttClient
 from protocols.mqtt.packet_counts import PacketCounts
 from protocols.mqtt.packets import Publish
+from protocols.mqtt.reason_codes import ReasonCode
 
-if TYPE_CHECKING:
-    from gateway.mqtt.connections.conversation import MqttConversation
+log = structlog.get_logger(__name__)
 
 
 class MqttCounters:
     """Since the process began.  `publishes` by protocol version and QoS; `connects` by version and outcome, which is
     `accepted` or the name of the reason code; `refused` publishes and subscriptions by theirs."""
 
-    def __init__(self, open_conversations: Collection[MqttConversation]) -> None:
-        self._open = open_conversations
+    def __init__(self, clients: Callable[[], Iterable[MqttClient]]) -> None:
+        self._clients = clients
         self.packets = PacketCounts()
         self.sockets = 0
         self.publishes: Counter[tuple[int, int]] = Counter()
@@ -33,37 +35,47 @@ class MqttCounters:
         self._bytes_received = self._bytes_sent = 0
         self._publishes_sent: Counter[int] = Counter()
 
-    def count_publishes(self, conversation: MqttConversation, packets: list[Publish]) -> None:
+    def count_publishes(self, client: MqttClient, packets: list[Publish]) -> None:
         """A run of publishes came in."""
-        version, first = conversation.version, packets[0].qos
+        version, first = client.machine.version, packets[0].qos
         if all(packet.qos == first for packet in packets):
             self.publishes[version, first] += len(packets)
         else:
             for packet in packets:
                 self.publishes[version, packet.qos] += 1
         self.publish_bytes += sum(len(packet.payload) for packet in packets)
-        conversation.messages_in += len(packets)
+        client.messages_in += len(packets)
 
-    def closed(self, conversation: MqttConversation) -> None:
-        """A conversation is over: what it counted is kept here."""
-        self._bytes_received += conversation.bytes_in
-        self._bytes_sent += conversation.bytes_out
-        self._publishes_sent[conversation.version] += conversation.messages_out
+    def drop(self, client: MqttClient, count: int) -> None:
+        """Count messages of QoS 0 that a slow subscriber misses."""
+        self.dropped += count
+        client.dropped += count
+
+    def refuse(self, client: MqttClient, name: str, why: str, reason: ReasonCode = ReasonCode.NOT_AUTHORIZED) -> None:
+        """Count and log a publish or subscription that was refused."""
+        self.refused[reason.name] += 1
+        log.info("refused", seldom=f"mqtt {reason.name}", client_id=client.client_id, name=name[:120], reason=why)
+
+    def closed(self, client: MqttClient) -> None:
+        """A connection is over: what it counted is kept here."""
+        self._bytes_received += client.bytes_in
+        self._bytes_sent += client.bytes_out
+        self._publishes_sent[client.machine.version] += client.messages_out
 
     @property
     def bytes_received(self) -> int:
-        return self._bytes_received + sum(conversation.bytes_in for conversation in self._open)
+        return self._bytes_received + sum(client.bytes_in for client in self._clients())
 
     @property
     def bytes_sent(self) -> int:
-        return self._bytes_sent + sum(conversation.bytes_out for conversation in self._open)
+        return self._bytes_sent + sum(client.bytes_out for client in self._clients())
 
     @property
     def publishes_sent(self) -> Counter[int]:
         """By protocol version."""
         found = Counter(self._publishes_sent)
-        for conversation in self._open:
-            found[conversation.version] += conversation.messages_out
+        for client in self._clients():
+            found[client.machine.version] += client.messages_out
         return found
 
     @property

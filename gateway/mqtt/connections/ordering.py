@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 
 from domain.routing.topic_filter import is_valid_filter
-from gateway.mqtt.connections.names import REPLAY, SHARE, parse_share
+from gateway.mqtt.connections.client import MqttClient
+from gateway.mqtt.connections.publishing import Publishing
+from gateway.mqtt.connections.services import MqttServices
+from gateway.mqtt.connections.subscribing import Subscribing
+from gateway.mqtt.names import REPLAY, SHARE, parse_share
 from protocols.mqtt.connection_events import Publishes
 from protocols.mqtt.packets import Subscribe, Unsubscribe
-
-if TYPE_CHECKING:
-    from gateway.mqtt.connections.conversation import MqttConversation
 
 MAX_LATER: Final = 64
 """Runs of publishes and changes that may wait: with more, no more is read."""
@@ -34,26 +36,28 @@ log = structlog.get_logger(__name__)
 
 
 class Ordering:
-    """What waits in one connection, while anything does."""
+    """What waits in one connection, while anything does.  `done`: called when nothing does any more."""
 
-    __slots__ = ("_conversation", "_is_handing_over", "_later", "_task")
+    __slots__ = ("_client", "_done", "_is_handing_over", "_later", "_publishing", "_subscribing", "_task")
 
-    def __init__(self, conversation: MqttConversation) -> None:
-        self._conversation = conversation
+    def __init__(
+        self,
+        services: MqttServices,
+        client: MqttClient,
+        publishing: Publishing,
+        subscribing: Subscribing,
+        done: Callable[[], None],
+    ) -> None:
+        self._client, self._publishing, self._subscribing, self._done = client, publishing, subscribing, done
         self._later: deque[Later] = deque()
         self._is_handing_over = False
-        self._task = conversation.frontend.tasks.spawn(self._go_on())
+        self._task = services.tasks.spawn(self._go_on())
 
     def put_off(self, event: Later) -> None:
         """Deal with it when its turn has come."""
         self._later.append(event)
-        if self.is_full and self._conversation.driver is not None:
-            self._conversation.driver.pause_reading()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no more is to be read."""
-        return len(self._later) > MAX_LATER
+        if len(self._later) > MAX_LATER and self._client.driver is not None:
+            self._client.driver.pause_reading(self)
 
     def finish(self) -> None:
         """The connection is over: what waits is dealt with at once.  Behind what ended it, nothing is."""
@@ -62,48 +66,37 @@ class Ordering:
             return
         self._task.cancel()
         while self._later:
-            deal_with(self._conversation, self._later.popleft())
+            self._deal_with(self._later.popleft())
 
     async def _go_on(self) -> None:
-        conversation = self._conversation
         try:
             while self._later:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(ORDER_SECONDS):
                         await self._wait_for_turn(self._later[0])
                 self._is_handing_over = True
-                deal_with(conversation, self._later.popleft())
+                self._deal_with(self._later.popleft())
                 self._is_handing_over = False
         except Exception as error:
             log.exception("a conversation failed", seldom=type(error).__name__)
-            if conversation.driver is not None:
-                conversation.driver.abort()
+            if self._client.driver is not None:
+                self._client.driver.abort()
         finally:
-            conversation.ordering = None
-        conversation.resume_reading()
+            self._done()
+        if self._client.driver is not None:
+            self._client.driver.resume_reading(self)
 
     async def _wait_for_turn(self, event: Later) -> None:
         if isinstance(event, Publishes):
-            await self._conversation.subscribing.settled()
+            await self._subscribing.settled()
         else:
-            await self._conversation.publishing.passed(filters_of(event))
+            await self._publishing.passed(filters_of(event))
 
-
-def put_off(conversation: MqttConversation, event: Later) -> None:
-    """Let something wait for what came before it."""
-    if conversation.ordering is None:
-        conversation.ordering = Ordering(conversation)
-    conversation.ordering.put_off(event)
-
-
-def deal_with(conversation: MqttConversation, event: Later) -> None:
-    """It is its turn."""
-    if isinstance(event, Publishes):
-        conversation.publishing.take(event.packets)
-    elif isinstance(event, Subscribe):
-        conversation.subscribing.subscribe(event)
-    else:
-        conversation.subscribing.unsubscribe(event)
+    def _deal_with(self, event: Later) -> None:
+        if isinstance(event, Publishes):
+            self._publishing.take(event.packets)
+        else:
+            self._subscribing.change(event)
 
 
 def filters_of(change: Subscribe | Unsubscribe) -> list[str]:

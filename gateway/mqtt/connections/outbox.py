@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from domain.message import StoredMessage
+from gateway.driver import Driver
 from gateway.messaging.messages_that_fit import MessagesThatFit
 from gateway.messaging.ticket import Ticket
+from gateway.mqtt.connections.client import MqttClient
+from gateway.mqtt.connections.services import MqttServices
 from gateway.mqtt.fan_out.audience import QueueKey, Run
 from gateway.mqtt.sessions.record import SENT, OutgoingRecord
+from gateway.mqtt.shares.share import ShareMember
 from protocols.mqtt.encoder import PublishTemplate
-
-if TYPE_CHECKING:
-    from gateway.driver import Driver
-    from gateway.mqtt.connections.conversation import MqttConversation
-    from gateway.mqtt.shares.share import ShareMember
 
 NOT_IN_A_QUEUE = -1
 """Queue id of a retained message in flight: it lies in the key-values, under its name."""
@@ -43,22 +42,26 @@ class Waiting(NamedTuple):
 
 
 class Outbox:
-    """See the module.  `holds`: reasons to send nothing just now, such as a SUBACK that is to come first."""
+    """See the module.  `holds`: number of reasons to send nothing just now, such as a SUBACK that is to come first.
+    `on_room`: called when nothing waits any more."""
 
     __slots__ = (
         "_backlog",
         "_backlog_bytes",
-        "_conversation",
+        "_client",
         "_empty",
         "_fit",
         "_held_back",
         "_not_durable",
         "_resends",
+        "_services",
         "holds",
+        "on_room",
     )
 
-    def __init__(self, conversation: MqttConversation) -> None:
-        self._conversation = conversation
+    def __init__(self, services: MqttServices, client: MqttClient) -> None:
+        self._services, self._client = services, client
+        self.on_room: Callable[[], None] | None = None
         self._backlog: deque[Waiting] | None = None
         self._backlog_bytes = self._not_durable = 0
         """Bytes of what waits for room, and of what waits for its record."""
@@ -77,7 +80,7 @@ class Outbox:
 
     def _is_journal_behind(self) -> bool:
         """Whether as much waits for its record as may wait for the socket."""
-        driver = self._conversation.driver
+        driver = self._client.driver
         return driver is not None and self._not_durable >= driver.write_limit
 
     @property
@@ -88,31 +91,31 @@ class Outbox:
     @property
     def room(self) -> int:
         """Messages of a share that can be sent at once."""
-        conversation = self._conversation
-        driver = conversation.driver
-        if driver is None or driver.is_congested or self.has_backlog or not conversation.machine.is_open:
+        client = self._client
+        driver = client.driver
+        if driver is None or driver.is_congested or self.has_backlog or not client.machine.is_open:
             return 0
         if self._fit is None:
             self._fit = MessagesThatFit()
         fitting = self._fit.in_bytes(driver.write_limit - driver.unwritten)
-        return max(min(conversation.machine.window.room, fitting), 0)
+        return max(min(client.machine.window.room, fitting), 0)
 
     # -- what comes from the log -------------------------------------------------------------------------------------
 
     def deliver(self, run: Run, replay: str = "") -> int:
         """Send or queue messages; returns how many, from the beginning, there was room for."""
-        conversation = self._conversation
-        machine, driver = conversation.machine, conversation.driver
+        client = self._client
+        machine, driver = client.machine, client.driver
         if driver is None or not machine.is_open:
             return len(run.messages)
         if run.size > driver.write_limit and len(run.messages) > 1:
             return self._deliver_in_pieces(run, driver, replay)
         if run.data is not None and not self.has_backlog:
             if driver.is_congested:
-                conversation.frontend.count_dropped(conversation, len(run.messages))
+                self._services.counters.drop(client, len(run.messages))
             elif not machine.has_aliases and run.largest <= machine.max_packet_to_client:
                 machine.send(run.data)
-                conversation.messages_out += len(run.messages)
+                client.messages_out += len(run.messages)
             else:
                 for template in run.templates:
                     self._send_plain(template)
@@ -130,24 +133,24 @@ class Outbox:
         for piece in run.pieces(driver.write_limit):
             count = self.deliver(piece, replay)
             taken += count
-            self._conversation.flush()
+            self._client.flush()
             if count < len(piece.messages):
                 break
         return taken
 
     def _send_plain(self, template: PublishTemplate) -> None:
-        packet = self._conversation.machine.deliver(template)
+        packet = self._client.machine.deliver(template)
         if packet is not None:
-            self._conversation.machine.send(packet)
-            self._conversation.messages_out += 1
+            self._client.machine.send(packet)
+            self._client.messages_out += 1
 
     def _send_run(self, run: Run, replay: str) -> int:
         """Send as many as the window has room for, without any that waits before them."""
-        conversation = self._conversation
-        session = conversation.session
+        client = self._client
+        session = client.session
         if session is not None and session.persists:
             return self._send_kept(run, replay)
-        machine = conversation.machine
+        machine = client.machine
         window, room, at = machine.window, machine.window.room, 0
         largest = machine.max_packet_to_client
         if machine.has_aliases or run.largest > largest:
@@ -161,7 +164,7 @@ class Outbox:
             first = window.take_run(run.qos, len(run.templates))
             if first:
                 machine.send(run.packets_from(first))
-                conversation.messages_out += len(run.templates)
+                client.messages_out += len(run.templates)
                 return len(run.templates)
         send, take = machine.send, window.take
         for template in run.templates:
@@ -173,7 +176,7 @@ class Outbox:
             else:
                 send(template.head)
             at += 1
-        conversation.messages_out += at
+        client.messages_out += at
         return at
 
     def _send_kept(self, run: Run, replay: str) -> int:
@@ -182,7 +185,7 @@ class Outbox:
             return sent
         packets: list[bytes] = []
         at = 0
-        window = self._conversation.machine.window
+        window = self._client.machine.window
         for template, message in zip(run.templates, run.messages, strict=True):
             if template.qos and window.room <= 0:
                 break
@@ -197,7 +200,7 @@ class Outbox:
     def _send_kept_run(self, run: Run, replay: str) -> int:
         """The same for a run that is as good as one message: of one QoS, with room and consecutive identifiers; 0 if it
         is not."""
-        machine, session = self._conversation.machine, self._conversation.session
+        machine, session = self._client.machine, self._client.session
         count = len(run.templates)
         if not run.qos or count > machine.window.room or machine.has_aliases:
             return 0
@@ -232,7 +235,7 @@ class Outbox:
     def _take_kept(self, waiting: Waiting) -> bytes | None:
         """Put a message in the window of a session that outlives the connection."""
         template, message = waiting.template, waiting.message
-        machine, session = self._conversation.machine, self._conversation.session
+        machine, session = self._client.machine, self._client.session
         assert session is not None
         if waiting.is_stored:
             session.moved(waiting.replay, message.topic, message.queue_id, message.queue_offset + 1)
@@ -250,7 +253,7 @@ class Outbox:
         return packet
 
     def _send_durable(self, packets: list[bytes]) -> None:
-        session = self._conversation.session
+        session = self._client.session
         assert session is not None
         if packets:
             size = sum(map(len, packets))
@@ -260,26 +263,27 @@ class Outbox:
     def _release(self, packets: list[bytes], size: int) -> None:
         was_behind = self._is_journal_behind()
         self._not_durable -= size
-        send = self._conversation.machine.send
+        send = self._client.machine.send
         for packet in packets:
             send(packet)
-        self._conversation.messages_out += len(packets)
-        self._conversation.flush()
-        if self._conversation.driver is not None:
-            self._conversation.driver.delivered()
+        self._client.messages_out += len(packets)
+        self._client.flush()
+        if self._client.driver is not None:
+            self._client.driver.delivered()
         if was_behind and not self._is_journal_behind():
             self.drain()
 
     def _queue(self, run: Run, start: int, replay: str) -> int:
         """Let the rest wait as far as there is room; what is sent at most once is dropped instead."""
-        conversation = self._conversation
+        client = self._client
         backlog = self._backlog
         if backlog is None:
             backlog = self._backlog = deque()
-        most, room = conversation.frontend.max_queued_messages, conversation.frontend.max_queued_bytes
+        settings = self._services.settings
+        most, room = settings.max_queued_messages, settings.max_queued_bytes
         dropped = 0
         at = start
-        is_congested = conversation.driver is not None and conversation.driver.is_congested
+        is_congested = client.driver is not None and client.driver.is_congested
         for template, message in zip(run.templates[start:], run.messages[start:], strict=True):
             is_full = len(backlog) >= most or (backlog and self._backlog_bytes + template.size > room)
             if not template.qos and (is_congested or is_full):
@@ -292,7 +296,7 @@ class Outbox:
                 backlog.append(Waiting(template, message, replay, True, run.identifiers, retain))
             at += 1
         if dropped:
-            conversation.frontend.count_dropped(conversation, dropped)
+            self._services.counters.drop(client, dropped)
         return at - start
 
     # -- retained messages, and those of shares ------------------------------------------------------------------
@@ -300,7 +304,7 @@ class Outbox:
     def deliver_retained(self, messages: Sequence[tuple[PublishTemplate, StoredMessage, tuple[int, ...]]]) -> None:
         """Send or queue retained messages, each with its form and subscription identifiers.  Who brings them waits for
         `emptied` in between: none is dropped."""
-        if not self._conversation.machine.is_open:
+        if not self._client.machine.is_open:
             return
         backlog = self._backlog
         if backlog is None:
@@ -313,14 +317,14 @@ class Outbox:
 
     async def emptied(self) -> None:
         """Wait until nothing waits here, or the connection is over."""
-        while self.has_backlog and self._conversation.machine.is_open:
+        while self.has_backlog and self._client.machine.is_open:
             future = asyncio.get_running_loop().create_future()
             self._empty = [*(self._empty or ()), future]
             await future
 
     def deliver_shares(self, run: Run, tickets: Sequence[Ticket]) -> None:
         """Send messages of a share, for which there is room, each with its ticket."""
-        machine, session = self._conversation.machine, self._conversation.session
+        machine, session = self._client.machine, self._client.session
         is_kept = session is not None and session.persists
         if self._fit is not None:
             self._fit.note(run.largest)
@@ -339,8 +343,8 @@ class Outbox:
         One of QoS 2 is this session's from here on (4.8.2-4, -5): the group is told that it is consumed, once the
         record has it, or, where the session ends with the connection, when the handshake or the connection is over.
         """
-        conversation = self._conversation
-        machine, session = conversation.machine, conversation.session
+        client = self._client
+        machine, session = client.machine, client.session
         if not template.qos:
             self._send_plain(template)
             ticket.acknowledge()
@@ -364,7 +368,7 @@ class Outbox:
                 ticket.release()
             else:
                 machine.send(packet)
-                conversation.messages_out += 1
+                client.messages_out += 1
 
     def _release_share(self, packet_id: int, packet: bytes, ticket: Ticket) -> None:
         if self._held_back and self._held_back.get(packet_id) is ticket:
@@ -375,7 +379,7 @@ class Outbox:
 
     def leave_share(self, member: ShareMember) -> None:
         """A membership ends: what has not left is for others, what began at QoS 2 with this client is not (4.8.2-5)."""
-        machine, session = self._conversation.machine, self._conversation.session
+        machine, session = self._client.machine, self._client.session
         for packet_id, ticket in tuple((self._held_back or {}).items()):
             if ticket.member is member and self._held_back is not None:
                 del self._held_back[packet_id]
@@ -392,8 +396,8 @@ class Outbox:
 
     def drain(self) -> None:
         """Send what waited, as far as there is room now."""
-        conversation = self._conversation
-        machine, driver = conversation.machine, conversation.driver
+        client = self._client
+        machine, driver = client.machine, client.driver
         if driver is None or not machine.is_open or self.holds:
             return
         self._send_again()
@@ -405,11 +409,12 @@ class Outbox:
         if not self.has_backlog:
             if self._empty is not None:
                 self._wake()
-            conversation.has_room()
+            if self.on_room is not None:
+                self.on_room()
 
     def _drain_backlog(self, backlog: deque[Waiting]) -> None:
-        conversation = self._conversation
-        machine, driver, session = conversation.machine, conversation.driver, conversation.session
+        client = self._client
+        machine, driver, session = client.machine, client.driver, client.session
         assert driver is not None
         is_kept = session is not None and session.persists
         durable: list[bytes] = []
@@ -434,22 +439,22 @@ class Outbox:
     def send_again(self, packets: list[bytes]) -> None:
         """Packets that an earlier connection left unanswered, in their order: no more at once than the client takes."""
         self._resends = deque(packets)
-        room = self._conversation.machine.window.maximum
+        room = self._client.machine.window.maximum
         self._send_resends(room)
 
     def _send_again(self) -> None:
         resends = self._resends
         if resends is None:
             return
-        window = self._conversation.machine.window
+        window = self._client.machine.window
         self._send_resends(window.maximum - (len(window.held) - len(resends)))
 
     def _send_resends(self, room: int) -> None:
         resends = self._resends
         assert resends is not None
         while resends and room > 0:
-            self._conversation.machine.send(resends.popleft())
-            self._conversation.messages_out += 1
+            self._client.machine.send(resends.popleft())
+            self._client.messages_out += 1
             room -= 1
         if not resends:
             self._resends = None
@@ -464,11 +469,6 @@ class Outbox:
 
     def close(self) -> None:
         """The connection is over."""
-        self._backlog = self._resends = None
+        self._backlog = self._resends = self.on_room = None
         self._backlog_bytes = 0
         self._wake()
-
-    def let_go(self, departed: MqttConversation) -> None:
-        """Nothing of its conversation is needed any more."""
-        self._held_back = None
-        self._conversation = departed

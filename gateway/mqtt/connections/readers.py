@@ -1,41 +1,40 @@
-"""Replay: a `$replay/...` subscription, a reader of the log beside the connection's own."""
+"""Reader: one connection as the hub sees it: the reader of its subscriptions, or of one `$replay/...` subscription."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
+from gateway.mqtt.connections.client import MqttClient
+from gateway.mqtt.connections.outbox import Outbox
 from gateway.mqtt.fan_out.audience import QueueKey, Run
 
-if TYPE_CHECKING:
-    from gateway.mqtt.connections.conversation import MqttConversation
 
+class Reader:
+    """Implements `gateway.mqtt.fan_out.audience.Subscriber`.  `replay`: the replay's filter as the client wrote it;
+    empty for the connection's own subscriptions."""
 
-class ReplayReader:
-    """Implements `gateway.mqtt.fan_out.audience.Subscriber` for one replay."""
+    __slots__ = ("_client", "_outbox", "lagging", "replay", "resumed_at", "topic_filters")
 
-    __slots__ = ("_conversation", "lagging", "name", "resumed_at", "topic_filters")
-
-    def __init__(self, conversation: MqttConversation, name: str, topic_filter: str) -> None:
-        self._conversation = conversation
-        self.name = name
-        self.topic_filters = (topic_filter,)
+    def __init__(self, client: MqttClient, outbox: Outbox, topic_filters: Collection[str], replay: str = "") -> None:
+        self._client, self._outbox = client, outbox
+        self.topic_filters, self.replay = topic_filters, replay
         self.lagging: dict[QueueKey, int] | None = None
         self.resumed_at: dict[QueueKey, int] | None = None
 
     @property
     def client_id(self) -> str:
-        return self._conversation.client_id
+        return self._client.client_id
 
     @property
     def version(self) -> int:
-        return self._conversation.version
+        return self._client.machine.version
 
     @property
     def has_backlog(self) -> bool:
-        return self._conversation.outbox.has_backlog
+        return self._outbox.has_backlog
 
     def deliver(self, run: Run) -> int:
-        return self._conversation.outbox.deliver(run, self.name)
+        return self._outbox.deliver(run, self.replay)
 
     def flush(self) -> None:
-        self._conversation.flush()
+        self._client.flush()

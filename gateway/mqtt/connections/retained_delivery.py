@@ -7,9 +7,9 @@ wait in memory; a filter that is subscribed to again while it waits for its turn
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 
@@ -17,13 +17,13 @@ from domain.errors import EntrepotError
 from domain.message import StoredMessage
 from domain.routing.topic_filter import matches
 from gateway.messaging.yielding import with_pauses
-from gateway.mqtt.connections.names import SYS
+from gateway.mqtt.connections.client import MqttClient
+from gateway.mqtt.connections.outbox import Outbox
+from gateway.mqtt.connections.services import MqttServices
 from gateway.mqtt.fan_out.audience import Grant, encoded
+from gateway.mqtt.names import SYS
 from gateway.mqtt.sessions.record import SubscriptionRecord
 from protocols.mqtt.encoder import PublishTemplate
-
-if TYPE_CHECKING:
-    from gateway.mqtt.connections.conversation import MqttConversation
 
 RETAINED_BATCH: Final = 64
 OWN_SECONDS: Final = 0.5
@@ -33,12 +33,18 @@ log = structlog.get_logger(__name__)
 
 
 class RetainedDelivery:
-    """One connection's."""
+    """One connection's.  `subscriptions`: those there are, by filter."""
 
-    __slots__ = ("_announced", "_conversation", "_sent", "_wanted")
+    __slots__ = ("_announced", "_client", "_outbox", "_sent", "_services", "_subscriptions", "_wanted")
 
-    def __init__(self, conversation: MqttConversation) -> None:
-        self._conversation = conversation
+    def __init__(
+        self,
+        services: MqttServices,
+        client: MqttClient,
+        outbox: Outbox,
+        subscriptions: Mapping[str, SubscriptionRecord],
+    ) -> None:
+        self._services, self._client, self._outbox, self._subscriptions = services, client, outbox, subscriptions
         self._wanted: dict[str, SubscriptionRecord] | None = None
         """Subscriptions in the order of their turn, by filter; None while nobody reads."""
         self._announced: dict[str, float] | None = None
@@ -47,7 +53,7 @@ class RetainedDelivery:
 
     def announce(self, records: Iterable[SubscriptionRecord]) -> None:
         """What the subscriptions match will be asked for by `send`."""
-        until = self._conversation.frontend.time() + OWN_SECONDS
+        until = self._services.loop.time() + OWN_SECONDS
         announced = {record.filter: until for record in records}
         if announced:
             self._announced = {**(self._announced or {}), **announced}
@@ -55,14 +61,14 @@ class RetainedDelivery:
     async def passed(self, names: Sequence[str]) -> None:
         """Return when what is retained for some names was sent to subscriptions that were announced."""
         with suppress(TimeoutError):
-            while (until := self._awaited_until(names)) > self._conversation.frontend.time():
+            while (until := self._awaited_until(names)) > self._services.loop.time():
                 if self._sent is None:
                     self._sent = asyncio.get_running_loop().create_future()
                 async with asyncio.timeout_at(until):
                     await asyncio.shield(self._sent)
 
     def _awaited_until(self, names: Sequence[str]) -> float:
-        announced = (self._announced or {}).items() if self._conversation.machine.is_open else ()
+        announced = (self._announced or {}).items() if self._client.machine.is_open else ()
         return max((until for each, until in announced if any(matches(each, name) for name in names)), default=0.0)
 
     def _note_sent(self, topic_filter: str) -> None:
@@ -79,15 +85,11 @@ class RetainedDelivery:
             self._wanted.update(wanted)
         elif wanted:
             self._wanted = wanted
-            self._conversation.frontend.tasks.spawn(self._send_all(wanted))
-
-    def let_go(self, departed: MqttConversation) -> None:
-        """Nothing of its conversation is needed any more."""
-        self._conversation = departed
+            self._services.tasks.spawn(self._send_all(wanted))
 
     async def _send_all(self, wanted: dict[str, SubscriptionRecord]) -> None:
         try:
-            while wanted and self._conversation.machine.is_open:
+            while wanted and self._client.machine.is_open:
                 record = wanted.pop(next(iter(wanted)))
                 await self._send(record)
                 if record.filter not in wanted:
@@ -96,7 +98,7 @@ class RetainedDelivery:
             self._wanted = None
 
     async def _send(self, record: SubscriptionRecord) -> None:
-        retained = self._conversation.frontend.retained
+        retained = self._services.retained
         if record.filter.startswith(SYS) or record.filter in ("#", "+/#"):
             await self._send_sys(record)
         async for names in with_pauses(retained.pages(record.filter)):
@@ -106,37 +108,33 @@ class RetainedDelivery:
 
     async def _has_room(self, record: SubscriptionRecord) -> bool:
         """Wait until nothing waits for the client; False where no more of a subscription is wanted then."""
-        conversation = self._conversation
-        await conversation.outbox.emptied()
-        return conversation.machine.is_open and record.filter in conversation.subscribing.records
+        await self._outbox.emptied()
+        return self._client.machine.is_open and record.filter in self._subscriptions
 
     async def _send_batch(self, record: SubscriptionRecord, names: list[str]) -> bool:
         """What is retained for some names; False where no more of it is wanted or to be had."""
-        conversation = self._conversation
         if not await self._has_room(record):
             return False
         try:
-            messages = await conversation.frontend.retained.read(names)
+            messages = await self._services.retained.read(names)
         except EntrepotError as error:
             log.warning("retained messages cannot be read", filter=record.filter, problem=error.message)
             return False
-        conversation.outbox.deliver_retained([self._form(record, each) for each in messages])
-        conversation.flush()
+        self._outbox.deliver_retained([self._form(record, each) for each in messages])
+        self._client.flush()
         return True
 
     async def _send_sys(self, record: SubscriptionRecord) -> None:
-        conversation = self._conversation
-        found = conversation.frontend.sys_messages(record.filter)
+        found = self._services.sys_messages(record.filter)
         if found and await self._has_room(record):
-            conversation.outbox.deliver_retained([self._form(record, message) for message in found])
-            conversation.flush()
+            self._outbox.deliver_retained([self._form(record, message) for message in found])
+            self._client.flush()
 
     def _form(
         self, record: SubscriptionRecord, message: StoredMessage
     ) -> tuple[PublishTemplate, StoredMessage, tuple[int, ...]]:
-        conversation = self._conversation
         identifiers = (record.identifier,) if record.identifier else ()
         grant = Grant(record.qos, True, identifiers)
-        now_ms = conversation.frontend.clock.now_ms()
-        template = encoded(message, grant, conversation.version == 5, now_ms, retain=True)
+        now_ms = self._services.clock.now_ms()
+        template = encoded(message, grant, self._client.machine.version == 5, now_ms, retain=True)
         return template, message, identifiers

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from domain.share import shared_queue
-from gateway.mqtt.connections.names import Share
+from gateway.messaging.ticket import Ticket
+from gateway.mqtt.connections.client import MqttClient
+from gateway.mqtt.connections.outbox import Outbox
+from gateway.mqtt.connections.services import MqttServices
 from gateway.mqtt.fan_out.audience import Grant, SubscriptionOptions, make_share_run
-
-if TYPE_CHECKING:
-    from gateway.messaging.ticket import Ticket
-    from gateway.mqtt.connections.conversation import MqttConversation
+from gateway.mqtt.names import Share
 
 
 def granted_qos(share: Share, wanted: int) -> int:
@@ -22,23 +21,25 @@ def granted_qos(share: Share, wanted: int) -> int:
 class Membership:
     """Implements `gateway.mqtt.shares.shares.ShareMember`."""
 
-    __slots__ = ("_conversation", "_grant", "_is_of_queue", "share")
+    __slots__ = ("_client", "_grant", "_is_of_queue", "_outbox", "_services", "share")
 
-    def __init__(self, conversation: MqttConversation, share: Share, options: SubscriptionOptions) -> None:
-        self._conversation = conversation
+    def __init__(
+        self, services: MqttServices, client: MqttClient, outbox: Outbox, share: Share, options: SubscriptionOptions
+    ) -> None:
+        self._services, self._client, self._outbox = services, client, outbox
         self.share = share
         self._is_of_queue = shared_queue(share.filter) is not None
         self.grant(options)
-        if conversation.frontend.listeners is not None:
-            conversation.frontend.listeners.joined(self)
+        if services.presence is not None:
+            services.presence.joined(share.filter, self)
 
     def leave(self) -> None:
         """The part ends: what has not been sent is for others."""
-        conversation, share = self._conversation, self.share
-        conversation.outbox.leave_share(self)
-        conversation.frontend.shares.leave(share.name, share.filter, self)
-        if conversation.frontend.listeners is not None:
-            conversation.frontend.listeners.left(self)
+        services, share = self._services, self.share
+        self._outbox.leave_share(self)
+        services.shares.leave(share.name, share.filter, self)
+        if services.presence is not None:
+            services.presence.left(share.filter, self)
 
     def grant(self, options: SubscriptionOptions) -> None:
         """The same share was subscribed to again, perhaps otherwise (3.8.4-3)."""
@@ -47,11 +48,10 @@ class Membership:
 
     @property
     def credit(self) -> int:
-        return self._conversation.outbox.room
+        return self._outbox.room
 
     def take(self, tickets: Sequence[Ticket]) -> None:
-        conversation = self._conversation
-        now_ms = conversation.frontend.clock.now_ms()
+        now_ms = self._services.clock.now_ms()
         wanted: list[Ticket] = []
         for ticket in tickets:
             # What is over in an AMQP queue was sorted out, to be a dead letter: it is not for this door to drop.
@@ -60,9 +60,9 @@ class Membership:
             else:
                 wanted.append(ticket)
         if wanted:
-            run = make_share_run(wanted, self._grant, conversation.version == 5, now_ms)
-            conversation.frontend.hub.delivered += len(wanted)
-            conversation.outbox.deliver_shares(run, wanted)
+            run = make_share_run(wanted, self._grant, self._client.machine.version == 5, now_ms)
+            self._services.hub.delivered += len(wanted)
+            self._outbox.deliver_shares(run, wanted)
 
     def flush(self) -> None:
-        self._conversation.flush()
+        self._client.flush()

@@ -7,25 +7,26 @@ published from then on reaches the client, and when the session's record has it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 
 from domain.errors import Code, EntrepotError
 from domain.routing.topic_filter import is_valid_filter
-from gateway.mqtt.connections.names import REPLAY, SHARE, SYS, parse_replay, parse_share
-from gateway.mqtt.connections.readers import ReplayReader
+from gateway.mqtt.connections.client import MqttClient
+from gateway.mqtt.connections.outbox import Outbox
+from gateway.mqtt.connections.readers import Reader
 from gateway.mqtt.connections.retained_delivery import RetainedDelivery
+from gateway.mqtt.connections.services import MqttServices
 from gateway.mqtt.connections.share_members import Membership, granted_qos
 from gateway.mqtt.fan_out.audience import QueueKey, SubscriptionOptions
+from gateway.mqtt.names import REPLAY, SHARE, SYS, parse_replay, parse_share
 from gateway.mqtt.sessions.record import Cursors, SubscriptionRecord
 from protocols.mqtt.packets import Subscribe, Subscription, Unsubscribe
 from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
-
-if TYPE_CHECKING:
-    from gateway.mqtt.connections.conversation import MqttConversation
 
 MAX_FILTER_CHARACTERS: Final = 96 * 1024
 """Of all filters of a client, so that they fit into its session's record; beyond it only short ones are taken."""
@@ -41,10 +42,12 @@ class Subscribing:
     """One connection's."""
 
     __slots__ = (
-        "_conversation",
+        "_client",
+        "_outbox",
+        "_services",
         "_when_settled",
         "filters",
-        "has_no_local",
+        "reader",
         "records",
         "replays",
         "retained",
@@ -52,24 +55,30 @@ class Subscribing:
         "shares",
     )
 
-    def __init__(self, conversation: MqttConversation) -> None:
-        self._conversation = conversation
-        self.retained = RetainedDelivery(conversation)
+    def __init__(self, services: MqttServices, client: MqttClient, outbox: Outbox) -> None:
+        self._services, self._client, self._outbox = services, client, outbox
+        outbox.on_room = self._has_room
         self.records: dict[str, SubscriptionRecord] = {}
         """All subscriptions, by their filter as the client wrote it."""
+        self.retained = RetainedDelivery(services, client, outbox, self.records)
         self.filters: dict[str, SubscriptionOptions] = {}
-        self.has_no_local = False
+        self.reader = Reader(client, outbox, self.filters)
         self.shares: dict[str, Membership] | None = None
-        self.replays: dict[str, ReplayReader] | None = None
+        self.replays: dict[str, Reader] | None = None
         self.settling = 0
         """SUBSCRIBEs without full effect: what is published now may not reach the client."""
         self._when_settled: asyncio.Future[None] | None = None
 
     # -- SUBSCRIBE -----------------------------------------------------------------------------------------------
 
-    def subscribe(self, packet: Subscribe) -> None:
-        """Take a SUBSCRIBE; its answer comes later."""
-        conversation = self._conversation
+    def change(self, packet: Subscribe | Unsubscribe) -> None:
+        """Take a SUBSCRIBE or UNSUBSCRIBE; its answer comes later."""
+        if isinstance(packet, Subscribe):
+            self._subscribe(packet)
+        else:
+            self._unsubscribe(packet)
+
+    def _subscribe(self, packet: Subscribe) -> None:
         identifiers = packet.properties.get(PropertyId.SUBSCRIPTION_IDENTIFIER, [0])
         reasons: list[ReasonCode] = []
         retained: list[SubscriptionRecord] = []
@@ -95,18 +104,17 @@ class Subscribing:
                 retained.append(record)
             share = parse_share(wanted.filter) if wanted.filter.startswith(SHARE) else None
             reasons.append(ReasonCode(wanted.qos if share is None else granted_qos(share, wanted.qos)))
-        conversation.outbox.holds += 1  # what comes now goes out behind the answer
+        self._outbox.holds += 1  # what comes now goes out behind the answer
         self.settling += 1
         self.retained.announce(retained)
         if joins:
-            conversation.frontend.tasks.spawn(self._join(packet.packet_id, reasons, retained, joins))
+            self._services.tasks.spawn(self._join(packet.packet_id, reasons, retained, joins))
         else:
             self._follow(packet.packet_id, reasons, retained)
 
     def _refusal(self, wanted: Subscription) -> ReasonCode | None:
         """Why a subscription cannot be granted, or None (3.9.3)."""
-        conversation = self._conversation
-        frontend, text = conversation.frontend, wanted.filter
+        services, text = self._services, wanted.filter
         if not text.startswith((SHARE, REPLAY)) and not is_valid_filter(text):  # theirs is looked at below
             return ReasonCode.TOPIC_FILTER_INVALID
         topic_filter, group = text, ""
@@ -118,18 +126,18 @@ class Subscribing:
             if topic_filter.startswith((SHARE, REPLAY, SYS)):
                 return ReasonCode.TOPIC_FILTER_INVALID
         elif text.startswith(REPLAY):
-            replay = parse_replay(text, frontend.clock.now_ms())
+            replay = parse_replay(text, services.clock.now_ms())
             if replay is None:
                 return ReasonCode.TOPIC_FILTER_INVALID
             topic_filter = replay.filter
-        if topic_filter.count("/") >= frontend.max_topic_levels:
+        if topic_filter.count("/") >= services.settings.max_topic_levels:
             return ReasonCode.TOPIC_FILTER_INVALID
-        if text not in self.records and len(self.records) >= frontend.limits.max_subscriptions:
+        if text not in self.records and len(self.records) >= services.limits.max_subscriptions:
             return ReasonCode.QUOTA_EXCEEDED
         if len(text) > SHORT_FILTER and text not in self.records and self._filters_are_full(text):
             return ReasonCode.QUOTA_EXCEEDED
-        if not frontend.access.may_subscribe(conversation.principal, topic_filter, group):
-            frontend.count_refused(conversation, text, "not authorized to subscribe")
+        if not services.access.may_subscribe(self._client.principal, topic_filter, group):
+            services.counters.refuse(self._client, text, "not authorized to subscribe")
             return ReasonCode.NOT_AUTHORIZED
         return None
 
@@ -138,7 +146,7 @@ class Subscribing:
 
     def _add(self, record: SubscriptionRecord, *, is_new: bool, resumes: bool = False) -> Membership | None:
         """Note a subscription and let it have effect; a share is returned, to be joined."""
-        conversation, text = self._conversation, record.filter
+        text = record.filter
         self.records[text] = record
         options = SubscriptionOptions(record.qos, record.no_local, record.retain_as_published, record.identifier)
         if text.startswith(SHARE):
@@ -148,8 +156,8 @@ class Subscribing:
                 self._replay(text, options, resumes=resumes)
             return None
         self.filters[text] = options
-        self.has_no_local |= record.no_local
-        conversation.frontend.hub.subscribe(conversation, text, options, is_new=is_new)
+        self._client.wants_no_local |= record.no_local
+        self._services.hub.subscribe(self.reader, text, options, is_new=is_new)
         return None
 
     def _share(self, text: str, options: SubscriptionOptions, *, is_new: bool) -> Membership | None:
@@ -160,24 +168,21 @@ class Subscribing:
             return None
         share = parse_share(text)
         assert share is not None
-        member = self.shares[text] = Membership(self._conversation, share, options)
+        member = self.shares[text] = Membership(self._services, self._client, self._outbox, share, options)
         return member
 
     def _replay(self, text: str, options: SubscriptionOptions, *, resumes: bool) -> None:
-        conversation = self._conversation
-        hub = conversation.frontend.hub
-        replay = parse_replay(text, conversation.frontend.clock.now_ms())
+        hub, session = self._services.hub, self._client.session
+        replay = parse_replay(text, self._services.clock.now_ms())
         assert replay is not None
         if self.replays is None:
             self.replays = {}
-        reader = self.replays[text] = ReplayReader(conversation, text, replay.filter)
+        reader = self.replays[text] = Reader(self._client, self._outbox, (replay.filter,), text)
         hub.subscribe(reader, replay.filter, options, is_new=True)
-        cursors: dict[QueueKey, int] = {}
-        if resumes and conversation.session is not None:
-            cursors = conversation.session.restored_cursors(text)
-            hub.resume(reader, reader.topic_filters, cursors)
+        if resumes and session is not None:
+            hub.resume(reader, reader.topic_filters, session.restored_cursors(text))
         else:
-            hub.resume(reader, reader.topic_filters, cursors, beginning=replay.start, is_replay=True)
+            hub.resume(reader, reader.topic_filters, {}, beginning=replay.start, is_replay=True)
 
     async def _join(
         self,
@@ -194,9 +199,9 @@ class Subscribing:
 
     async def _join_share(self, member: Membership) -> ReasonCode | None:
         """Become a member; the reason for SUBACK where that is refused."""
-        frontend, share = self._conversation.frontend, member.share
+        shares, share = self._services.shares, member.share
         try:
-            await frontend.shares.join(share.name, share.filter, member)
+            await shares.join(share.name, share.filter, member)
         except EntrepotError as error:
             log.info(
                 "a share was refused",
@@ -210,22 +215,16 @@ class Subscribing:
             if self.shares is not None and self.shares.pop(text, None) is member:
                 member.leave()
             return _SHARE_REFUSALS.get(error.code, ReasonCode.UNSPECIFIED_ERROR)
-        if not self._conversation.machine.is_open or member not in (self.shares or {}).values():
-            frontend.shares.leave(share.name, share.filter, member)  # it went meanwhile
+        if not self._client.machine.is_open or member not in (self.shares or {}).values():
+            shares.leave(share.name, share.filter, member)  # it went meanwhile
         return None
 
     def _follow(self, packet_id: int, reasons: list[ReasonCode], retained: list[SubscriptionRecord]) -> None:
-        conversation = self._conversation
-
         def following() -> None:
             self._settle()
-            done = partial(self._subscribed, packet_id, reasons, retained)
-            if conversation.session is None:
-                return
-            conversation.session.record.subscriptions = list(self.records.values())
-            conversation.session.after_durable(done, record=True)
+            self._record(partial(self._subscribed, packet_id, reasons, retained))
 
-        conversation.frontend.hub.when_following(following)
+        self._services.hub.when_following(following)
 
     def _settle(self) -> None:
         self.settling -= 1
@@ -241,22 +240,28 @@ class Subscribing:
             await asyncio.shield(self._when_settled)
 
     def _subscribed(self, packet_id: int, reasons: list[ReasonCode], retained: list[SubscriptionRecord]) -> None:
-        conversation = self._conversation
-        if not conversation.machine.is_open:
+        client, outbox = self._client, self._outbox
+        if not client.machine.is_open:
             return
-        conversation.machine.suback(packet_id, reasons)
-        conversation.flush()
-        conversation.outbox.holds -= 1
+        client.machine.suback(packet_id, reasons)
+        client.flush()
+        outbox.holds -= 1
         if retained:
             self.retained.send(retained)
-        conversation.outbox.drain()
-        conversation.flush()
+        outbox.drain()
+        client.flush()
+
+    def _record(self, done: Callable[[], None]) -> None:
+        """Write the subscriptions to the session's record; `done` is called when it is durable."""
+        session = self._client.session
+        if session is not None:
+            session.record.subscriptions = list(self.records.values())
+            session.after_durable(done, record=True)
 
     # -- UNSUBSCRIBE ---------------------------------------------------------------------------------------------
 
-    def unsubscribe(self, packet: Unsubscribe) -> None:
-        """Take an UNSUBSCRIBE; its answer comes when the session's record has it."""
-        conversation = self._conversation
+    def _unsubscribe(self, packet: Unsubscribe) -> None:
+        client = self._client
         reasons: list[ReasonCode] = []
         for text in packet.filters:
             if self.records.pop(text, None) is not None:
@@ -268,94 +273,81 @@ class Subscribing:
                 reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
 
         def done() -> None:
-            if conversation.machine.is_open:
-                conversation.machine.unsuback(packet.packet_id, reasons)
-                conversation.flush()
+            if client.machine.is_open:
+                client.machine.unsuback(packet.packet_id, reasons)
+                client.flush()
 
-        session = conversation.session
-        if session is None:
-            return
-        session.record.subscriptions = list(self.records.values())
-        session.after_durable(done, record=True)
+        self._record(done)
 
     def _remove(self, text: str) -> None:
-        conversation = self._conversation
-        hub = conversation.frontend.hub
+        hub, client = self._services.hub, self._client
         if text.startswith(SHARE):
             (self.shares or {}).pop(text).leave()
         elif text.startswith(REPLAY):
-            reader = (self.replays or {}).pop(text)
-            reader.lagging = None
-            hub.unsubscribe(reader, reader.topic_filters[0])
-            hub.leave(reader)
-            if conversation.session is not None:
-                conversation.session.forget_replay(text)
+            self._leave((self.replays or {}).pop(text))
+            if client.session is not None:
+                client.session.forget_replay(text)
         else:
             self.filters.pop(text, None)
-            self.has_no_local = any(options.no_local for options in self.filters.values())
-            hub.unsubscribe(conversation, text)
+            client.wants_no_local = any(options.no_local for options in self.filters.values())
+            hub.unsubscribe(self.reader, text)
+
+    def _leave(self, reader: Reader) -> None:
+        hub = self._services.hub
+        reader.lagging = None
+        for topic_filter in reader.topic_filters:
+            hub.unsubscribe(reader, topic_filter)
+        hub.leave(reader)
 
     def ask_again(self) -> None:
         """The client's rights have changed: what it may not subscribe to any more ends."""
-        conversation = self._conversation
-        now_ms = conversation.frontend.clock.now_ms()
+        services, client = self._services, self._client
+        now_ms = services.clock.now_ms()
         for text in list(self.records):
             topic_filter, group = text, ""
             if text.startswith(SHARE) and (share := parse_share(text)) is not None:
                 topic_filter, group = share.filter, share.name
             elif text.startswith(REPLAY) and (replay := parse_replay(text, now_ms)) is not None:
                 topic_filter = replay.filter
-            if not conversation.frontend.access.may_subscribe(conversation.principal, topic_filter, group):
+            if not services.access.may_subscribe(client.principal, topic_filter, group):
                 del self.records[text]
                 self._remove(text)
-                conversation.frontend.count_refused(conversation, text, "the right to it was revoked")
-                session = conversation.session
-                if session is not None:
-                    session.record.subscriptions = list(self.records.values())
-                    session.after_durable(lambda: None, record=True)
+                services.counters.refuse(client, text, "the right to it was revoked")
+                self._record(lambda: None)
 
     # -- a session that comes back, and goes -----------------------------------------------------------------------
 
     def restore(self) -> None:
         """Let the subscriptions of a session that is continued have effect again, from where it had read to."""
-        conversation = self._conversation
-        session, hub = conversation.session, conversation.frontend.hub
+        session, services = self._client.session, self._services
         assert session is not None
         for record in session.record.subscriptions:
             member = self._add(record, is_new=True, resumes=True)
             if member is not None:
-                conversation.frontend.tasks.spawn(self._join_again(member))
+                services.tasks.spawn(self._join_again(member))
         if self.filters:
-            hub.resume(conversation, self.filters, session.restored_cursors(""))
+            services.hub.resume(self.reader, self.filters, session.restored_cursors(""))
 
     async def _join_again(self, member: Membership) -> None:
         await self._join_share(member)
 
     def positions(self) -> tuple[Cursors, dict[str, Cursors]]:
         """Where the session reads on, for its record."""
-        conversation = self._conversation
-        mine = self._positions(self.filters, conversation.lagging, "")
-        replays = {
-            name: self._positions(reader.topic_filters, reader.lagging, name)
-            for name, reader in (self.replays or {}).items()
+        return self._positions(self.reader), {
+            name: self._positions(reader) for name, reader in (self.replays or {}).items()
         }
-        return mine, replays
 
-    def _positions(
-        self, filters: dict[str, SubscriptionOptions] | tuple[str, ...], lagging: dict[QueueKey, int] | None, name: str
-    ) -> Cursors:
-        conversation = self._conversation
-        if not filters:
+    def _positions(self, reader: Reader) -> Cursors:
+        services, session = self._services, self._client.session
+        if not reader.topic_filters:
             return {}
         found: dict[QueueKey, int] = {}
-        if conversation.session is not None:  # queues that are away just now keep their places
-            kept = conversation.session.restored_cursors(name)
-            found = {
-                key: at for key, at in kept.items() if conversation.frontend.store.topology.topic(key[0]) is not None
-            }
-        found.update(conversation.frontend.hub.positions(filters))
-        found.update(lagging or {})
-        for key, offset in conversation.outbox.first_waiting(name).items():
+        if session is not None:  # queues that are away just now keep their places
+            kept, topology = session.restored_cursors(reader.replay), services.store.topology
+            found = {key: at for key, at in kept.items() if topology.topic(key[0]) is not None}
+        found.update(services.hub.positions(reader.topic_filters))
+        found.update(reader.lagging or {})
+        for key, offset in self._outbox.first_waiting(reader.replay).items():
             found[key] = min(found.get(key, offset), offset)
         cursors: Cursors = {}
         for (topic, queue_id), offset in found.items():
@@ -364,23 +356,21 @@ class Subscribing:
 
     def close(self) -> None:
         """The connection is over."""
-        conversation = self._conversation
-        hub = conversation.frontend.hub
-        for topic_filter in self.filters:
-            hub.unsubscribe(conversation, topic_filter)
-        hub.leave(conversation)
-        for reader in (self.replays or {}).values():
-            reader.lagging = None
-            hub.unsubscribe(reader, reader.topic_filters[0])
-            hub.leave(reader)
+        for reader in (self.reader, *(self.replays or {}).values()):
+            self._leave(reader)
         for member in (self.shares or {}).values():
             member.leave()
-        self.filters, self.shares, self.replays = {}, None, None
+        self.filters.clear()
+        self.shares = self.replays = None
 
-    def let_go(self, departed: MqttConversation) -> None:
-        """Nothing of its conversation is needed any more."""
-        self._conversation = departed
-        self.retained.let_go(departed)
+    def _has_room(self) -> None:
+        """Nothing waits to be sent: who was behind reads on, and shares may give more."""
+        services = self._services
+        for reader in (self.reader, *(self.replays or {}).values()):
+            if reader.lagging:
+                services.hub.catch_up(reader)
+        for member in (self.shares or {}).values():
+            services.shares.has_room(member.share.name, member.share.filter, member)
 
 
 def _brings_retained(wanted: Subscription, *, is_new: bool) -> bool:

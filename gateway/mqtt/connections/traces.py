@@ -10,15 +10,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError
+from gateway.mqtt.connections.client import MqttClient
 from protocols.mqtt.decoder import Decoder
 from protocols.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Subscribe, Unsuback, Unsubscribe
-
-if TYPE_CHECKING:
-    from gateway.mqtt.connections.conversation import MqttConversation
 
 MAX_ENTRIES: Final = 1000
 MAX_TRACES: Final = 16
@@ -51,30 +49,30 @@ class Trace:
     """Packets since it began, those no longer held included."""
     entries: deque[TraceEntry] = field(default_factory=lambda: deque(maxlen=MAX_ENTRIES))
 
-    def sent(self, conversation: MqttConversation, data: bytes) -> None:
+    def sent(self, client: MqttClient, data: bytes) -> None:
         """Whole packets went out."""
-        self._note(conversation, "out", Decoder(_MAX_PACKET, conversation.version or 4).feed(data))
+        self._note(client, "out", Decoder(_MAX_PACKET, client.machine.version or 4).feed(data))
 
-    def received(self, conversation: MqttConversation, packets: Iterable[Packet]) -> None:
+    def received(self, client: MqttClient, packets: Iterable[Packet]) -> None:
         """Packets came in."""
-        self._note(conversation, "in", packets)
+        self._note(client, "in", packets)
 
-    def _note(self, conversation: MqttConversation, direction: str, packets: Iterable[Packet]) -> None:
+    def _note(self, client: MqttClient, direction: str, packets: Iterable[Packet]) -> None:
         now_ms = self.clock.now_ms()
         if now_ms >= self.until_ms:
-            detach(conversation)
+            detach(client)
             return
         for packet in packets:
             self.seen += 1
             kind, fields = type(packet).__name__.upper(), described(packet, with_payloads=self.with_payloads)
-            self.entries.append(TraceEntry(now_ms, conversation.client_id, conversation.peer, direction, kind, fields))
+            self.entries.append(TraceEntry(now_ms, client.client_id, client.peer, direction, kind, fields))
 
 
 class Traces:
     """Those of one gateway."""
 
-    def __init__(self, clock: Clock, conversations: Callable[[], Iterable[MqttConversation]]) -> None:
-        self._clock, self._conversations = clock, conversations
+    def __init__(self, clock: Clock, clients: Callable[[], Iterable[MqttClient]]) -> None:
+        self._clock, self._clients = clock, clients
         self._traces: dict[str, Trace] = {}
 
     def start(self, target: str, seconds: float, *, with_payloads: bool) -> Trace:
@@ -90,9 +88,9 @@ class Traces:
         if len(self._traces) >= MAX_TRACES:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, f"{MAX_TRACES} traces are there already")
         trace = self._traces[target] = Trace(target, now_ms + int(seconds * 1000), with_payloads, self._clock)
-        for conversation in self._conversations():
-            if _matches(conversation, conversation.client_id, target):
-                attach(conversation, trace)
+        for client in self._clients():
+            if _matches(client, client.client_id, target):
+                attach(client, trace)
         return trace
 
     def get(self, target: str) -> Trace | None:
@@ -102,34 +100,34 @@ class Traces:
     def stop(self, target: str) -> bool:
         """End and forget a trace; says whether there was one."""
         trace = self._traces.pop(target, None)
-        for conversation in self._conversations() if trace is not None else ():
-            if conversation.trace is trace:
-                detach(conversation)
+        for client in self._clients() if trace is not None else ():
+            if client.traced_by is trace:
+                detach(client)
         return trace is not None
 
-    def arrived(self, conversation: MqttConversation, connect: Connect) -> None:
+    def arrived(self, client: MqttClient, connect: Connect) -> None:
         """A CONNECT came: it may be of somebody who is traced."""
         for trace in self._traces.values():
-            if trace.until_ms > self._clock.now_ms() and _matches(conversation, connect.client_id, trace.target):
-                attach(conversation, trace)
-                trace.received(conversation, [connect])
+            if trace.until_ms > self._clock.now_ms() and _matches(client, connect.client_id, trace.target):
+                attach(client, trace)
+                trace.received(client, [connect])
                 return
 
 
-def attach(conversation: MqttConversation, trace: Trace) -> None:
+def attach(client: MqttClient, trace: Trace) -> None:
     """Let a trace see what a connection says and hears."""
-    conversation.trace = trace
-    conversation.machine.observe = partial(trace.received, conversation)
+    client.traced_by = trace
+    client.observe = partial(trace.sent, client)
+    client.machine.observe = partial(trace.received, client)
 
 
-def detach(conversation: MqttConversation) -> None:
+def detach(client: MqttClient) -> None:
     """Let it go unseen."""
-    conversation.trace = conversation.machine.observe = None
+    client.traced_by = client.observe = client.machine.observe = None
 
 
-def _matches(conversation: MqttConversation, client_id: str, target: str) -> bool:
-    host = conversation.driver.source.host if conversation.driver is not None else ""
-    return target in (client_id, host)
+def _matches(client: MqttClient, client_id: str, target: str) -> bool:
+    return target in (client_id, client.host)
 
 
 def described(packet: Packet, *, with_payloads: bool) -> dict[str, Any]:

@@ -48,6 +48,10 @@ class Wills:
             await self._publish(kept, kept.will)
         await self._forget(moved.key)
 
+    async def publish_unmoved(self, record: SessionRecord, will: WillRecord) -> None:
+        """Publish a will of which there is no record."""
+        await self._publish(record, will)
+
     async def _forget(self, key: str) -> None:
         try:
             await self._store.key_values.write([KeyValueChange(key, None)])

@@ -12,7 +12,7 @@ from domain.queues.policy import KNOWN_KEYS
 from gateway.amqp.connections.messages import HANDLERS
 from gateway.amqp.connections.publishing import FURTHER_KEYS
 from gateway.http.rights import RULES, Open, SuperUsers
-from gateway.mqtt.connections.names import SERVERS_LEVELS
+from gateway.mqtt.names import SERVERS_LEVELS
 from protocols.mqtt.packet_types import PacketType
 from protocols.mqtt.properties import PropertyId
 from protocols.rocketmq import v2_pb2 as v2

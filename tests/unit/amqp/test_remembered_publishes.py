@@ -57,7 +57,7 @@ async def test_what_comes_again_is_the_same_but_for_body_and_time(site: Site, pu
     first, _ = publisher.publish(*[Publish("x", "k", False, header, b"one")] * 2).messages
     site.clock.advance(5)
     (second, third) = publisher.publish(*[Publish("x", "k", False, header, each) for each in (b"two", b"3")]).messages
-    assert site.door.remembered.count == 2  # the login, and this
+    assert site.door.services.remembered.count == 2  # the login, and this
     assert second == replace(first, body=b"two", born_time_ms=first.born_time_ms + 5)
     assert second.system is third.system and second is not third
     assert properties_of(second) == properties_of(first) == encode_properties(as_texts(first.system), first.properties)
@@ -169,9 +169,9 @@ async def test_rights_end_with_the_token(site: Site, publisher: Publisher) -> No
 
 async def test_two_logins_of_one_user_share_nothing(site: Site, publisher: Publisher) -> None:
     routed(publisher)
-    before = site.door.remembered.count
+    before = site.door.services.remembered.count
     routed(Publisher(site.door, anybody()))
-    assert site.door.remembered.count == before + 2
+    assert site.door.services.remembered.count == before + 2
 
 
 HEADERS = {
@@ -191,7 +191,7 @@ HEADERS = {
 async def test_what_depends_on_the_message_is_not_kept(site: Site, publisher: Publisher, name: str) -> None:
     for _ in range(3):
         assert len(publisher.publish(Publish("x", "k", False, HEADERS[name], b"")).messages) == 1
-    assert site.door.remembered.count == 1  # the login alone
+    assert site.door.services.remembered.count == 1  # the login alone
 
 
 async def test_nor_what_waits_for_its_time(site: Site, publisher: Publisher) -> None:
@@ -203,17 +203,17 @@ async def test_nor_what_waits_for_its_time(site: Site, publisher: Publisher) -> 
         site.clock.advance(7)
         (message,) = publisher.publish(delayed).messages
         assert message.system[SystemProperty.DELIVER_AT_MS] == site.clock.now_ms() + 10
-    assert site.door.remembered.count == 1
+    assert site.door.services.remembered.count == 1
 
 
 async def test_a_transaction_goes_the_whole_way(site: Site, publisher: Publisher) -> None:
     routed(publisher)
-    before = site.door.remembered.count
+    before = site.door.services.remembered.count
     publisher.channel.publishing.is_tx = True
     for _ in range(3):
         publisher.send("x", "other")
     publisher.channel.publishing._publish(publisher.channel.publishing.roll_back())  # as the commit does
-    assert site.door.remembered.count == before
+    assert site.door.services.remembered.count == before
 
 
 async def test_what_is_routed_nowhere_is_returned_each_time(site: Site, publisher: Publisher) -> None:
@@ -244,7 +244,7 @@ async def test_a_refusal_lets_those_before_it_go(site: Site, publisher: Publishe
 
 @cases("limit", ["MAX_PUBLISHES", "MAX_BYTES"])
 async def test_the_limits_hold(site: Site, publisher: Publisher, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    remembered = site.door.remembered
+    remembered = site.door.services.remembered
     routed(publisher)
     monkeypatch.setattr(remembered_publishes, limit, 12 if limit == "MAX_PUBLISHES" else 12 * remembered.size)
     counts, sizes = [], []
@@ -262,17 +262,17 @@ async def test_the_limits_hold(site: Site, publisher: Publisher, limit: str, mon
 async def test_a_large_one_is_not_kept(site: Site, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered_publishes, "MAX_PUBLISH_BYTES", 100)
     routed(publisher)
-    assert site.door.remembered.count == 1
+    assert site.door.services.remembered.count == 1
 
 
 async def test_what_comes_once_is_not_kept(site: Site, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered_publishes, "MAX_SEEN", 5)
     for number in range(20):
         publisher.send("x", f"key-{number}")
-        assert len(site.door.remembered._seen) <= 5
-    assert site.door.remembered.count == 1
+        assert len(site.door.services.remembered._seen) <= 5
+    assert site.door.services.remembered.count == 1
     publisher.send("x", "key-19")
-    assert site.door.remembered.count == 2
+    assert site.door.services.remembered.count == 2
 
 
 def test_shared_properties_are_those_of_messages_with_them_alone() -> None:
@@ -283,13 +283,14 @@ def test_shared_properties_are_those_of_messages_with_them_alone() -> None:
 
 
 async def test_what_a_login_had_kept_goes_with_it(site: Site, publisher: Publisher) -> None:
-    remembered, other = site.door.remembered, Publisher(site.door, anybody())
+    remembered, other = site.door.services.remembered, Publisher(site.door, anybody())
     routed(other)
     count, size = remembered.count, remembered.size
     routed(publisher)
     assert remembered.count > count and remembered.size > size
-    conversation = publisher.channel.conversation
+    client = publisher.channel.client
     for _ in range(2):  # also where it has gone already
-        await site.door.ended(conversation)
+        assert client.vhost is not None and client.principal is not None
+        remembered.leave(client.vhost, client.principal)
         assert (remembered.count, remembered.size) == (count, size)
     assert routed(other) == topics_of(site, "q")

@@ -20,7 +20,7 @@ async def test_a_delayed_message_is_there_once(is_delivered: bool) -> None:
         first.say(Publish("$delayed/5/t/x", b"m", 2, 7))
         await first.expect(Pubrec)  # which the client never saw
         first.lose()
-        await until(lambda: door.mqtt.connected("c") is None, "the first connection is over")
+        await until(lambda: door.mqtt.registry.of("c") is None, "the first connection is over")
         door.clock.advance(5_000 if is_delivered else 1_000)
         if is_delivered:
             await until(watcher.deliveries, "it is delivered")

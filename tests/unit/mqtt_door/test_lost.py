@@ -19,9 +19,9 @@ async def test_while_its_connect_is_decided() -> None:
         first.say_connect("c")
         await until(lambda: store.waiting, "its session is being written")
         first.lose()
-        await until(lambda: not door.mqtt.connections, "the connection is gone")
+        await until(lambda: not door.mqtt.conversations, "the connection is gone")
         store.gate.set()
-        await until(lambda: door.mqtt.connected("c") is None, "nobody has the client id")
+        await until(lambda: door.mqtt.registry.of("c") is None, "nobody has the client id")
         second = door.client()
         assert (await second.connect("c")).session_present
 
@@ -52,14 +52,14 @@ async def test_where_it_cannot_take_its_connack() -> None:
                 first = door.client()
                 await first.connect("c")
                 first.lose()
-                await until(lambda: door.mqtt.connected("c") is None, "nobody has the client id")
+                await until(lambda: door.mqtt.registry.of("c") is None, "nobody has the client id")
             client = door.client()
             tight = {PropertyId.MAXIMUM_PACKET_SIZE: 7, PropertyId.SESSION_EXPIRY_INTERVAL: 600}
             client.say(Connect("c", 5, False, will=will, properties=tight))
             assert (await client.expect(Connack)).reason == ReasonCode.PACKET_TOO_LARGE
-            await until(lambda: door.mqtt.connected("c") is None, "it is over")
+            await until(lambda: door.mqtt.registry.of("c") is None, "it is over")
             again = door.client()
             assert (await again.connect("c")).session_present == before
             again.say(Disconnect(ReasonCode.NORMAL_DISCONNECTION, {PropertyId.SESSION_EXPIRY_INTERVAL: 0}))
-            await until(lambda: door.mqtt.connected("c") is None, "it has gone")
+            await until(lambda: door.mqtt.registry.of("c") is None, "it has gone")
         assert door.store.topology.topic("w") is None

@@ -15,7 +15,7 @@ async def test_what_was_retained_since_stays() -> None:
         first.say(Publish("t/x", b"old", 2, 7, True))
         await first.expect(Pubrec)  # which the client never saw
         first.lose()
-        await until(lambda: door.mqtt.connected("c") is None, "the first connection is over")
+        await until(lambda: door.mqtt.registry.of("c") is None, "the first connection is over")
         other.say(Publish("t/x", b"new", 1, 1, True))
         await other.expect(Puback)
         second = door.client()

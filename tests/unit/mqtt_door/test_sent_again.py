@@ -17,7 +17,7 @@ async def test_the_granted_qos_is_this_client_s_alone() -> None:
         await publisher.expect(Pubrec)
         assert (await client.expect(Publish)).qos == 1
         client.lose()
-        await until(lambda: door.mqtt.connected("c") is None, "the first connection is over")
+        await until(lambda: door.mqtt.registry.of("c") is None, "the first connection is over")
         again = door.client()
         await again.connect("c")
         delivered = await again.expect(Publish)

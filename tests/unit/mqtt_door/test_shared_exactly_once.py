@@ -47,7 +47,7 @@ async def test_what_had_not_left_yet_goes_to_another_member_alone(unsubscribes: 
         if unsubscribes:
             await first.expect(Unsuback)
         else:
-            await until(lambda: door.mqtt.connected("first") is None, "the first connection is over")
+            await until(lambda: door.mqtt.registry.of("first") is None, "the first connection is over")
         again = first
         if not unsubscribes:
             again = door.client()

@@ -23,7 +23,7 @@ async def test_nothing_of_a_connection_that_was_taken_over_hangs() -> None:
         await until(lambda: second.conversation.machine.is_open, "the second connection has the session")
         second.say(Publish("t/x", b"one", 2, 1, False, True), Publish("t/x", b"two", 2, 2, False, True))
         assert {(await second.expect(Pubrec)).packet_id for _ in range(2)} == {1, 2}
-        await door.mqtt.sessions.journal.settle()
+        await door.mqtt.services.sessions.journal.settle()
         await until(lambda: first.conversation.publishing._gate is None, "nothing of the first connection waits")
         found = [
             message.body

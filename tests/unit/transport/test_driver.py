@@ -162,14 +162,14 @@ async def test_reading_pauses_and_goes_on(world: World) -> None:
     assert await client.hear() == b"a"
     echo = world.echoes[0]
     assert echo.driver is not None
-    echo.driver.pause_reading()
+    echo.driver.pause_reading("a test")
     saying = asyncio.create_task(client.say(bytes(32 * 1024) * 1000 if world.kind == "tcp" else bytes(900_000)))
     if world.kind == "tcp":
         done, _ = await asyncio.wait([saying], timeout=0.3)
         assert not done, "the client is held up"
     assert (echo.driver.is_paused, bytes(echo.heard)) == (True, b"a")
     echo.due = Deaf()
-    echo.driver.resume_reading()
+    echo.driver.resume_reading("a test")
     await saying
     expected = 1 + (32_768_000 if world.kind == "tcp" else 900_000)
     await until(lambda: len(echo.heard) == expected, "all has come")

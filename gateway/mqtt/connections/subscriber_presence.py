@@ -1,6 +1,7 @@
-"""Listeners: whether anybody is subscribed to a topic name: a connection here, a session that is away or connected to
-another gateway, or a shared subscription.  It is known only where publishers are to be told (0x10): all sessions of the
-store are followed for it.
+"""SubscriberPresence: whether anybody is subscribed to a topic name.
+
+That is a connection here, a session that is away or connected to another gateway, or a shared subscription.  It is
+known only where publishers are to be told (0x10): all sessions of the store are followed for it.
 
 What the other doors consume is not asked, but for AMQP's queues that got the message.
 """
@@ -13,21 +14,20 @@ from domain.message import Message, SystemProperty
 from domain.ports import Store
 from domain.routing.topic_filter import TopicFilterTrie
 from gateway.messaging.watched_table import WatchedTable
-from gateway.mqtt.connections.names import REPLAY, SHARE, parse_replay, parse_share
-from gateway.mqtt.connections.share_members import Membership
 from gateway.mqtt.fan_out.audience import NOBODY
 from gateway.mqtt.fan_out.hub import DeliveryHub
+from gateway.mqtt.names import REPLAY, SHARE, parse_replay, parse_share
 from gateway.mqtt.sessions.record import SESSION_PREFIX, decode_session
 
 Filters = tuple[str, ...]
 
 
-class Listeners:
+class SubscriberPresence:
     """`start` before the first question."""
 
     def __init__(self, store: Store, hub: DeliveryHub) -> None:
         self._hub = hub
-        self._shares: TopicFilterTrie[Membership, None] = TopicFilterTrie()
+        self._shares: TopicFilterTrie[object, None] = TopicFilterTrie()
         self._sessions: TopicFilterTrie[str, None] = TopicFilterTrie()
         self._table: WatchedTable[Filters] = WatchedTable(store.key_values, SESSION_PREFIX, _decode)
         self._table.on_change.append(self._changed)
@@ -39,12 +39,12 @@ class Listeners:
     def close(self) -> None:
         self._table.close()
 
-    def joined(self, member: Membership) -> None:
+    def joined(self, topic_filter: str, member: object) -> None:
         """A connection here has its part in a share."""
-        self._shares.add(member.share.filter, member, None)
+        self._shares.add(topic_filter, member, None)
 
-    def left(self, member: Membership) -> None:
-        self._shares.remove(member.share.filter, member)
+    def left(self, topic_filter: str, member: object) -> None:
+        self._shares.remove(topic_filter, member)
 
     def has_any(self, message: Message) -> bool:
         """Whether anybody gets the message, or may get it when its time has come."""

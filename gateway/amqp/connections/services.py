@@ -1,0 +1,41 @@
+"""AmqpServices: what the connections of the AMQP front end share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from domain.clock import Clock
+from gateway.amqp.connections.access import AmqpAccess
+from gateway.amqp.connections.remembered_publishes import RememberedPublishes
+from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
+from gateway.messaging.send import Sender
+from gateway.security.security import Security
+from gateway.settings.amqp import AmqpSettings
+
+
+@dataclass(slots=True)
+class AmqpCounters:
+    """Since the process began."""
+
+    published: int = 0
+    confirmed: int = 0
+    refused: int = 0
+    returned: int = 0
+
+
+@dataclass(slots=True)
+class AmqpServices:
+    """`storage_full`: called for a message refused for want of room."""
+
+    virtual_hosts: VirtualHosts
+    sender: Sender
+    security: Security
+    settings: AmqpSettings
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    storage_full: Callable[[], None]
+    access: AmqpAccess
+    remembered: RememberedPublishes
+    counters: AmqpCounters = field(default_factory=AmqpCounters)

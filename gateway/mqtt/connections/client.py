@@ -1,0 +1,72 @@
+"""MqttClient: one connection's client, as the parts of the connection share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from domain.access.model import Principal
+from gateway.driver import Driver
+from gateway.mqtt.sessions.session import Session
+from protocols.mqtt.connection import ServerConnection
+from protocols.mqtt.reason_codes import ReasonCode
+
+
+class MqttClient:
+    """Its machine, driver and session, and its figures.
+
+    `driver`: None once the socket is gone.  `session`: None until CONNECT is accepted.  `close`: end the connection
+    from the server's side.  `counted_user`: whose connections this one counts among.  `dropped`: messages of QoS 0 that
+    it was too slow for.
+    """
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "client_id",
+        "close",
+        "connected_at_ms",
+        "counted_user",
+        "driver",
+        "dropped",
+        "keep_alive",
+        "machine",
+        "messages_in",
+        "messages_out",
+        "observe",
+        "peer",
+        "principal",
+        "session",
+        "traced_by",
+        "wants_no_local",
+    )
+
+    def __init__(self, machine: ServerConnection, close: Callable[[ReasonCode, str], None]) -> None:
+        self.machine, self.close = machine, close
+        self.driver: Driver | None = None
+        self.session: Session | None = None
+        self.principal: Principal | None = None
+        self.client_id = self.peer = ""
+        self.keep_alive = self.connected_at_ms = 0
+        self.counted_user: str | None = None
+        self.traced_by: object | None = None
+        self.observe: Callable[[bytes], None] | None = None
+        """Called with what goes out, while the client is traced."""
+        self.wants_no_local = False
+        """True while a subscription must not bring what this client publishes."""
+        self.bytes_in = self.bytes_out = 0
+        self.messages_in = self.messages_out = self.dropped = 0
+
+    @property
+    def user(self) -> str:
+        """Name of the user it was authenticated as; empty for nobody."""
+        return "" if self.principal is None or self.principal.is_anonymous else self.principal.name
+
+    @property
+    def host(self) -> str:
+        """The address without the port; empty once the socket is gone."""
+        return "" if self.driver is None else self.driver.source.host
+
+    def flush(self) -> None:
+        """Write what is due."""
+        if self.driver is not None:
+            self.driver.flush()

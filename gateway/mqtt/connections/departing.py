@@ -1,0 +1,50 @@
+"""Departing: what becomes of a session when its connection is over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from gateway.mqtt.connections.client import MqttClient
+from gateway.mqtt.connections.publishing import Publishing
+from gateway.mqtt.connections.services import MqttServices
+from gateway.mqtt.sessions.lifecycle import depart
+from gateway.mqtt.sessions.session import Session
+
+
+class Departing(Protocol):
+    """A connection that is over.  `client.session` may be none of its own yet."""
+
+    client: MqttClient
+    publishing: Publishing
+
+    def gone(self) -> None:
+        """The session is somebody else's to have."""
+        ...
+
+
+async def hand_on(departing: Departing, session: Session) -> None:
+    """Leave a session to the connection that takes it over."""
+    await departing.publishing.settle()
+    session.end(departing.gone, deletes=False)
+
+
+async def leave(services: MqttServices, departing: Departing, session: Session, *, keeps_will: bool) -> None:
+    """Let the session's record say that the connection is over; a will that is due goes out."""
+    await departing.publishing.settle()
+    record = session.record
+    will = depart(record, services.clock.now_ms(), keeps_will=keeps_will)
+    if will is None:
+        session.end(departing.gone, deletes=not record.expiry_seconds)
+        return
+    wills, ended = services.sessions.wills, asyncio.Event()
+    moved = wills.moved(session.name, record, will)
+    session.end(ended.set, deletes=not record.expiry_seconds, moved=moved)
+    await ended.wait()
+    try:
+        if not session.is_kept:
+            await wills.publish_unmoved(record, will)
+        elif not session.is_fenced:  # else whoever has the session has the will
+            await wills.publish(moved)
+    finally:
+        departing.gone()

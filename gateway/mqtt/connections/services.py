@@ -1,0 +1,65 @@
+"""MqttServices: what the connections of the MQTT front end share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from domain.clock import Clock
+from domain.message import StoredMessage
+from domain.ports import Store
+from domain.shard import broker_of_queue
+from gateway.background_tasks import BackgroundTasks
+from gateway.messaging.routes import Routes
+from gateway.messaging.send import Sender
+from gateway.mqtt.connections.access import MqttAccess
+from gateway.mqtt.connections.admission import Admission
+from gateway.mqtt.connections.counters import MqttCounters
+from gateway.mqtt.connections.subscriber_presence import SubscriberPresence
+from gateway.mqtt.connections.traces import Traces
+from gateway.mqtt.fan_out.hub import DeliveryHub
+from gateway.mqtt.retained.retained import RetainedMessages
+from gateway.mqtt.sessions.opening import Sessions
+from gateway.mqtt.shares.shares import Shares
+from gateway.settings import MqttSettings
+from protocols.mqtt.connection_events import ConnectionLimits
+
+FINDING_SECONDS: Final = 30.0
+"""Longest time from the beginning of a gateway until it knows of every broker."""
+
+
+@dataclass(slots=True)
+class MqttServices:
+    """`presence`: where publishers are told that nobody is subscribed; None where they are not.  `sys_messages`: the
+    values of `$SYS` topics that a filter matches."""
+
+    store: Store
+    sender: Sender
+    hub: DeliveryHub
+    shares: Shares
+    retained: RetainedMessages
+    routes: Routes
+    access: MqttAccess
+    admission: Admission
+    counters: MqttCounters
+    traces: Traces
+    sessions: Sessions
+    presence: SubscriberPresence | None
+    settings: MqttSettings
+    limits: ConnectionLimits
+    max_session_expiry_seconds: int
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    began: float
+    tasks: BackgroundTasks
+    sys_messages: Callable[[str], list[StoredMessage]] = lambda topic_filter: []
+
+    def may_come(self, topic: str, queue_id: int) -> bool:
+        """True where a queue may only not be known yet: a gateway that has just begun may not have found its broker."""
+        topology = self.store.topology
+        found = topology.topic(topic)
+        if found is None or self.loop.time() - self.began > FINDING_SECONDS:
+            return False
+        return broker_of_queue(queue_id) not in map(broker_of_queue, topology.queues(found).readable)

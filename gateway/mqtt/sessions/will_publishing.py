@@ -1,0 +1,46 @@
+"""WillPublishing: how a will becomes a message."""
+
+from __future__ import annotations
+
+import structlog
+
+from domain.clock import Clock
+from domain.errors import EntrepotError
+from domain.message import SystemProperty
+from gateway.messaging.routes import Routes
+from gateway.messaging.send import Sender, first_refusal
+from gateway.mqtt.names import DELAYED, parse_delayed
+from gateway.mqtt.retained.retained import RetainedMessages
+from gateway.mqtt.sessions.record import SessionRecord, WillRecord
+from protocols.mqtt.mapping import to_message
+from protocols.mqtt.packets import Publish
+from protocols.mqtt.properties import PropertyId
+
+log = structlog.get_logger(__name__)
+
+
+class WillPublishing:
+    """Has no state of its own."""
+
+    def __init__(self, routes: Routes, retained: RetainedMessages, sender: Sender, clock: Clock) -> None:
+        self._routes, self._retained, self._sender, self._clock = routes, retained, sender, clock
+
+    async def publish(self, record: SessionRecord, will: WillRecord) -> None:
+        """Publish a will.  A refused one is logged and dropped: there is nobody to tell."""
+        properties = {PropertyId(key): value for key, value in will.properties.items()}
+        delayed = parse_delayed(will.topic) if will.topic.startswith(DELAYED) else None
+        name, now_ms = will.topic if delayed is None else delayed.topic, self._clock.now_ms()
+        publish = Publish(name, will.payload, will.qos, 0, will.retain, False, properties)
+        message = to_message(publish, *self._routes.of(name), now_ms)
+        if will.retain and delayed is None:
+            message.system = {**message.system, SystemProperty.RETAIN: "1"}
+        if delayed is not None:
+            message.system = {**message.system, SystemProperty.DELIVER_AT_MS: now_ms + delayed.seconds * 1000}
+        try:
+            if SystemProperty.RETAIN in message.system:  # first: who subscribes in between misses neither
+                await self._retained.keep_and_wait([message])
+            problem = first_refusal(await self._sender.send_and_wait([message]))
+        except EntrepotError as error:
+            problem = error
+        if problem is not None:
+            log.warning("a will was not kept", topic=will.topic, reason=problem.message)
