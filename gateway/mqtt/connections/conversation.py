@@ -355,6 +355,7 @@ class MqttConversation:
         if not self._is_gone or self.client.driver is not None:
             return
         self._connecting = self._pace = None
+        self.outbox.close()
         self.publishing.let_go()
         self.client.close = _ignore
         self.client.traced_by = self.client.observe = self.machine.observe = None

@@ -8,6 +8,7 @@ window; the records are written by nobody else while the epoch is ours.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from domain.key_value import ABSENT, KeyValue, KeyValueChange
@@ -60,7 +61,7 @@ class Session:
         self.doubtful: set[int] = set(window.incoming)
         """Those of an earlier connection: whether they were stored is not known here."""
         self.window: DeliveryWindow | None = None
-        self.positions: Callable[[], Positions] = lambda: (record.cursors, record.replays)
+        self.positions: Callable[[], Positions] = partial(_positions_in, record)
         """Until somebody reads on for it, it stays where it was."""
         self.on_fenced: Callable[[], None] = _nothing
         self._journal = journal
@@ -147,7 +148,7 @@ class Session:
     def let_go(self) -> None:
         """Its connection is over, was told so, and needs to hear nothing more."""
         self._at_end = None
-        self.on_fenced = _nothing
+        self.on_fenced, self.positions = _nothing, partial(_positions_in, self.record)
 
     # -- for the journal -----------------------------------------------------------------------------------------
 
@@ -235,6 +236,10 @@ class Session:
         self.on_fenced()
         if self._at_end is not None:  # but who waits for the end has it
             self._at_end()
+
+
+def _positions_in(record: SessionRecord) -> Positions:
+    return record.cursors, record.replays
 
 
 def _nothing() -> None: ...
