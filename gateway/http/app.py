@@ -1,4 +1,4 @@
-"""The door as one ASGI application: the hot publish route first, everything else by FastAPI."""
+"""The door as one ASGI application: hot routes first, everything else by FastAPI."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from fastapi import Depends, FastAPI, Request
 from starlette.middleware.cors import CORSMiddleware
 
 from gateway.http.access import HttpAccess, kept_private
@@ -17,15 +17,16 @@ from gateway.http.context import HttpContext
 from gateway.http.documents.asyncapi import asyncapi_routes
 from gateway.http.documents.page import page_routes
 from gateway.http.health import health_routes
+from gateway.http.hot_routes import HotRoutes, answer
 from gateway.http.methods import RouteMethods, as_get
 from gateway.http.page_guard import guarded
 from gateway.http.problems import install
-from gateway.http.publish import PublishRoute, namespace_and_topic_in, topic_in
+from gateway.http.publish import Publishing, publish_routes
 from gateway.http.rabbitmq import rabbitmq_routes
-from gateway.http.receive import PullHandlers, receive_routes
-from gateway.http.request_times import PUBLISH, PUBLISH_OF_NAMESPACE, ROUTED, TEMPLATE, TimedPublish
-from gateway.http.rights import check_rules, guard_of
-from gateway.http.short_way import ShortWay, answer_shortly
+from gateway.http.receive import receive_routes
+from gateway.http.request_times import ROUTED, TimedPublish
+from gateway.http.rights import check_rights
+from gateway.http.routes import RouteTable
 from gateway.http.streaming.event_socket import EventSockets
 from gateway.http.streaming.server_sent_events import stream_routes
 from gateway.http.subscriptions import add_consent, subscription_routes
@@ -46,11 +47,11 @@ def build_app(context: HttpContext) -> HttpApp:
     settings = context.settings
     origins = WebOrigins(settings.http.allowed_origins, settings.hosts)
     access = HttpAccess(context.security, context.clock, origins)
-    rest, pulling = build_rest(context, access)
+    publishing = Publishing(context, access)
+    rest, table = build_rest(context, access, publishing)
     methods = RouteMethods(rest)
     install(rest, methods.at)
-    short_way = ShortWay(context, access, pulling)
-    publish = PublishRoute(context, access)
+    hot = HotRoutes(context, access, table.routes)
     sockets = EventSockets(context, access, origins)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -58,20 +59,9 @@ def build_app(context: HttpContext) -> HttpApp:
             await sockets(scope, receive, send)
             return
         send = kept_private(scope, send)
-        raw_topic = topic_in(scope.get("raw_path") or b"")
-        if raw_topic is not None:
-            scope[TEMPLATE] = PUBLISH
-            await publish(scope, receive, send, raw_topic)
-            return
-        of_namespace = namespace_and_topic_in(scope.get("raw_path") or b"")
-        if of_namespace is not None:
-            raw_namespace, raw_topic = of_namespace
-            scope[TEMPLATE] = PUBLISH_OF_NAMESPACE
-            await publish(scope, receive, send, raw_topic, raw_namespace)
-            return
-        work = short_way.work_of(scope, receive)
+        work = hot.work_of(scope, receive)
         if work is not None:
-            await answer_shortly(work, scope, receive, send)
+            await answer(work, scope, receive, send)
             return
         routed = routable(scope)
         if scope["method"] == "OPTIONS":
@@ -88,7 +78,7 @@ def build_app(context: HttpContext) -> HttpApp:
 
     times = context.times
     return HttpApp(
-        times.timed(with_origins(guarded(app, origins), settings.http.allowed_origins)), TimedPublish(publish, times)
+        times.timed(with_origins(guarded(app, origins), settings.http.allowed_origins)), TimedPublish(publishing, times)
     )
 
 
@@ -106,39 +96,44 @@ def with_origins(app: AsgiApp, origins: Sequence[str]) -> AsgiApp:
     )
 
 
-def build_rest(context: HttpContext, access: HttpAccess) -> tuple[FastAPI, PullHandlers]:
-    """All routes that are not hot, and the documentation of all routes.  Raises where one declares no rights."""
-    app = FastAPI(
-        title="Entrepôt",
-        version=own_version(),
-        redirect_slashes=False,
-        docs_url=None,
-        redoc_url=None,
-        dependencies=[Depends(guard_of(context, access))],
-    )
-    receive, pulling = receive_routes(context)
+def build_rest(context: HttpContext, access: HttpAccess, publishing: Publishing) -> tuple[FastAPI, RouteTable]:
+    """All routes, and their documentation.  Raises where one declares no rights."""
+    receive, publish = receive_routes(context), publish_routes(publishing)
     stream, admin = stream_routes(context), admin_routes(context)
     subscriptions = subscription_routes(context, access)
     add_consent(subscriptions, context)
     routers = (
+        publish.plain,
         receive.plain,
         stream.plain,
         subscriptions.plain,
         *(routes.plain for routes in admin),
         health_routes(context),
         asyncapi_routes(context, access),
-        page_routes(),
-    )
-    for router in (
-        *routers,
+        publish.of_namespaces,
         receive.of_namespaces,
         stream.of_namespaces,
         subscriptions.of_namespaces,
         *(routes.of_namespaces for routes in admin),
         *rabbitmq_routes(context),
-    ):
-        app.include_router(router)
-    check_rules(app)
+    )
+    table = RouteTable(routers)
+
+    async def guard(request: Request) -> None:
+        await check_rights(context, access, request, table.rights_of(request.method, request.scope["route"].path))
+
+    app = FastAPI(
+        title="Entrepôt",
+        version=own_version(),
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+        dependencies=[Depends(guard)],
+    )
+    for router in routers:
+        app.include_router(router.api)
+    app.include_router(page_routes())
+    table.check(app)
     generate = app.openapi
     document: dict[str, Any] = {}
 
@@ -146,8 +141,8 @@ def build_rest(context: HttpContext, access: HttpAccess) -> tuple[FastAPI, PullH
         if not document:
             from gateway.http.documents.openapi import completed  # only who asks for it needs its tables
 
-            document.update(completed(generate()))
+            document.update(completed(generate(), table))
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
-    return app, pulling
+    return app, table

@@ -15,7 +15,7 @@ OnPublished = Callable[[ProblemAnswer | None], None]
 
 
 class PublishAtOnce(Protocol):
-    """`PublishRoute`."""
+    """`publish.Publishing`."""
 
     def may_come(self, url: bytes, headers: Headers, client: Client) -> bool:
         """True where the body of a publish may be waited for: as far as its head says it is taken at once."""

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from typing import Final
+
+from fastapi import Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from domain.access.model import Action
 from domain.cluster import Clustered
 from domain.errors import Code, EntrepotError
 from gateway.http.bodies import json_answer, json_response
 from gateway.http.context import HttpContext
 from gateway.http.metrics import install_collectors
+from gateway.http.rights import Open, cluster
+from gateway.http.routes import Router
 
 _GOOD = b'{"status":"ok"}'
+_HEALTH: Final = Open("open_health", cluster(Action.GET))
+_METRICS: Final = Open("open_metrics", cluster(Action.GET))
 
 
-def health_routes(context: HttpContext) -> APIRouter:
+def health_routes(context: HttpContext) -> Router:
     """What tells how the process is."""
-    router = APIRouter(tags=["health"])
+    router = Router(["health"])
     store = context.store
     gateway = install_collectors(context)
 
-    @router.get("/healthz", summary="Whether the process lives and its store works")
+    @router.get("/healthz", _HEALTH, summary="Whether the process lives and its store works")
     async def healthz() -> Response:
         if store.condition.failure is not None:
             raise store.condition.failure
@@ -28,7 +35,7 @@ def health_routes(context: HttpContext) -> APIRouter:
             return json_answer({"status": "damaged", "problems": store.condition.damage})
         return json_response(_GOOD)
 
-    @router.get("/readyz", summary="Whether requests are taken")
+    @router.get("/readyz", _HEALTH, summary="Whether requests are taken")
     async def readyz() -> Response:
         if store.condition.failure is not None:
             raise store.condition.failure
@@ -38,7 +45,7 @@ def health_routes(context: HttpContext) -> APIRouter:
             raise EntrepotError(Code.UNAVAILABLE, "not ready: no broker is available")
         return json_response(_GOOD)
 
-    @router.get("/metrics", summary="Metrics in Prometheus' text format")
+    @router.get("/metrics", _METRICS, summary="Metrics in Prometheus' text format")
     async def metrics() -> Response:
         await gateway.look()
         return Response(generate_latest(context.registry), headers={"content-type": CONTENT_TYPE_LATEST})

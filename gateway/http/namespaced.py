@@ -1,4 +1,4 @@
-"""Routes that are there twice: plain, for the default namespace, and below `/namespaces/{namespace}`.
+"""Names of routes that are there twice: plain, for the default namespace, and below `/namespaces/{namespace}`.
 
 A handler is one function; `topic_name` and `group_name` give it names as the store knows them, whichever way it was
 reached.  A plain path never reaches into a namespace: a name with a slash is none.
@@ -6,10 +6,9 @@ reached.  A plain path never reaches into a namespace: a name with a slash is no
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 
 from domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
 from domain.ports import Store
@@ -17,38 +16,6 @@ from gateway.http.asgi import name_in_path
 from gateway.http.problems import MissingError
 
 NAMESPACE_PATH: Final = "/namespaces/{namespace}"
-
-_Handler = TypeVar("_Handler", bound=Callable[..., Any])
-
-
-class Routes:
-    """The routes of one subject, in both places.  Those of namespaces stand behind all plain ones."""
-
-    def __init__(self, tags: list[str], prefix: str = "") -> None:
-        self.plain = APIRouter(prefix=prefix, tags=[*tags])
-        self.of_namespaces = APIRouter(prefix=prefix + NAMESPACE_PATH, tags=["namespaces"])
-
-    def add(self, method: str, path: str, **options: Any) -> Callable[[_Handler], _Handler]:
-        """Register a handler at both paths."""
-
-        def register(handler: _Handler) -> _Handler:
-            self.plain.add_api_route(path, handler, methods=[method], **options)
-            self.of_namespaces.add_api_route(path, handler, methods=[method], **options)
-            return handler
-
-        return register
-
-    def get(self, path: str, **options: Any) -> Callable[[_Handler], _Handler]:
-        return self.add("GET", path, **options)
-
-    def put(self, path: str, **options: Any) -> Callable[[_Handler], _Handler]:
-        return self.add("PUT", path, **options)
-
-    def post(self, path: str, **options: Any) -> Callable[[_Handler], _Handler]:
-        return self.add("POST", path, **options)
-
-    def delete(self, path: str, **options: Any) -> Callable[[_Handler], _Handler]:
-        return self.add("DELETE", path, **options)
 
 
 def asked_namespace(request: Request) -> str:

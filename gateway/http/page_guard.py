@@ -11,7 +11,7 @@ from typing import Final
 from gateway.events.webhooks.handshake import CALLBACK_PATH
 from gateway.http.asgi import AsgiApp, Receive, Scope, Send, declared_length
 from gateway.http.problems import ForeignPageError, FormBodyError, send_what_is_wrong
-from gateway.http.publish import namespace_and_topic_in, topic_in
+from gateway.http.publish import is_publish
 from gateway.transport.web_origin import RequestHeaders, WebOrigins
 
 FORM_TYPES: Final = frozenset({b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})
@@ -48,9 +48,7 @@ def _check(scope: Scope, origins: WebOrigins) -> None:
     headers, path = scope["headers"], scope["path"]
     if not (path.startswith(_LINKED) and _is_link(scope)):
         check_page(headers, origins)
-    raw_path = scope.get("raw_path") or b""
-    is_publish = topic_in(raw_path) is not None or namespace_and_topic_in(raw_path) is not None
-    if scope["method"] in _SAFE_METHODS or is_publish or path.startswith(_CONSENT):
+    if scope["method"] in _SAFE_METHODS or is_publish(scope.get("raw_path") or b"") or path.startswith(_CONSENT):
         return
     if declared_length(headers) == 0:  # libraries call an empty body a form, and nothing is read of it
         return

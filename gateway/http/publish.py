@@ -1,7 +1,7 @@
-"""`POST /topics/{topic}:publish`, the hot route: at once where nothing is to be waited for but the store, so that a
-request costs little more than its event; else plain ASGI.
+"""`POST /topics/{topic}:publish`: at once where nothing is to be waited for but the store, so that a request costs
+little more than its event; else as the other hot routes.
 
-The same below `/namespaces/{namespace}`, by ASGI alone.
+The same below `/namespaces/{namespace}`, never at once.
 
 Binary, structured and batched mode of the CloudEvents HTTP binding.  The answer comes when every event is durable.
 """
@@ -9,10 +9,13 @@ Binary, structured and batched mode of the CloudEvents HTTP binding.  The answer
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
+
+from fastapi import Request, Response
 
 from domain.access.model import NAMESPACE_LEVEL, Action, Principal, ResourceType
 from domain.cluster import SINGLE, Clustered
@@ -27,20 +30,16 @@ from domain.names import (
     qualified,
 )
 from gateway.http.access import PROTOCOL, HttpAccess
-from gateway.http.asgi import Headers, Receive, Scope, Send, answer, decoded_name, read_body
+from gateway.http.asgi import Headers, Receive, decoded_name, name_in_path, read_body
 from gateway.http.at_once import Client, OnPublished
 from gateway.http.batch_refusals import check_batch, refusal_of
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import known_namespace
-from gateway.http.problems import (
-    ProblemAnswer,
-    answer_of,
-    answer_of_status,
-    log_refusal,
-    send_problem,
-    send_what_is_wrong,
-)
+from gateway.http.problems import ProblemAnswer, answer_of, log_refusal
 from gateway.http.published_events import CONFIRM_HEADER, examined, messages_of
+from gateway.http.request_times import PUBLISH
+from gateway.http.rights import IN_THE_BODY, Open
+from gateway.http.routes import Hot, Routes
 from gateway.messaging.send import Refusals
 from gateway.security.security import refusal_of as rights_refusal
 from protocols.cloudevents import webhook
@@ -48,9 +47,7 @@ from protocols.cloudevents.errors import CloudEventError
 
 PREFIX: Final = b"/topics/"
 SUFFIX: Final = b":publish"
-NAMESPACE_PREFIX: Final = b"/namespaces/"
-_PREFIX_LENGTH: Final = len(PREFIX)
-_SUFFIX_LENGTH: Final = len(SUFFIX)
+_PATH: Final = re.compile(rb"(?P<namespace>/namespaces/[^/]+)?/topics/(?P<topic>[^/]*):publish")
 _CACHED_URLS: Final = 512
 
 PUBLISHED: Final = b"{}"
@@ -58,25 +55,30 @@ PUBLISHED: Final = b"{}"
 PUBLISHED_HEADERS: Final[Headers] = [(b"content-type", b"application/json")]
 
 
-def topic_in(raw_path: bytes) -> bytes | None:
-    """The raw topic of a publish path, or None if it is another path."""
-    if not (raw_path.startswith(PREFIX) and raw_path.endswith(SUFFIX)):
-        return None
-    raw_topic = raw_path[_PREFIX_LENGTH:-_SUFFIX_LENGTH]
-    return None if b"/" in raw_topic else raw_topic
+def is_publish(raw_path: bytes) -> bool:
+    """True for the path of publishing to a topic, of whichever namespace."""
+    return raw_path.endswith(SUFFIX) and _PATH.fullmatch(raw_path) is not None
 
 
-def namespace_and_topic_in(raw_path: bytes) -> tuple[bytes, bytes] | None:
-    """The raw namespace and topic of a publish path of a namespace, or None if it is another path."""
-    if not raw_path.startswith(NAMESPACE_PREFIX):
-        return None
-    raw_namespace, slash, rest = raw_path[len(NAMESPACE_PREFIX) :].partition(b"/")
-    raw_topic = topic_in(slash + rest)
-    return None if raw_topic is None else (raw_namespace, raw_topic)
+def publish_routes(publishing: Publishing) -> Routes:
+    """Publishing, and the handshake of webhooks."""
+    routes, hot = Routes(["events"]), Hot(lambda query: {}, takes_any_name=True)
+    of_the_document = {"include_in_schema": False}  # which describes it by hand
+
+    @routes.post(PUBLISH, IN_THE_BODY, hot=hot, **of_the_document)
+    async def publish(request: Request, topic: str) -> Response:
+        return await publishing.publish(request, topic)
+
+    @routes.add("OPTIONS", PUBLISH, Open(None), hot=hot, **of_the_document)
+    async def handshake(request: Request, topic: str) -> Response:
+        """Say that anybody who asks may send, at any rate (WebHook specification 4)."""
+        return _with_headers(b"", webhook.consent(request.scope["headers"]))
+
+    return routes
 
 
-class PublishRoute:
-    """Takes publish requests, whose path has been recognised already."""
+class Publishing:
+    """What becomes of requests to publish."""
 
     def __init__(self, context: HttpContext, access: HttpAccess) -> None:
         self._access = access
@@ -93,7 +95,7 @@ class PublishRoute:
         self._max_batch_events = context.settings.http.max_batch_events
 
     def may_come(self, url: bytes, headers: Headers, client: Client) -> bool:
-        """Whether a POST is taken at once as far as its head says; else it is refused, or waited for, by `__call__`."""
+        """Whether a POST is taken at once as far as its head says; else it is refused, or waited for, by `publish`."""
         try:
             return not examined(headers)[-1] and self._publisher(url, headers, client) is not None
         except Exception:  # noqa: BLE001 - it is met once more the other way, where it is logged and answered
@@ -143,51 +145,26 @@ class PublishRoute:
         rule = self._rules.of(topic)
         return rule is None or not rule.dedup_ms
 
-    async def __call__(
-        self, scope: Scope, receive: Receive, send: Send, raw_topic: bytes, raw_namespace: bytes | None = None
-    ) -> None:
-        """Answer one request.  Without a namespace it is for the default one."""
-        try:
-            if scope["method"] != "POST":
-                await self._other_method(scope, send)
-                return
-            principal = self._access.at_once(scope) or await self._access.principal(scope)
-            headers = scope["headers"]
-            if raw_namespace is None:
-                messages = await self._messages(principal, headers, receive, decoded_name(raw_topic))
-            else:
-                messages = await self._of_namespace(principal, headers, receive, raw_namespace, raw_topic)
-            if messages:
-                self._check_batch(messages)
-                rule = self._rules.of(messages[0].topic)
-                if rule is not None and rule.dedup_ms:
-                    refusals = await self._deduplication.send(messages, rule.dedup_ms, self._sender.send_and_wait)
-                else:
-                    refusals = await self._sender.send_and_wait(messages)
-                if refusals is not None:
-                    raise refusal_of(refusals)
-        except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
-            await send_what_is_wrong(scope, send, error)
+    async def publish(self, request: Request, plain: str) -> Response:
+        """Answer one request.  Raises what refuses it."""
+        scope, principal = request.scope, request.state.principal
+        headers, named = scope["headers"], request.path_params.get("namespace")
+        namespace = DEFAULT_NAMESPACE if named is None else name_in_path(named)
+        messages = await self._messages(principal, headers, request.receive, name_in_path(plain), namespace)
+        if not messages:
+            return _PUBLISHED
+        self._check_batch(messages)
+        rule = self._rules.of(messages[0].topic)
+        if rule is not None and rule.dedup_ms:
+            refusals = await self._deduplication.send(messages, rule.dedup_ms, self._sender.send_and_wait)
         else:
-            await answer(send, 200, [*PUBLISHED_HEADERS, *self._level_asked(headers, messages)], PUBLISHED)
-
-    def _level_asked(self, headers: Headers, messages: list[Message]) -> Headers:
-        """The level of a confirm, for who asks for it."""
-        if not messages or all(name != CONFIRM_HEADER for name, _ in headers):
-            return []
+            refusals = await self._sender.send_and_wait(messages)
+        if refusals is not None:
+            raise refusal_of(refusals)
+        if all(name != CONFIRM_HEADER for name, _ in headers):
+            return _PUBLISHED
         level = SINGLE if self._operations is None else self._operations.confirm_level(messages)
-        return [(CONFIRM_HEADER, level.text.encode())]
-
-    async def _of_namespace(
-        self, principal: Principal, headers: Headers, receive: Receive, raw_namespace: bytes, raw_topic: bytes
-    ) -> list[Message]:
-        """The same for a topic of a namespace.  Sub-topics have its plain name."""
-        plain, namespace = decoded_name(raw_topic), decoded_name(raw_namespace)
-        topic = qualified(namespace, plain)
-        messages = await self._messages(principal, headers, receive, plain, namespace)
-        for message in messages:
-            message.topic = topic
-        return messages
+        return _with_headers(PUBLISHED, [*PUBLISHED_HEADERS, (CONFIRM_HEADER, level.text.encode())])
 
     async def _messages(
         self, principal: Principal, headers: Headers, receive: Receive, plain: str, namespace: str = DEFAULT_NAMESPACE
@@ -206,6 +183,9 @@ class PublishRoute:
         if not is_known:
             known_namespace(self._store, namespace)
             await self._topology.ensure(topic)
+        if namespace != DEFAULT_NAMESPACE:  # sub-topics have the plain name
+            for message in messages:
+                message.topic = topic
         return messages
 
     def _check(self, principal: Principal, messages: list[Message], namespace: str) -> None:
@@ -229,23 +209,19 @@ class PublishRoute:
         self._store.messages.when_relieved(lambda: None if relieved.done() else relieved.set_result(None))
         await relieved
 
-    async def _other_method(self, scope: Scope, send: Send) -> None:
-        """OPTIONS is the handshake of the WebHook specification (4): who asks may send, at any rate."""
-        if scope["method"] == "OPTIONS":
-            await answer(send, 200, webhook.consent(scope["headers"]), b"")
-            return
-        detail = f"{scope['method']} is not a method of this path"
-        problem = answer_of_status(405, detail)
-        problem.headers["allow"] = "POST, OPTIONS"
-        log_refusal(scope["method"], scope["path"], problem.status, detail)
-        await send_problem(send, problem)
+
+def _with_headers(body: bytes, headers: Headers) -> Response:
+    return Response(body, headers={name.decode(): value.decode("latin-1") for name, value in headers})
+
+
+_PUBLISHED: Final = _with_headers(PUBLISHED, PUBLISHED_HEADERS)
 
 
 @lru_cache(_CACHED_URLS)
 def _topic_at(url: bytes) -> str:
     """The topic of the default namespace that a request's target publishes to; empty where that has to be looked at."""
-    raw_topic = topic_in(url)
-    topic = "" if raw_topic is None or b"?" in raw_topic else decoded_name(raw_topic)
+    found = _PATH.fullmatch(url)
+    topic = "" if found is None or found["namespace"] or b"?" in found["topic"] else decoded_name(found["topic"])
     return "" if _is_reserved(topic) else topic
 
 

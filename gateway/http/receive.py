@@ -6,9 +6,9 @@ A topic is read by its name and a group is its subscription.  Lock tokens are th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Final, Protocol
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, Final
 
 import msgspec
 import orjson
@@ -23,8 +23,10 @@ from gateway.http.asgi import ClientGoneError, Receive, name_in_path, until_gone
 from gateway.http.bodies import json_body, json_response, schema_of_body
 from gateway.http.context import HttpContext
 from gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in, pop_wanted
-from gateway.http.namespaced import Routes, group_name, topic_name
+from gateway.http.namespaced import group_name, topic_name
 from gateway.http.problems import bad_json
+from gateway.http.rights import consuming
+from gateway.http.routes import Hot, Routes
 from gateway.messaging.release import release
 from protocols.cloudevents.json_format import encode_event
 from protocols.cloudevents.mapping import to_event
@@ -35,6 +37,8 @@ DEFAULT_WAIT_SECONDS: Final = 60.0
 LONGEST_DELAY_SECONDS: Final = 1_000_000_000
 """A release with a longer delay is one with this delay, which is over thirty years."""
 
+_CONSUMING: Final = consuming("topic", "group")
+_QUERY: Final = re.compile(rb"(?:maxEvents=([0-9]{1,4}))?(?:(?:^|&)maxWaitTime=([0-9]{1,4}))?")
 SUBSCRIPTION_PATH: Final = "/topics/{topic}/eventsubscriptions/{group}"
 _TOKENS_SCHEMA: Final = {
     "type": "object",
@@ -56,34 +60,34 @@ class _LockTokens(msgspec.Struct, rename="camel"):
 _DECODER: Final = msgspec.json.Decoder(_LockTokens)
 
 
-class ReceiveHandler(Protocol):
-    """As the route calls it; filters are of the long way alone."""
-
-    def __call__(
-        self, request: Request, topic: str, group: str, max_events: int, max_wait_time: float
-    ) -> Awaitable[Response]: ...
-
-
-@dataclass(frozen=True)
-class PullHandlers:
-    """What is asked most."""
-
-    receive: ReceiveHandler
-    acknowledge: Callable[[Request, str, str], Awaitable[Response]]
-
-
-def receive_routes(context: HttpContext) -> tuple[Routes, PullHandlers]:
+def receive_routes(context: HttpContext) -> Routes:
     """The five operations."""
     routes = Routes(["pull delivery"])
-    return routes, PullHandlers(_add_receive(routes, context), _add_settling(routes, context))
+    _add_receive(routes, context)
+    _add_settling(routes, context)
+    return routes
 
 
-def _add_receive(routes: Routes, context: HttpContext) -> ReceiveHandler:
+def _limits(query: bytes, longest_wait: float) -> Mapping[str, Any] | None:
+    """Events and seconds that a query of a hot receive asks for."""
+    said = _QUERY.fullmatch(query)
+    if said is None:
+        return None
+    events = int(said[1] or 1)
+    seconds = min(DEFAULT_WAIT_SECONDS, longest_wait) if said[2] is None else float(said[2])
+    is_plain = 1 <= events <= MAX_POP_MESSAGES and seconds <= longest_wait
+    return {"max_events": events, "max_wait_time": seconds} if is_plain else None
+
+
+def _add_receive(routes: Routes, context: HttpContext) -> None:
     store, settings = context.store, context.settings.http
     longest = settings.max_wait_seconds
 
     @routes.post(
-        f"{SUBSCRIPTION_PATH}:receive", summary="Receive events, which stay locked until settled or their time is over"
+        f"{SUBSCRIPTION_PATH}:receive",
+        _CONSUMING,
+        hot=Hot(lambda query: _limits(query, longest)),
+        summary="Receive events, which stay locked until settled or their time is over",
     )
     async def receive(
         request: Request,
@@ -110,8 +114,6 @@ def _add_receive(routes: Routes, context: HttpContext) -> ReceiveHandler:
         )
         context.sender.traffic.count_out(topic, group, popped)
         return json_response(_received(popped, settings.event_type))
-
-    return receive
 
 
 def _check_both_are_there(store: Store, topic: str, group: str) -> None:
@@ -179,12 +181,14 @@ def _event_json(delivery: Delivery, default_type: str) -> bytes:
     return found or encode_event(to_event(delivery.message, default_type=default_type))
 
 
-def _add_settling(routes: Routes, context: HttpContext) -> Callable[[Request, str, str], Awaitable[Response]]:
+def _add_settling(routes: Routes, context: HttpContext) -> None:
     store = context.store
     body = schema_of_body(_TOKENS_SCHEMA)
 
     @routes.post(
         f"{SUBSCRIPTION_PATH}:acknowledge",
+        _CONSUMING,
+        hot=Hot(lambda query: None if query else {}),
         summary="Acknowledge: the group is done with these events",
         openapi_extra=body,
     )
@@ -192,7 +196,10 @@ def _add_settling(routes: Routes, context: HttpContext) -> Callable[[Request, st
         return await _settled(context, request, topic, group, store.consumption.acknowledge)
 
     @routes.post(
-        f"{SUBSCRIPTION_PATH}:release", summary="Give back: others may have them after the delay", openapi_extra=body
+        f"{SUBSCRIPTION_PATH}:release",
+        _CONSUMING,
+        summary="Give back: others may have them after the delay",
+        openapi_extra=body,
     )
     async def release(
         request: Request,
@@ -208,21 +215,25 @@ def _add_settling(routes: Routes, context: HttpContext) -> Callable[[Request, st
         return await _settled(context, request, topic, group, release)
 
     @routes.post(
-        f"{SUBSCRIPTION_PATH}:reject", summary="Reject: to the group's dead-letter topic at once", openapi_extra=body
+        f"{SUBSCRIPTION_PATH}:reject",
+        _CONSUMING,
+        summary="Reject: to the group's dead-letter topic at once",
+        openapi_extra=body,
     )
     async def reject(request: Request, topic: str, group: str) -> Response:
         return await _settled(context, request, topic, group, store.consumption.reject)
 
     @routes.post(
-        f"{SUBSCRIPTION_PATH}:renewLock", summary="Keep the locks for another invisible time", openapi_extra=body
+        f"{SUBSCRIPTION_PATH}:renewLock",
+        _CONSUMING,
+        summary="Keep the locks for another invisible time",
+        openapi_extra=body,
     )
     async def renew_lock(request: Request, topic: str, group: str) -> Response:
         async def renew(topic: str, group: str, tokens: list[str]) -> Outcomes:
             return await store.consumption.change_invisible_duration(topic, group, tokens, None, release=False)
 
         return await _settled(context, request, topic, group, renew)
-
-    return acknowledge
 
 
 async def _settled(context: HttpContext, request: Request, topic: str, group: str, settle: Settle) -> Response:

@@ -28,7 +28,6 @@ TEMPLATE: Final = "entrepot.template"
 ROUTED: Final = "entrepot.routed"
 """Key of a scope for the other one that was routed in its place."""
 PUBLISH: Final = "/topics/{topic}:publish"
-PUBLISH_OF_NAMESPACE: Final = "/namespaces/{namespace}/topics/{topic}:publish"
 OTHER: Final = "other"
 _OK: Final = 200
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

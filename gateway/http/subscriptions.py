@@ -14,6 +14,7 @@ from fastapi import Query, Request, Response
 from pydantic import ValidationError
 
 from domain.access.model import EVERYTHING, Action, ResourceType, whole_topic
+from domain.access.model import Request as Need
 from domain.errors import Code, EntrepotError
 from gateway.events.subscriptions.definition import SubscriptionModel, record_of, shape
 from gateway.events.subscriptions.record import Subscription
@@ -24,8 +25,10 @@ from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer, json_body, json_response, schema_of_body
 from gateway.http.context import HttpContext
 from gateway.http.methods import is_head
-from gateway.http.namespaced import Routes, asked_namespace, known_namespace, namespace_of
+from gateway.http.namespaced import asked_namespace, known_namespace, namespace_of
 from gateway.http.problems import MissingError, bad_json, bad_request
+from gateway.http.rights import IN_THE_BODY, PER_TOPIC, Open, Veiled, shown
+from gateway.http.routes import Routes
 from gateway.http.streaming.server_sent_events import position_of
 from protocols.cloudevents import webhook
 
@@ -70,7 +73,7 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
     store, subscriptions = context.store, context.subscriptions
     body = schema_of_body(_body_schema())
 
-    @routes.post(PATH, summary="Subscribe: events of a topic are delivered to a sink", openapi_extra=body)
+    @routes.post(PATH, IN_THE_BODY, summary="Subscribe: events of a topic are delivered to a sink", openapi_extra=body)
     async def create(request: Request) -> Response:
         namespace = asked_namespace(request)
         model = await _model_of(request, context)
@@ -85,7 +88,7 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
         made = await subscriptions.create(record, position_of(record.start))
         return _answer(context, made, CREATED, {"location": f"{request.url.path.rstrip('/')}/{made.id}"})
 
-    @routes.put(PATH + "/{id}", summary="Change a subscription, as a whole", openapi_extra=body)
+    @routes.put(PATH + "/{id}", _CONSUMING, summary="Change a subscription, as a whole", openapi_extra=body)
     async def update(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
         before = found(context, request)
         model = await _model_of(request, context)
@@ -100,7 +103,7 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
         await subscriptions.renew_state(made, state, is_new_sink=record.sink != before.record.sink)
         return _answer(context, made, OK)
 
-    @routes.delete(PATH + "/{id}", summary="End a subscription", status_code=NO_CONTENT)
+    @routes.delete(PATH + "/{id}", _CONSUMING, summary="End a subscription", status_code=NO_CONTENT)
     async def delete(request: Request, id: str) -> Response:  # noqa: A002
         await subscriptions.delete(found(context, request))
         return Response(status_code=NO_CONTENT)
@@ -109,7 +112,7 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
 def _add_reads(routes: Routes, context: HttpContext, access: HttpAccess) -> None:
     store, subscriptions = context.store, context.subscriptions
 
-    @routes.get(PATH, summary="The subscriptions of topics that the caller may consume")
+    @routes.get(PATH, PER_TOPIC, summary="The subscriptions of topics that the caller may consume")
     async def list_subscriptions(
         request: Request,
         source: Annotated[str | None, Query(max_length=256, description="Of this topic alone")] = None,
@@ -131,9 +134,21 @@ def _add_reads(routes: Routes, context: HttpContext, access: HttpAccess) -> None
         listed = sorted(may, key=lambda each: each.id)[:limit]
         return json_answer_list([_shape(context, each) for each in listed])
 
-    @routes.get(PATH + "/{id}", summary="One subscription, and how it is")
+    @routes.get(PATH + "/{id}", _CONSUMING, summary="One subscription, and how it is")
     async def get(request: Request, id: str) -> Response:  # noqa: A002
         return _answer(context, found(context, request), OK)
+
+
+def _needs(context: HttpContext, request: Request) -> list[Need]:
+    """Of a subscription that is there: consuming its topic.  Of another: all topics, so that nobody learns of them."""
+    known = context.subscriptions.get(asked_namespace(request), name_in_path(request.path_params["id"]))
+    name = EVERYTHING if known is None else whole_topic(known.topic)
+    return [Need(Action.SUB, ResourceType.TOPIC, name)]
+
+
+_CONSUMING: Final = Veiled(
+    _needs, lambda request: f"to consume the topic of subscription {shown(request, 'id')} is not allowed"
+)
 
 
 def add_consent(routes: Routes, context: HttpContext) -> None:
@@ -154,14 +169,14 @@ def add_consent(routes: Routes, context: HttpContext) -> None:
 
     path = f"{CALLBACK_PATH}/{{namespace}}/{{id}}/{{token}}"
     for method in ("GET", "POST"):
-        routes.plain.add_api_route(
+        routes.plain.add(
+            method,
             path,
-            consent,
-            methods=[method],
+            Open(None),  # the token is the right
             status_code=NO_CONTENT,
             operation_id=f"consent_{method.lower()}",
             summary="A receiver consents to deliveries that it was asked about",
-        )
+        )(consent)
 
 
 def found(context: HttpContext, request: Request) -> Subscription:

@@ -28,7 +28,7 @@ from gateway.http.admin.topics import topic_routes
 from gateway.http.admin.traces import trace_routes
 from gateway.http.admin.users import user_routes
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes
+from gateway.http.routes import Routes
 
 
 def admin_routes(context: HttpContext) -> list[Routes]:

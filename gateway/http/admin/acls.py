@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from pydantic import Field
 
 from domain.access.evaluator import MAX_RESOURCES, MAX_SOURCES, MAX_STATEMENTS
@@ -13,8 +13,9 @@ from gateway.http.admin.common import CREATED, NO_CONTENT, OK, PREFIX, Body, sch
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes
 from gateway.http.problems import MissingError, bad_request
+from gateway.http.rights import SUPER_USERS
+from gateway.http.routes import Router, Routes
 from gateway.security.administration import By
 from gateway.security.records import PolicyRecord
 
@@ -51,10 +52,10 @@ def acl_routes(context: HttpContext) -> Routes:
     return routes
 
 
-def _add(router: APIRouter, context: HttpContext) -> None:
+def _add(router: Router, context: HttpContext) -> None:
     administration = context.security.administration
 
-    @router.get("/acls", summary="Policies by subject")
+    @router.get("/acls", SUPER_USERS, summary="Policies by subject")
     async def list_policies(
         after: str = Query("", description="Only subjects behind this one"), limit: int = Query(100, ge=1, le=MAX_LIMIT)
     ) -> Response:
@@ -62,7 +63,7 @@ def _add(router: APIRouter, context: HttpContext) -> None:
         following = found[limit - 1].subject if len(found) > limit else None
         return json_answer({"value": [_shape(policy) for policy in found[:limit]], "next": following})
 
-    @router.get("/acls/{subject}", summary="The policy of one subject")
+    @router.get("/acls/{subject}", SUPER_USERS, summary="The policy of one subject")
     async def get_policy(subject: str) -> Response:
         subject = _subject(subject)
         policy = administration.policy(subject)
@@ -70,7 +71,12 @@ def _add(router: APIRouter, context: HttpContext) -> None:
             raise _missing(subject)
         return json_answer(_shape(policy))
 
-    @router.put("/acls/{subject}", summary="Say what a subject may do, in place of what was said", openapi_extra=_BODY)
+    @router.put(
+        "/acls/{subject}",
+        SUPER_USERS,
+        summary="Say what a subject may do, in place of what was said",
+        openapi_extra=_BODY,
+    )
     async def put_policy(request: Request, subject: str) -> Response:
         body = await body_of(request, context, PolicyBody)
         by = By.principal(request.state.principal)
@@ -78,7 +84,7 @@ def _add(router: APIRouter, context: HttpContext) -> None:
         policy, is_new = await administration.put_policy(by, _subject(subject), statements)
         return json_answer(_shape(policy), CREATED if is_new else OK)
 
-    @router.delete("/acls/{subject}", summary="Forget what a subject may do", status_code=NO_CONTENT)
+    @router.delete("/acls/{subject}", SUPER_USERS, summary="Forget what a subject may do", status_code=NO_CONTENT)
     async def delete_policy(request: Request, subject: str) -> Response:
         subject = _subject(subject)
         if not await administration.delete_policy(By.principal(request.state.principal), subject):
@@ -86,8 +92,8 @@ def _add(router: APIRouter, context: HttpContext) -> None:
         return Response(status_code=NO_CONTENT)
 
 
-def _add_explain(router: APIRouter, context: HttpContext) -> None:
-    @router.get("/acls:explain", summary="The decision on an action, and the statement that makes it")
+def _add_explain(router: Router, context: HttpContext) -> None:
+    @router.get("/acls:explain", SUPER_USERS, summary="The decision on an action, and the statement that makes it")
     async def explain(
         subject: str = Query(min_length=1),
         action: Literal["PUB", "SUB", "CREATE", "UPDATE", "DELETE", "GET", "LIST"] = Query(),

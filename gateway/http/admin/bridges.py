@@ -6,19 +6,23 @@ from typing import Any
 
 from fastapi import Response
 
+from domain.access.model import Action
 from domain.timestamp import to_rfc3339
 from gateway.bridge.status import BridgeStatus
 from gateway.http.admin.common import PREFIX
 from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes
+from gateway.http.rights import cluster
+from gateway.http.routes import Routes
 
 
 def bridge_routes(context: HttpContext) -> Routes:
     """The routes of bridges, which are in no namespace."""
     routes = Routes(["bridges"], PREFIX)
 
-    @routes.plain.get("/bridges", summary="Every bridge, its state, and what this gateway has carried")
+    @routes.plain.get(
+        "/bridges", cluster(Action.LIST), summary="Every bridge, its state, and what this gateway has carried"
+    )
     async def list_bridges() -> Response:
         return json_answer({"value": [_shape(bridge) for bridge in context.bridges()]})
 

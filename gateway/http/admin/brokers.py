@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
+from domain.access.model import Action
 from domain.cluster import BrokerStatus, ClusterControl, Clustered, ElectionView
 from domain.errors import Code, EntrepotError
 from domain.replication.control import ReplicaChange
@@ -14,7 +15,8 @@ from gateway.http.admin.common import NO_CONTENT, PREFIX, Body, time_shape
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes
+from gateway.http.rights import cluster
+from gateway.http.routes import Router, Routes
 from gateway.replica_shape import replica_shape
 
 
@@ -45,8 +47,8 @@ def broker_routes(context: HttpContext) -> Routes:
     return routes
 
 
-def _add(router: APIRouter, context: HttpContext) -> None:
-    @router.get("/brokers", summary="Every broker, and what is on it; every name server")
+def _add(router: Router, context: HttpContext) -> None:
+    @router.get("/brokers", cluster(Action.LIST), summary="Every broker, and what is on it; every name server")
     async def list_brokers() -> Response:
         control = control_of(context)
         brokers = [] if control is None else await control.brokers()
@@ -58,13 +60,15 @@ def _add(router: APIRouter, context: HttpContext) -> None:
             }
         )
 
-    @router.put("/brokers/{name}", summary="Let no new messages go to a broker, or let them again")
+    @router.put(
+        "/brokers/{name}", cluster(Action.UPDATE), summary="Let no new messages go to a broker, or let them again"
+    )
     async def put_broker(request: Request, name: str) -> Response:
         change = await body_of(request, context, BrokerChange)
         status = await needed_control(context).drain(name_in_path(name), is_draining=change.is_draining)
         return json_answer(_shape(status))
 
-    @router.post("/brokers/{name}:elect", summary="Make a replica of a broker its master")
+    @router.post("/brokers/{name}:elect", cluster(Action.UPDATE), summary="Make a replica of a broker its master")
     async def elect_master(request: Request, name: str) -> Response:
         asked = await body_of(request, context, Election)
         control = needed_control(context)
@@ -72,7 +76,11 @@ def _add(router: APIRouter, context: HttpContext) -> None:
         audited(context, request, "master elected", f"broker {status.name}", _asked(asked))
         return json_answer(_shape(status))
 
-    @router.put("/brokers/{name}/replicas/{replica}", summary="Have a replica count, or copy only, as an observer")
+    @router.put(
+        "/brokers/{name}/replicas/{replica}",
+        cluster(Action.UPDATE),
+        summary="Have a replica count, or copy only, as an observer",
+    )
     async def put_replica(request: Request, name: str, replica: int) -> Response:
         asked = await body_of(request, context, ReplicaCounting)
         change = ReplicaChange.OBSERVER if asked.is_observer else ReplicaChange.ADD
@@ -82,14 +90,19 @@ def _add(router: APIRouter, context: HttpContext) -> None:
         return json_answer(_shape(status))
 
     @router.delete(
-        "/brokers/{name}/replicas/{replica}", summary="Have a stopped replica count no more", status_code=NO_CONTENT
+        "/brokers/{name}/replicas/{replica}",
+        cluster(Action.DELETE),
+        summary="Have a stopped replica count no more",
+        status_code=NO_CONTENT,
     )
     async def delete_replica(request: Request, name: str, replica: int) -> Response:
         status = await needed_control(context).change_replica(name_in_path(name), replica, ReplicaChange.REMOVE)
         audited(context, request, "replicas changed", f"broker {status.name}", f"replica {replica} is to count no more")
         return Response(status_code=NO_CONTENT)
 
-    @router.delete("/brokers/{name}", summary="Let a drained broker go for good", status_code=NO_CONTENT)
+    @router.delete(
+        "/brokers/{name}", cluster(Action.DELETE), summary="Let a drained broker go for good", status_code=NO_CONTENT
+    )
     async def delete_broker(name: str) -> Response:
         await needed_control(context).leave(name_in_path(name))
         return Response(status_code=NO_CONTENT)

@@ -7,13 +7,15 @@ from typing import Any, Final
 
 from fastapi import Query, Response
 
+from domain.access.model import Action
 from gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
 from gateway.http.mqtt_metrics import version_name
-from gateway.http.namespaced import Routes
 from gateway.http.problems import MissingError
+from gateway.http.rights import cluster
+from gateway.http.routes import Routes
 from gateway.mqtt.connections.client import MqttClient
 from gateway.mqtt.connections.conversation import MqttConversation
 from gateway.mqtt.fan_out.hub import DeliveryHub
@@ -27,7 +29,11 @@ def client_routes(context: HttpContext) -> Routes:
     """The routes of connected clients."""
     routes = Routes(["clients"], PREFIX)
 
-    @routes.plain.get("/clients", summary="Clients that are connected to this gateway, in the order of their ids")
+    @routes.plain.get(
+        "/clients",
+        cluster(Action.LIST),
+        summary="Clients that are connected to this gateway, in the order of their ids",
+    )
     async def list_clients(
         prefix: str = Query("", max_length=MAX_TEXT, description="What client ids begin with"),
         user: str | None = Query(None, max_length=MAX_TEXT),
@@ -44,16 +50,18 @@ def client_routes(context: HttpContext) -> Routes:
         more = page[-1].client.client_id if len(found) > limit else None
         return json_answer({"value": [client_shape(each) for each in page], "next": more})
 
-    @routes.plain.get("/clients/{id}", summary="One connected client")
+    @routes.plain.get("/clients/{id}", cluster(Action.GET), summary="One connected client")
     async def get_client(id: str) -> Response:  # noqa: A002 - the parameter's name is the path's
         return json_answer(client_shape(client_of(mqtt_of(context), name_in_path(id))))
 
-    @routes.plain.delete("/clients/{id}", summary="Disconnect a client, of any gateway", status_code=NO_CONTENT)
+    @routes.plain.delete(
+        "/clients/{id}", cluster(Action.UPDATE), summary="Disconnect a client, of any gateway", status_code=NO_CONTENT
+    )
     async def kick_client(id: str) -> Response:  # noqa: A002
         await kick(mqtt_of(context), name_in_path(id))
         return Response(status_code=NO_CONTENT)
 
-    @routes.plain.get("/subscriptions", summary="Subscriptions of the clients of this gateway")
+    @routes.plain.get("/subscriptions", cluster(Action.LIST), summary="Subscriptions of the clients of this gateway")
     async def list_subscriptions(
         client: str | None = Query(None, max_length=MAX_TEXT),
         topic_filter: str | None = Query(None, alias="filter", description="Just this filter, as it was written"),
@@ -71,7 +79,9 @@ def client_routes(context: HttpContext) -> Routes:
         end = offset + limit
         return json_answer({"value": found[offset:end], "next": end if len(found) > end else None})
 
-    @routes.plain.get("/slow-subscribers", summary="Clients that are behind the most, those first")
+    @routes.plain.get(
+        "/slow-subscribers", cluster(Action.LIST), summary="Clients that are behind the most, those first"
+    )
     async def list_slow(limit: int = Query(20, ge=1, le=MAX_LIMIT)) -> Response:
         hub = mqtt_of(context).services.hub
         slowness = {each: _slowness(hub, each) for each in accepted(mqtt_of(context))}

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
+from domain.access.model import Action
 from domain.cluster import ControllerStatus
 from domain.errors import Code, EntrepotError
 from gateway.http.admin.brokers import audited, control_of, needed_control
 from gateway.http.admin.common import NO_CONTENT, PREFIX, Body
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes
+from gateway.http.rights import cluster
+from gateway.http.routes import Router, Routes
 from gateway.settings.addresses import LARGEST_ID, is_address
 
 
@@ -32,12 +34,18 @@ def controller_routes(context: HttpContext) -> Routes:
     return routes
 
 
-def _add(router: APIRouter, context: HttpContext) -> None:
-    @router.get("/controllers", summary="Every controller that elects masters of brokers, and how it is")
+def _add(router: Router, context: HttpContext) -> None:
+    @router.get(
+        "/controllers", cluster(Action.LIST), summary="Every controller that elects masters of brokers, and how it is"
+    )
     async def list_controllers() -> Response:
         return json_answer(await _list(context))
 
-    @router.post("/controllers", summary="Take in a controller that runs, in place of another one if that is named")
+    @router.post(
+        "/controllers",
+        cluster(Action.UPDATE),
+        summary="Take in a controller that runs, in place of another one if that is named",
+    )
     async def add_controller(request: Request) -> Response:
         asked = await body_of(request, context, NewController)
         if not is_address(asked.address):
@@ -47,7 +55,12 @@ def _add(router: APIRouter, context: HttpContext) -> None:
         audited(context, request, "controller added", f"controller {asked.controller}", detail)
         return json_answer(await _list(context))
 
-    @router.delete("/controllers/{controller}", summary="Let a controller go for good", status_code=NO_CONTENT)
+    @router.delete(
+        "/controllers/{controller}",
+        cluster(Action.DELETE),
+        summary="Let a controller go for good",
+        status_code=NO_CONTENT,
+    )
     async def delete_controller(request: Request, controller: int) -> Response:
         await needed_control(context).change_controllers(controller, 0, "")
         audited(context, request, "controller removed", f"controller {controller}")

@@ -17,6 +17,7 @@ from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
+from domain.access.model import Action
 from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage, SystemProperty, dead_letter_origin
 from domain.names import dead_letter_topic, split_name
@@ -26,8 +27,10 @@ from gateway.http.admin.common import MAX_NUMBER, PREFIX, Body, Offset, refusal_
 from gateway.http.admin.messages import full_shape, message_shape
 from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes, group_name
+from gateway.http.namespaced import group_name
 from gateway.http.problems import bad_request
+from gateway.http.rights import group
+from gateway.http.routes import Routes
 
 MAX_LIMIT: Final = 1000
 MAX_OFFSETS: Final = 10_000
@@ -57,7 +60,7 @@ def dead_letter_routes(context: HttpContext) -> Routes:
     store = context.store
     path = "/groups/{name}/dead-letters"
 
-    @routes.get(path, summary="Dead letters of a group, the oldest first")
+    @routes.get(path, group(Action.SUB), summary="Dead letters of a group, the oldest first")
     async def list_dead_letters(
         request: Request,
         name: str,
@@ -78,7 +81,9 @@ def dead_letter_routes(context: HttpContext) -> Routes:
                 part.start = found[-1].queue_offset + 1
         return json_answer({"value": value, "next": None})
 
-    @routes.post(f"{path}:resend", summary="Let the group try dead letters once more", openapi_extra=_BODY)
+    @routes.post(
+        f"{path}:resend", group(Action.UPDATE), summary="Let the group try dead letters once more", openapi_extra=_BODY
+    )
     async def resend(request: Request, name: str) -> Response:
         group = group_name(store, request, name)
         body = await body_of(request, context, Resend)
@@ -94,7 +99,11 @@ def dead_letter_routes(context: HttpContext) -> Routes:
                     await _resend(store, group, list(every[at : at + RESEND_BATCH]), outcome)
         return json_answer({"resentOffsets": outcome.resent, "failedOffsets": outcome.failed})
 
-    @routes.get(f"{path}:export", summary="Dead letters of a group as newline-delimited JSON, the oldest first")
+    @routes.get(
+        f"{path}:export",
+        group(Action.SUB),
+        summary="Dead letters of a group as newline-delimited JSON, the oldest first",
+    )
     async def export(request: Request, name: str, from_offset: int = _FROM_OFFSET) -> Response:
         parts = await _parts(store, group_name(store, request, name), from_offset)
         return StreamingResponse(_lines(store, parts), media_type=NDJSON)

@@ -23,8 +23,10 @@ from gateway.http.access import PROTOCOL
 from gateway.http.admin.common import NO_CONTENT, PREFIX, Change, schema_of
 from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes, namespace_of, topic_name
+from gateway.http.namespaced import namespace_of, topic_name
 from gateway.http.problems import bad_request
+from gateway.http.rights import topic
+from gateway.http.routes import Routes
 
 PATH: Final = "/topics/{name}/event-rules"
 
@@ -52,11 +54,11 @@ def event_rule_routes(context: HttpContext) -> Routes:
     routes = Routes(["topics"], PREFIX)
     store, rules = context.store, context.event_rules
 
-    @routes.get(PATH, summary="What a topic asks of its events")
+    @routes.get(PATH, topic(Action.GET), summary="What a topic asks of its events")
     async def get_rules(request: Request, name: str) -> Response:
         return json_answer(_shape(rules.of(_known(context, request, name))))
 
-    @routes.put(PATH, summary="Change what a topic asks of its events", openapi_extra=_BODY)
+    @routes.put(PATH, topic(Action.UPDATE), summary="Change what a topic asks of its events", openapi_extra=_BODY)
     async def put_rules(request: Request, name: str) -> Response:
         topic = _known(context, request, name)
         change = await body_of(request, context, EventRuleChange)
@@ -66,7 +68,9 @@ def event_rule_routes(context: HttpContext) -> Routes:
         await rules.put(topic, rule)
         return json_answer(_shape(rule))
 
-    @routes.delete(PATH, summary="Ask nothing of a topic's events any more", status_code=NO_CONTENT)
+    @routes.delete(
+        PATH, topic(Action.UPDATE), summary="Ask nothing of a topic's events any more", status_code=NO_CONTENT
+    )
     async def delete_rules(request: Request, name: str) -> Response:
         await rules.delete(_known(context, request, name))
         return Response(status_code=NO_CONTENT)

@@ -8,6 +8,8 @@ from typing import Annotated, Any, ClassVar, Final
 from fastapi import Request, Response
 from pydantic import Field
 
+from domain.access.model import Action, ResourceType, access_name
+from domain.access.model import Request as Need
 from domain.consumer_group import GroupStatus
 from domain.expression.filter import FilterExpression, FilterKind
 from domain.names import split_name
@@ -29,8 +31,10 @@ from gateway.http.admin.common import (
 )
 from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes, group_name, namespace_of, topic_name
+from gateway.http.namespaced import asked_group, group_name, namespace_of, topic_name
 from gateway.http.problems import bad_request
+from gateway.http.rights import group, listed, putting
+from gateway.http.routes import Routes
 
 
 class RetryChange(Change):
@@ -87,12 +91,21 @@ _RESET_BODY: Final = schema_of_body(schema_of(Reset))
 _TO: Final = "to: must be earliest, latest, an offset, or an RFC 3339 time"
 
 
+def _put(context: HttpContext, request: Request) -> list[Need]:
+    stored = asked_group(request, request.path_params["name"])
+    action = Action.CREATE if context.store.topology.group(stored) is None else Action.UPDATE
+    return [Need(action, ResourceType.GROUP, access_name(stored))]
+
+
+_PUT: Final = putting("group", _put)
+
+
 def group_routes(context: HttpContext) -> Routes:
     """The routes of groups."""
     routes = Routes(["groups"], PREFIX)
     store = context.store
 
-    @routes.get("/groups", summary="Every consumer group with its progress")
+    @routes.get("/groups", listed(ResourceType.GROUP), summary="Every consumer group with its progress")
     async def list_groups(request: Request) -> Response:
         namespace = namespace_of(store, request)
         names = (group.name for group in store.topology.groups() if split_name(group.name)[0] == namespace)
@@ -100,11 +113,11 @@ def group_routes(context: HttpContext) -> Routes:
             {"value": [group_shape(status) for status in await statuses_of(names, store.topology.group_status)]}
         )
 
-    @routes.get("/groups/{name}", summary="One consumer group with its progress")
+    @routes.get("/groups/{name}", group(Action.GET), summary="One consumer group with its progress")
     async def get_group(request: Request, name: str) -> Response:
         return json_answer(group_shape(await store.topology.group_status(group_name(store, request, name))))
 
-    @routes.put("/groups/{name}", summary="Create a consumer group, or change it", openapi_extra=_BODY)
+    @routes.put("/groups/{name}", _PUT, summary="Create a consumer group, or change it", openapi_extra=_BODY)
     async def put_group(request: Request, name: str) -> Response:
         full_name = group_name(store, request, name)
         change = await body_of(request, context, GroupChange)
@@ -115,14 +128,24 @@ def group_routes(context: HttpContext) -> Routes:
             group_shape(await store.topology.group_status(full_name)), CREATED if existing is None else OK
         )
 
-    @routes.delete("/groups/{name}", summary="Delete a consumer group with its progress", status_code=NO_CONTENT)
+    @routes.delete(
+        "/groups/{name}",
+        group(Action.DELETE),
+        summary="Delete a consumer group with its progress",
+        status_code=NO_CONTENT,
+    )
     async def delete_group(request: Request, name: str) -> Response:
         full_name = group_name(store, request, name)
         await store.topology.delete_group(full_name)
         await context.memberships.forget(group=full_name)
         return Response(status_code=NO_CONTENT)
 
-    @routes.post("/groups/{name}:reset", summary="Let a group go on from another position", openapi_extra=_RESET_BODY)
+    @routes.post(
+        "/groups/{name}:reset",
+        group(Action.UPDATE),
+        summary="Let a group go on from another position",
+        openapi_extra=_RESET_BODY,
+    )
     async def reset_group(request: Request, name: str) -> Response:
         full_name = group_name(store, request, name)
         reset = await body_of(request, context, Reset)

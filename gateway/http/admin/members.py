@@ -23,8 +23,10 @@ from gateway.http.admin.common import MAX_NUMBER, NO_CONTENT, PREFIX, Body, Offs
 from gateway.http.asgi import ClientGoneError, name_in_path, until_gone
 from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes, group_name, topic_name
+from gateway.http.namespaced import group_name, topic_name
 from gateway.http.problems import bad_request
+from gateway.http.rights import consuming
+from gateway.http.routes import Routes
 from gateway.messaging.membership import Assignment
 
 _PATH: Final = "/groups/{name}/topics/{topic}"
@@ -64,6 +66,7 @@ class Commit(Body):
 
 _HEARTBEAT_BODY: Final = schema_of_body(schema_of(Heartbeat), required=False)
 _COMMIT_BODY: Final = schema_of_body(schema_of(Commit))
+_MEMBER: Final = consuming("topic", "name")
 
 
 def member_routes(context: HttpContext) -> Routes:
@@ -72,18 +75,22 @@ def member_routes(context: HttpContext) -> Routes:
     store, memberships = context.store, context.memberships
     _add_heartbeat(routes, context)
 
-    @routes.delete(f"{_PATH}/members/{{member}}", summary="Leave: the others take its queues", status_code=NO_CONTENT)
+    @routes.delete(
+        f"{_PATH}/members/{{member}}", _MEMBER, summary="Leave: the others take its queues", status_code=NO_CONTENT
+    )
     async def leave(request: Request, name: str, topic: str, member: str) -> Response:
         group, full_topic = group_name(store, request, name), topic_name(store, request, topic)
         await memberships.leave(group, full_topic, name_in_path(member))
         return Response(status_code=NO_CONTENT)
 
-    @routes.get(f"{_PATH}/members", summary="The members of a group on a topic, with their queues")
+    @routes.get(f"{_PATH}/members", _MEMBER, summary="The members of a group on a topic, with their queues")
     async def list_members(request: Request, name: str, topic: str) -> Response:
         group, full_topic = group_name(store, request, name), topic_name(store, request, topic)
         return json_answer(_members_shape(await memberships.members(group, full_topic)))
 
-    @routes.post(f"{_PATH}/offsets", summary="Commit offsets of queues that one has", openapi_extra=_COMMIT_BODY)
+    @routes.post(
+        f"{_PATH}/offsets", _MEMBER, summary="Commit offsets of queues that one has", openapi_extra=_COMMIT_BODY
+    )
     async def commit(request: Request, name: str, topic: str) -> Response:
         group, full_topic = group_name(store, request, name), topic_name(store, request, topic)
         said = await body_of(request, context, Commit)
@@ -98,7 +105,10 @@ def _add_heartbeat(routes: Routes, context: HttpContext) -> None:
     store, longest = context.store, context.settings.http.max_wait_seconds
 
     @routes.post(
-        f"{_PATH}/members/{{member}}", summary="Join or stay, and learn one's queues", openapi_extra=_HEARTBEAT_BODY
+        f"{_PATH}/members/{{member}}",
+        _MEMBER,
+        summary="Join or stay, and learn one's queues",
+        openapi_extra=_HEARTBEAT_BODY,
     )
     async def heartbeat(
         request: Request,

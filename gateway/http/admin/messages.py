@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from fastapi import Query, Request, Response
 
+from domain.access.model import Action
 from domain.message import PropertyValue, StoredMessage, as_texts
 from domain.names import is_hidden_topic, split_name
 from domain.ports import Store
@@ -17,8 +18,10 @@ from gateway.http.admin.common import MAX_CURSOR_LENGTH, PREFIX, epoch_ms_of, ti
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes, topic_name
+from gateway.http.namespaced import topic_name
 from gateway.http.problems import MissingError
+from gateway.http.rights import ANY_CONTENTS, topic_in_query
+from gateway.http.routes import Routes
 
 DEFAULT_LIMIT: Final = 32
 STATES: Final[Mapping[ConsumptionState, str]] = {
@@ -44,7 +47,7 @@ def message_routes(context: HttpContext) -> Routes:
     routes = Routes(["messages"], PREFIX)
     store = context.store
 
-    @routes.get("/messages", summary="Messages of a topic, the newest first")
+    @routes.get("/messages", topic_in_query(Action.SUB, contents=True), summary="Messages of a topic, the newest first")
     async def query_messages(
         request: Request,
         topic: str = Query(min_length=1),
@@ -60,19 +63,21 @@ def message_routes(context: HttpContext) -> Routes:
         page = await store.finder.query(MessageQuery(name, key, from_ms, to_ms, limit, cursor))
         return json_answer({"value": [message_shape(message) for message in page.messages], "next": page.next})
 
-    @routes.plain.get("/messages/{id}", summary="One message with all that is kept of it")
+    @routes.plain.get("/messages/{id}", ANY_CONTENTS, summary="One message with all that is kept of it")
     async def get_message(id: str) -> Response:  # noqa: A002 - the path's word
         message, others = await _by_id(store, name_in_path(id))
         return json_answer({**full_shape(message), "others": others})
 
-    @routes.plain.get("/messages/{id}/consumers", summary="What became of one message, by consumer group")
+    @routes.plain.get("/messages/{id}/consumers", ANY_CONTENTS, summary="What became of one message, by consumer group")
     async def get_consumers(id: str) -> Response:  # noqa: A002 - the path's word
         message, _ = await _by_id(store, name_in_path(id))
         return json_answer(
             {"value": [_consumer_shape(consumer) for consumer in await store.finder.message_consumers(message)]}
         )
 
-    @routes.plain.get("/messages/{id}/trace", summary="The way of one message hop by hop, if it is traced")
+    @routes.plain.get(
+        "/messages/{id}/trace", ANY_CONTENTS, summary="The way of one message hop by hop, if it is traced"
+    )
     async def get_trace(id: str) -> Response:  # noqa: A002 - the path's word
         text = name_in_path(id)
         for message_id in _ids_of(text):

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
+from domain.access.model import Action, ResourceType
+from domain.access.model import Request as Need
 from domain.names import split_name
 from domain.ports import Store
 from gateway.http.admin.common import CREATED, NO_CONTENT, OK, PREFIX, Body
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes, known_namespace
+from gateway.http.namespaced import known_namespace
+from gateway.http.rights import Needs, listed
+from gateway.http.routes import Router, Routes
 
 
 class NamespaceChange(Body):
     """Nothing may be said about a namespace yet."""
+
+
+def _of(action: Action) -> Needs:
+    def needs(context: HttpContext, request: Request) -> list[Need]:
+        return [Need(action, ResourceType.NAMESPACE, name_in_path(request.path_params["name"]))]
+
+    return needs
 
 
 def namespace_routes(context: HttpContext) -> Routes:
@@ -26,18 +37,18 @@ def namespace_routes(context: HttpContext) -> Routes:
     return routes
 
 
-def _add(router: APIRouter, context: HttpContext) -> None:
+def _add(router: Router, context: HttpContext) -> None:
     store = context.store
 
-    @router.get("/namespaces", summary="Every namespace, `default` first")
+    @router.get("/namespaces", listed(ResourceType.NAMESPACE), summary="Every namespace, `default` first")
     async def list_namespaces() -> Response:
         return json_answer({"value": [_shape(store, name) for name in store.topology.namespaces()]})
 
-    @router.get("/namespaces/{name}", summary="One namespace")
+    @router.get("/namespaces/{name}", _of(Action.GET), summary="One namespace")
     async def get_namespace(name: str) -> Response:
         return json_answer(_shape(store, known_namespace(store, name_in_path(name))))
 
-    @router.put("/namespaces/{name}", summary="Create a namespace")
+    @router.put("/namespaces/{name}", _of(Action.CREATE), summary="Create a namespace")
     async def put_namespace(request: Request, name: str) -> Response:
         name = name_in_path(name)
         await body_of(request, context, NamespaceChange)
@@ -45,7 +56,9 @@ def _add(router: APIRouter, context: HttpContext) -> None:
         await store.topology.put_namespace(name)
         return json_answer(_shape(store, name), CREATED if is_new else OK)
 
-    @router.delete("/namespaces/{name}", summary="Delete a namespace that is empty", status_code=NO_CONTENT)
+    @router.delete(
+        "/namespaces/{name}", _of(Action.DELETE), summary="Delete a namespace that is empty", status_code=NO_CONTENT
+    )
     async def delete_namespace(name: str) -> Response:
         await store.topology.delete_namespace(known_namespace(store, name_in_path(name)))
         return Response(status_code=NO_CONTENT)

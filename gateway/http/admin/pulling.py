@@ -14,8 +14,10 @@ from gateway.http.admin.messages import DEFAULT_LIMIT, full_shape
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes, topic_name
+from gateway.http.namespaced import topic_name
 from gateway.http.problems import bad_request
+from gateway.http.rights import contents
+from gateway.http.routes import Routes
 
 MAX_FILTER_LENGTH: Final = 4096
 
@@ -25,7 +27,9 @@ def pulling_routes(context: HttpContext) -> Routes:
     routes = Routes(["messages"], PREFIX)
     store = context.store
 
-    @routes.get("/topics/{name}/queues/{queue}/messages", summary="Messages of a queue in order, from an offset on")
+    @routes.get(
+        "/topics/{name}/queues/{queue}/messages", contents(), summary="Messages of a queue in order, from an offset on"
+    )
     async def pull(
         request: Request,
         name: str,

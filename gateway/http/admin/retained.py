@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
 
+from domain.access.model import EVERYTHING, Action, ResourceType
+from domain.access.model import Request as Need
 from domain.message import SystemProperty
 from domain.retained import NEVER, RetainedMessage, expiry_of
 from domain.routing.topic_filter import MAX_TOPIC_BYTES, is_valid_filter
@@ -16,8 +18,9 @@ from gateway.http.admin.messages import id_text
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes
 from gateway.http.problems import MissingError, bad_request
+from gateway.http.rights import Needs
+from gateway.http.routes import Routes
 from gateway.messaging.yielding import with_pauses
 from gateway.mqtt.retained.retained import RetainedMessages
 
@@ -29,12 +32,33 @@ _NOT_FOR_BROWSERS: Final = {"x-content-type-options": "nosniff", "content-dispos
 """A body and its type are what any publisher says: nothing for a browser to carry out."""
 
 
+def _named(action: Action) -> Needs:
+    """Reading what is retained under a name is subscribing to it, taking it away is publishing."""
+
+    def needs(context: HttpContext, request: Request) -> list[Need]:
+        return [Need(action, ResourceType.TOPIC, name_in_path(request.path_params["name"]))]
+
+    return needs
+
+
+def _matching(action: Action) -> Needs:
+    def needs(context: HttpContext, request: Request) -> list[Need]:
+        given = request.query_params.getlist("filter")
+        return [Need(action, ResourceType.TOPIC, given[-1] if given else EVERYTHING)]
+
+    return needs
+
+
 def retained_routes(context: HttpContext) -> Routes:
     """The routes of retained messages."""
     routes = Routes(["retained"], PREFIX)
     retained = context.retained
 
-    @routes.plain.get("/retained", summary="Retained messages that match a filter, in the order of their levels")
+    @routes.plain.get(
+        "/retained",
+        _matching(Action.SUB),
+        summary="Retained messages that match a filter, in the order of their levels",
+    )
     async def list_retained(
         topic_filter: str = Query("#", alias="filter", max_length=MAX_TOPIC_BYTES),
         after: str = Query("", max_length=MAX_TOPIC_BYTES, description="A name: go on behind it"),
@@ -46,12 +70,12 @@ def retained_routes(context: HttpContext) -> Routes:
         value = [_shape(kept) async for batch in retained.batches(page) for kept in batch]
         return json_answer({"value": value, "next": page[-1] if len(names) > limit else None})
 
-    @routes.plain.get("/retained/{name}", summary="The body of one retained message")
+    @routes.plain.get("/retained/{name}", _named(Action.SUB), summary="The body of one retained message")
     async def get_retained(name: str) -> Response:
         kept = await _kept(retained, name_in_path(name))
         return Response(kept.body, headers={"content-type": _media_type(kept), **_NOT_FOR_BROWSERS})
 
-    @routes.plain.delete("/retained", summary="Delete retained messages that match a filter")
+    @routes.plain.delete("/retained", _matching(Action.PUB), summary="Delete retained messages that match a filter")
     async def delete_matching(topic_filter: str = Query(alias="filter", max_length=MAX_TOPIC_BYTES)) -> Response:
         _check_filter(topic_filter)
         deleted = 0
@@ -59,7 +83,9 @@ def retained_routes(context: HttpContext) -> Routes:
             deleted += await retained.delete(page) if page else 0
         return json_answer({"deleted": deleted})
 
-    @routes.plain.delete("/retained/{name}", summary="Delete one retained message", status_code=NO_CONTENT)
+    @routes.plain.delete(
+        "/retained/{name}", _named(Action.PUB), summary="Delete one retained message", status_code=NO_CONTENT
+    )
     async def delete_retained(name: str) -> Response:
         kept = await _kept(retained, name_in_path(name))
         await retained.delete([kept.sub_topic])

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from fastapi import Query, Response
 
+from domain.access.model import Action
 from domain.errors import Code, EntrepotError
 from domain.timestamp import MAX_EPOCH_MS
 from gateway.http.admin.clients import MAX_LIMIT, MAX_TEXT, mqtt_of, subscription_shape
@@ -15,8 +16,9 @@ from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
 from gateway.http.mqtt_metrics import version_name
-from gateway.http.namespaced import Routes
 from gateway.http.problems import MissingError
+from gateway.http.rights import cluster
+from gateway.http.routes import Routes
 from gateway.mqtt.connections.conversation import MqttConversation
 from gateway.mqtt.sessions.record import SessionRecord
 
@@ -29,7 +31,7 @@ def session_routes(context: HttpContext) -> Routes:
     """The routes of sessions."""
     routes = Routes(["sessions"], PREFIX)
 
-    @routes.plain.get("/sessions", summary="Sessions of all gateways, connected or away")
+    @routes.plain.get("/sessions", cluster(Action.LIST), summary="Sessions of all gateways, connected or away")
     async def list_sessions(
         prefix: str = Query("", max_length=MAX_TEXT, description="What client ids begin with"),
         after: str = Query("", max_length=MAX_CURSOR, description="Go on where a list ended: its `next`"),
@@ -38,7 +40,7 @@ def session_routes(context: HttpContext) -> Routes:
         found, more = await mqtt_of(context).session_operations.list(after, limit, prefix)
         return json_answer({"value": [_shape(record) for record in found], "next": more})
 
-    @routes.plain.get("/sessions/{id}", summary="One session, with its subscriptions")
+    @routes.plain.get("/sessions/{id}", cluster(Action.GET), summary="One session, with its subscriptions")
     async def get_session(id: str) -> Response:  # noqa: A002 - the parameter's name is the path's
         client_id = name_in_path(id)
         record = await mqtt_of(context).session_operations.get(client_id)
@@ -50,7 +52,10 @@ def session_routes(context: HttpContext) -> Routes:
         return json_answer({**_shape(record), **more})
 
     @routes.plain.delete(
-        "/sessions/{id}", summary="End a session; who is connected is disconnected", status_code=NO_CONTENT
+        "/sessions/{id}",
+        cluster(Action.UPDATE),
+        summary="End a session; who is connected is disconnected",
+        status_code=NO_CONTENT,
     )
     async def delete_session(id: str) -> Response:  # noqa: A002
         client_id, mqtt = name_in_path(id), mqtt_of(context)

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic import Field
 
+from domain.access.model import Action, ResourceType
 from domain.errors import Code, EntrepotError
 from domain.names import qualified, split_name
 from domain.tiering import AttachRequest, RestoreRequest, TableTopic, Tiered, TierStatus, TierTables
@@ -16,7 +17,9 @@ from gateway.http.admin.common import CREATED, PREFIX, Body, Number
 from gateway.http.admin.topics import topic_shape
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes, namespace_of, topic_name
+from gateway.http.namespaced import namespace_of, topic_name
+from gateway.http.rights import cluster, listed
+from gateway.http.routes import Routes
 
 MAX_TEXT = 1000
 
@@ -47,12 +50,20 @@ def tiering_routes(context: HttpContext) -> Routes:
     routes = Routes(["tiering"], PREFIX)
     store = context.store
 
-    @routes.plain.get("/tiering", summary="Every topic that goes to an object store, and how far it has come")
+    @routes.plain.get(
+        "/tiering",
+        listed(ResourceType.TOPIC),
+        summary="Every topic that goes to an object store, and how far it has come",
+    )
     async def list_tiering() -> Response:
         found = sorted(await store.condition.tiering(), key=lambda status: (status.topic, status.table))
         return json_answer({"value": [_status_shape(status) for status in found]})
 
-    @routes.post("/topics/{name}:restore", summary="Have a topic go on in the table that a lost broker left")
+    @routes.post(
+        "/topics/{name}:restore",
+        cluster(Action.UPDATE),
+        summary="Have a topic go on in the table that a lost broker left",
+    )
     async def restore_topic(request: Request, name: str) -> Response:
         full_name = topic_name(store, request, name)
         asked = await body_of(request, context, Restoring)
@@ -62,7 +73,9 @@ def tiering_routes(context: HttpContext) -> Routes:
         audited(context, request, "topic restored", f"topic {full_name}", f"from the table {found.table}")
         return json_answer(_table_shape(found), CREATED)
 
-    @routes.post("/tiering:attach", summary="Have another cluster's table as a topic that can be read")
+    @routes.post(
+        "/tiering:attach", cluster(Action.UPDATE), summary="Have another cluster's table as a topic that can be read"
+    )
     async def attach_table(request: Request) -> Response:
         asked = await body_of(request, context, Attaching)
         name = None if asked.name is None else qualified(namespace_of(store, request), asked.name)

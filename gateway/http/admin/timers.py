@@ -7,6 +7,8 @@ from typing import Annotated, Any, Final
 from fastapi import Query, Request, Response
 from pydantic import Field
 
+from domain.access.model import Action, ResourceType, whole_topic
+from domain.access.model import Request as Need
 from domain.names import split_name
 from domain.ports import Store
 from domain.recall_handle import RecallHandle
@@ -17,8 +19,10 @@ from gateway.http.admin.messages import message_shape
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes, namespace_of, topic_name
+from gateway.http.namespaced import namespace_of, topic_name
 from gateway.http.problems import MissingError, bad_request
+from gateway.http.rights import topic_in_query
+from gateway.http.routes import Routes
 
 MAX_LIMIT: Final = 1000
 
@@ -32,12 +36,22 @@ class Retime(Body):
 _BODY: Final = schema_of_body(schema_of(Retime))
 
 
+def _publishing(context: HttpContext, request: Request) -> list[Need]:
+    """Taking back or moving what was published is for who may publish."""
+    handle = RecallHandle.decode(name_in_path(request.path_params["handle"]))
+    return [Need(Action.PUB, ResourceType.TOPIC, whole_topic(handle.topic))]
+
+
 def timer_routes(context: HttpContext) -> Routes:
     """The routes of timers.  Handles know their namespace."""
     routes = Routes(["timers"], PREFIX)
     store = context.store
 
-    @routes.get("/timers", summary="Messages that wait for their time, the next one first")
+    @routes.get(
+        "/timers",
+        topic_in_query(Action.SUB, contents=True),
+        summary="Messages that wait for their time, the next one first",
+    )
     async def list_timers(
         request: Request,
         topic: str | None = Query(None, min_length=1),
@@ -53,13 +67,15 @@ def timer_routes(context: HttpContext) -> Routes:
         following = _cursor_text(_cursor_of(page[-1])) if len(found) > limit else None
         return json_answer({"value": [_shape(timed) for timed in page], "next": following})
 
-    @routes.plain.delete("/timers/{handle}", summary="Recall a message before its time", status_code=NO_CONTENT)
+    @routes.plain.delete(
+        "/timers/{handle}", _publishing, summary="Recall a message before its time", status_code=NO_CONTENT
+    )
     async def recall(handle: str) -> Response:
         timer = RecallHandle.decode(name_in_path(handle))
         await store.timers.recall(timer.topic, timer.message_id, timer.deliver_at_ms)
         return Response(status_code=NO_CONTENT)
 
-    @routes.plain.put("/timers/{handle}", summary="Give a message another time", openapi_extra=_BODY)
+    @routes.plain.put("/timers/{handle}", _publishing, summary="Give a message another time", openapi_extra=_BODY)
     async def retime(request: Request, handle: str) -> Response:
         timer = RecallHandle.decode(name_in_path(handle))
         given = (await body_of(request, context, Retime)).deliver_at

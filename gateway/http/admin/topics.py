@@ -8,6 +8,8 @@ from typing import Annotated, Any, ClassVar, Final
 from fastapi import Request, Response
 from pydantic import Field
 
+from domain.access.model import Action, ResourceType, access_name
+from domain.access.model import Request as Need
 from domain.cluster import Clustered
 from domain.errors import EntrepotError
 from domain.names import split_name
@@ -26,8 +28,10 @@ from gateway.http.admin.common import (
 )
 from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes, namespace_of, topic_name
+from gateway.http.namespaced import asked_topic, namespace_of, topic_name
 from gateway.http.problems import bad_request
+from gateway.http.rights import fixed, listed, putting, topic
+from gateway.http.routes import Routes
 
 MAX_TOPICS_AT_ONCE: Final = 10_000
 
@@ -90,12 +94,23 @@ _BODY: Final = schema_of_body(schema_of(TopicChange), required=False)
 _MANY_BODY: Final = schema_of_body(schema_of(TopicChanges))
 
 
+def _put(context: HttpContext, request: Request) -> list[Need]:
+    stored = asked_topic(request, request.path_params["name"])
+    action = Action.CREATE if context.store.topology.topic(stored) is None else Action.UPDATE
+    return [Need(action, ResourceType.TOPIC, access_name(stored))]
+
+
+_PUT: Final = putting("topic", _put)
+_PUT_MANY: Final = fixed((Action.CREATE, ResourceType.TOPIC), (Action.UPDATE, ResourceType.TOPIC))
+"""Their names are in the body: the right to make and change any."""
+
+
 def topic_routes(context: HttpContext) -> Routes:
     """The routes of topics."""
     routes = Routes(["topics"], PREFIX)
     store = context.store
 
-    @routes.get("/topics", summary="Every topic with its offsets")
+    @routes.get("/topics", listed(ResourceType.TOPIC), summary="Every topic with its offsets")
     async def list_topics(request: Request) -> Response:
         namespace = namespace_of(store, request)
         names = (topic.name for topic in store.topology.topics() if split_name(topic.name)[0] == namespace)
@@ -103,15 +118,20 @@ def topic_routes(context: HttpContext) -> Routes:
             {"value": [topic_shape(status) for status in await statuses_of(names, store.topology.topic_status)]}
         )
 
-    @routes.put("/topics", summary="Create or change many topics, each with its own outcome", openapi_extra=_MANY_BODY)
+    @routes.put(
+        "/topics",
+        _PUT_MANY,
+        summary="Create or change many topics, each with its own outcome",
+        openapi_extra=_MANY_BODY,
+    )
     async def put_topics(request: Request) -> Response:
         return json_answer({"value": await _put_many(context, request, await body_of(request, context, TopicChanges))})
 
-    @routes.get("/topics/{name}", summary="One topic with its offsets")
+    @routes.get("/topics/{name}", topic(Action.GET), summary="One topic with its offsets")
     async def get_topic(request: Request, name: str) -> Response:
         return json_answer(topic_shape(await store.topology.topic_status(topic_name(store, request, name))))
 
-    @routes.put("/topics/{name}", summary="Create a topic, or change it", openapi_extra=_BODY)
+    @routes.put("/topics/{name}", _PUT, summary="Create a topic, or change it", openapi_extra=_BODY)
     async def put_topic(request: Request, name: str) -> Response:
         full_name = topic_name(store, request, name)
         change = await body_of(request, context, TopicChange)
@@ -119,7 +139,9 @@ def topic_routes(context: HttpContext) -> Routes:
         await store.topology.put_topic(_changed(context, full_name, change))
         return json_answer(topic_shape(await store.topology.topic_status(full_name)), CREATED if is_new else OK)
 
-    @routes.delete("/topics/{name}", summary="Delete a topic with its messages", status_code=NO_CONTENT)
+    @routes.delete(
+        "/topics/{name}", topic(Action.DELETE), summary="Delete a topic with its messages", status_code=NO_CONTENT
+    )
     async def delete_topic(request: Request, name: str) -> Response:
         full_name = topic_name(store, request, name)
         await store.topology.delete_topic(full_name)

@@ -12,8 +12,9 @@ from gateway.http.admin.common import NO_CONTENT, PREFIX, Body, schema_of, time_
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes
 from gateway.http.problems import MissingError
+from gateway.http.rights import SUPER_USERS
+from gateway.http.routes import Routes
 from gateway.mqtt.connections.traces import MAX_ENTRIES, MAX_SECONDS, Trace
 
 
@@ -29,14 +30,16 @@ def trace_routes(context: HttpContext) -> Routes:
     routes = Routes(["traces"], PREFIX)
     body = {"requestBody": {"content": {"application/json": {"schema": schema_of(TraceBody)}}}}
 
-    @routes.plain.put("/traces/{client}", summary="Trace a client id or an address for a while", openapi_extra=body)
+    @routes.plain.put(
+        "/traces/{client}", SUPER_USERS, summary="Trace a client id or an address for a while", openapi_extra=body
+    )
     async def put_trace(client: str, request: Request) -> Response:
         wanted = await body_of(request, context, TraceBody)
         traces = mqtt_of(context).traces
         trace = traces.start(name_in_path(client), wanted.seconds, with_payloads=wanted.payloads)
         return json_answer(_shape(trace, 0))
 
-    @routes.plain.get("/traces/{client}", summary="The packets of a trace, the oldest first")
+    @routes.plain.get("/traces/{client}", SUPER_USERS, summary="The packets of a trace, the oldest first")
     async def get_trace(client: str, limit: int = Query(MAX_ENTRIES, ge=0, le=MAX_ENTRIES)) -> Response:
         target = name_in_path(client)
         trace = mqtt_of(context).traces.get(target)
@@ -44,7 +47,7 @@ def trace_routes(context: HttpContext) -> Routes:
             raise _missing(target)
         return json_answer(_shape(trace, limit))
 
-    @routes.plain.delete("/traces/{client}", summary="End a trace and forget it", status_code=NO_CONTENT)
+    @routes.plain.delete("/traces/{client}", SUPER_USERS, summary="End a trace and forget it", status_code=NO_CONTENT)
     async def delete_trace(client: str) -> Response:
         target = name_in_path(client)
         if not mqtt_of(context).traces.stop(target):

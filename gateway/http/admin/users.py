@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from domain.timestamp import to_rfc3339
 from gateway.http.admin.common import CREATED, MAX_NUMBER, NO_CONTENT, OK, PREFIX, Change, schema_of
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes
 from gateway.http.problems import MissingError
+from gateway.http.rights import SUPER_USERS
+from gateway.http.routes import Router, Routes
 from gateway.security.administration import By, UserChange
 from gateway.security.audit import AuditEntry
 from gateway.security.records import UserRecord
@@ -43,10 +44,10 @@ def user_routes(context: HttpContext) -> Routes:
     return routes
 
 
-def _add_reading(router: APIRouter, context: HttpContext) -> None:
+def _add_reading(router: Router, context: HttpContext) -> None:
     administration, audit = context.security.administration, context.security.audit
 
-    @router.get("/users", summary="Users by name")
+    @router.get("/users", SUPER_USERS, summary="Users by name")
     async def list_users(
         after: str = Query("", description="Only names behind this one"), limit: int = Query(100, ge=1, le=MAX_LIMIT)
     ) -> Response:
@@ -54,7 +55,7 @@ def _add_reading(router: APIRouter, context: HttpContext) -> None:
         following = names[limit - 1].name if len(names) > limit else None
         return json_answer({"value": [_shape(user) for user in names[:limit]], "next": following})
 
-    @router.get("/users/{name}", summary="One user")
+    @router.get("/users/{name}", SUPER_USERS, summary="One user")
     async def get_user(name: str) -> Response:
         name = name_in_path(name)
         user = administration.user(name)
@@ -62,7 +63,9 @@ def _add_reading(router: APIRouter, context: HttpContext) -> None:
             raise _missing(name)
         return json_answer(_shape(user))
 
-    @router.get("/audit", summary="Failed logins, denials and changes of rights of this process, the newest first")
+    @router.get(
+        "/audit", SUPER_USERS, summary="Failed logins, denials and changes of rights of this process, the newest first"
+    )
     async def list_audit(
         before: int | None = Query(None, ge=1, le=MAX_NUMBER, description="Only entries with a smaller number"),
         limit: int = Query(100, ge=1, le=MAX_LIMIT),
@@ -71,10 +74,10 @@ def _add_reading(router: APIRouter, context: HttpContext) -> None:
         return json_answer({"value": [_entry_shape(entry) for entry in entries], "suppressed": audit.suppressed})
 
 
-def _add_changing(router: APIRouter, context: HttpContext) -> None:
+def _add_changing(router: Router, context: HttpContext) -> None:
     administration = context.security.administration
 
-    @router.put("/users/{name}", summary="Create a user, or change it", openapi_extra=_BODY)
+    @router.put("/users/{name}", SUPER_USERS, summary="Create a user, or change it", openapi_extra=_BODY)
     async def put_user(request: Request, name: str) -> Response:
         given = (await body_of(request, context, UserBody)).given()
         change = UserChange(
@@ -84,7 +87,7 @@ def _add_changing(router: APIRouter, context: HttpContext) -> None:
         user, is_new = await administration.put_user(by, name_in_path(name), change)
         return json_answer(_shape(user), CREATED if is_new else OK)
 
-    @router.delete("/users/{name}", summary="Delete a user", status_code=NO_CONTENT)
+    @router.delete("/users/{name}", SUPER_USERS, summary="Delete a user", status_code=NO_CONTENT)
     async def delete_user(request: Request, name: str) -> Response:
         name = name_in_path(name)
         if not await administration.delete_user(By.principal(request.state.principal), name):

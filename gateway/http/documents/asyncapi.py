@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from domain.access.model import Action, ResourceType, whole_topic
 from domain.errors import EntrepotError
@@ -15,6 +15,8 @@ from domain.topic import Permission, Topic
 from gateway.http.access import HttpAccess
 from gateway.http.context import HttpContext
 from gateway.http.documents.event_schema import EVENT_SCHEMA
+from gateway.http.rights import PER_TOPIC
+from gateway.http.routes import Router
 from gateway.messaging.yielding import with_pauses
 from gateway.mqtt.listener import HTTP_PATH
 from gateway.version import own_version
@@ -42,12 +44,13 @@ _DESCRIPTION: Final = "The topics that the caller may consume, and the doors tha
 _USER: Final = {"type": "userPassword", "description": "A user and its password"}
 
 
-def asyncapi_routes(context: HttpContext, access: HttpAccess) -> APIRouter:
+def asyncapi_routes(context: HttpContext, access: HttpAccess) -> Router:
     """The one route."""
-    router = APIRouter(tags=["documentation"])
+    router = Router(["documentation"])
 
     @router.get(
         PATH,
+        PER_TOPIC,
         summary="An AsyncAPI document of the topics",
         responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "object"}}}}},
     )

@@ -9,13 +9,15 @@ from gateway.http.documents.admin_operations import ADMIN_OPERATIONS
 from gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_OPERATIONS, TOKEN
 from gateway.http.documents.operation import JSON, Answer, Operation, Operations
 from gateway.http.documents.operator_operations import OPERATOR_OPERATIONS
-from gateway.http.documents.publish_operation import PUBLISH_PATH, PUBLISH_PATH_OF_NAMESPACES, publish_operations
+from gateway.http.documents.publish_operation import PUBLISH_PATH_OF_NAMESPACES, publish_operations
 from gateway.http.documents.rabbitmq_operations import RABBITMQ_OPERATIONS
 from gateway.http.documents.refusals import problem_responses, problem_schemas, refusals
 from gateway.http.documents.shapes import Schema
 from gateway.http.namespaced import NAMESPACE_PATH
 from gateway.http.rabbitmq.door import PREFIX as RABBITMQ_PREFIX
-from gateway.http.rights import Open, rule_of
+from gateway.http.request_times import PUBLISH
+from gateway.http.rights import Open
+from gateway.http.routes import RouteTable
 
 OPERATIONS: Final[Operations] = {**EVENT_OPERATIONS, **ADMIN_OPERATIONS, **OPERATOR_OPERATIONS, **RABBITMQ_OPERATIONS}
 DESCRIPTION: Final = """Publish, receive and follow CloudEvents; subscribe sinks to them; look after topics, groups, \
@@ -88,14 +90,14 @@ PARAMETERS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def completed(document: Schema) -> Schema:
+def completed(document: Schema, table: RouteTable) -> Schema:
     """FastAPI's document with all that is known of its operations.  Raises KeyError for one that no table has."""
     parts: dict[str, Schema] = {**CLOUD_EVENT.parts, **problem_schemas()}
     for path, operations in document["paths"].items():
         for method, told in operations.items():
-            _complete(method.upper(), path, told, parts)
+            _complete(method.upper(), path, told, parts, table)
     document["paths"] = {
-        PUBLISH_PATH: publish_operations("", "publish"),
+        PUBLISH: publish_operations("", "publish"),
         **document["paths"],
         PUBLISH_PATH_OF_NAMESPACES: publish_operations("InNamespace", "namespaces"),
     }
@@ -113,7 +115,7 @@ def completed(document: Schema) -> Schema:
     return document
 
 
-def _complete(method: str, path: str, told: Schema, parts: dict[str, Schema]) -> None:
+def _complete(method: str, path: str, told: Schema, parts: dict[str, Schema], table: RouteTable) -> None:
     """Add to what is told of one operation.  `parts` collects the schemas it refers to."""
     operation = OPERATIONS[method, path.replace(NAMESPACE_PATH, "")]
     told["operationId"] = operation.id + ("InNamespace" if NAMESPACE_PATH in path else "")
@@ -121,7 +123,7 @@ def _complete(method: str, path: str, told: Schema, parts: dict[str, Schema]) ->
     _add_body(told, operation, parts)
     of_rabbitmq = path.startswith(f"{RABBITMQ_PREFIX}/") and "rabbitmq" in told["tags"]
     statuses = [400, 401, 403, *([404] if "{" in path else [])]
-    rule = rule_of(method, path)
+    rule = table.rights_of(method, path)
     if isinstance(rule, Open) and rule.setting is None:
         told["security"] = []
         statuses = [400, 404]

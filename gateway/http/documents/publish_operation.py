@@ -7,10 +7,10 @@ from typing import Any, Final
 from gateway.http.documents.event_schema import EVENT
 from gateway.http.documents.refusals import refusals
 from gateway.http.namespaced import NAMESPACE_PATH
+from gateway.http.request_times import PUBLISH
 from protocols.cloudevents.http import BATCH_MEDIA_TYPE, STRUCTURED_MEDIA_TYPE
 
-PUBLISH_PATH: Final = "/topics/{topic}:publish"
-PUBLISH_PATH_OF_NAMESPACES: Final = f"{NAMESPACE_PATH}{PUBLISH_PATH}"
+PUBLISH_PATH_OF_NAMESPACES: Final = f"{NAMESPACE_PATH}{PUBLISH}"
 
 _REFERENCE: Final = {"$ref": "#/components/schemas/CloudEvent"}
 _PROTOBUF: Final = {"schema": {"type": "string", "format": "binary"}}

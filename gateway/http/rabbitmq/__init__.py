@@ -6,8 +6,6 @@ and consumers are those of this gateway.
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from gateway.http.context import HttpContext
 from gateway.http.rabbitmq.bindings import binding_routes
 from gateway.http.rabbitmq.connections import connection_routes
@@ -20,9 +18,10 @@ from gateway.http.rabbitmq.queue_messages import queue_message_routes
 from gateway.http.rabbitmq.queues import queue_routes
 from gateway.http.rabbitmq.users import user_routes
 from gateway.http.rabbitmq.vhosts import vhost_routes
+from gateway.http.routes import Router
 
 
-def rabbitmq_routes(context: HttpContext) -> list[APIRouter]:
+def rabbitmq_routes(context: HttpContext) -> list[Router]:
     """All of it, in the order of the documentation."""
     kinds = (
         overview_routes,

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
+from domain.access.model import Action, ResourceType
 from domain.exchanges import exchange as exchanges
 from domain.exchanges.binding import Binding, DestinationKind
 from domain.exchanges.exchange import Exchange
@@ -34,8 +35,9 @@ from gateway.http.rabbitmq.door import (
     virtual_hosts_of,
 )
 from gateway.http.rabbitmq.listing import listing
-from gateway.http.rabbitmq.rights import check
+from gateway.http.rabbitmq.rights import GET, LIST, check, named
 from gateway.http.rabbitmq.shapes import binding_shape, properties_key
+from gateway.http.routes import Router
 
 _KINDS = {"q": DestinationKind.QUEUE, "e": DestinationKind.EXCHANGE}
 _BETWEEN = "/bindings/{vhost}/e/{source}/{kind}/{destination}"
@@ -47,24 +49,28 @@ class BindingBody(ArgumentsBody):
     routing_key: str = Field("")
 
 
-def binding_routes(context: HttpContext) -> APIRouter:
+_SOURCE: Final = named((Action.GET, ResourceType.TOPIC), parameter="source")
+_DESTINATION: Final = named((Action.UPDATE, ResourceType.TOPIC), parameter="destination")
+
+
+def binding_routes(context: HttpContext) -> Router:
     router = new_router()
     _add_lists(router, context)
     _add_between(router, context)
     return router
 
 
-def _add_lists(router: APIRouter, context: HttpContext) -> None:
-    @router.get("/bindings", summary="Every binding")
+def _add_lists(router: Router, context: HttpContext) -> None:
+    @router.get("/bindings", LIST, summary="Every binding")
     async def list_bindings(request: Request) -> Response:
         vhosts = virtual_hosts_of(context).definitions.vhosts()
         return await listing(request, [row for vhost in vhosts for row in _rows(vhost)])
 
-    @router.get("/bindings/{vhost}", summary="The bindings of a virtual host")
+    @router.get("/bindings/{vhost}", LIST, summary="The bindings of a virtual host")
     async def list_bindings_of(request: Request, vhost: str) -> Response:
         return await listing(request, _rows(vhost_in_path(context, vhost)))
 
-    @router.get("/queues/{vhost}/{name}/bindings", summary="The bindings that lead to a queue")
+    @router.get("/queues/{vhost}/{name}/bindings", GET, summary="The bindings that lead to a queue")
     async def list_bindings_of_queue(request: Request, vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)
@@ -73,7 +79,7 @@ def _add_lists(router: APIRouter, context: HttpContext) -> None:
         return await listing(request, rows)
 
 
-def _add_between(router: APIRouter, context: HttpContext) -> None:
+def _add_between(router: Router, context: HttpContext) -> None:
     def between(vhost: Vhost, source: str, kind: str, destination: str) -> list[Binding]:
         wanted = _kind(kind)
         if not source:
@@ -90,13 +96,13 @@ def _add_between(router: APIRouter, context: HttpContext) -> None:
                 return each
         raise missing("binding", wanted, vhost)
 
-    @router.get(_BETWEEN, summary="The bindings between an exchange and what is bound to it")
+    @router.get(_BETWEEN, _SOURCE, summary="The bindings between an exchange and what is bound to it")
     async def list_between(request: Request, vhost: str, source: str, kind: str, destination: str) -> Response:
         found = vhost_in_path(context, vhost)
         bindings = between(found, exchange_name_in_path(source), kind, name_in_path(destination))
         return await listing(request, [binding_shape(each, found) for each in bindings])
 
-    @router.post(_BETWEEN, summary="Bind", status_code=CREATED)
+    @router.post(_BETWEEN, _DESTINATION, summary="Bind", status_code=CREATED)
     async def post_binding(request: Request, vhost: str, source: str, kind: str, destination: str) -> Response:
         body = await body_of(request, context, BindingBody)
         ends = exchange_name_in_path(source), name_in_path(destination)
@@ -109,13 +115,13 @@ def _add_between(router: APIRouter, context: HttpContext) -> None:
         to = "/".join(quote(part, safe="") for part in (binding.destination, properties_key(binding)))
         return Response(status_code=CREATED, headers={"location": to})
 
-    @router.get(f"{_BETWEEN}/{{props}}", summary="One binding")
+    @router.get(f"{_BETWEEN}/{{props}}", _SOURCE, summary="One binding")
     async def get_binding(vhost: str, source: str, kind: str, destination: str, props: str) -> Response:
         found = vhost_in_path(context, vhost)
         binding = one(found, exchange_name_in_path(source), kind, name_in_path(destination), props)
         return json_answer(binding_shape(binding, found))
 
-    @router.delete(f"{_BETWEEN}/{{props}}", summary="Unbind", status_code=204)
+    @router.delete(f"{_BETWEEN}/{{props}}", _DESTINATION, summary="Unbind", status_code=204)
     async def delete_binding(vhost: str, source: str, kind: str, destination: str, props: str) -> Response:
         found = vhost_in_path(context, vhost)
         binding = one(found, exchange_name_in_path(source), kind, name_in_path(destination), props)

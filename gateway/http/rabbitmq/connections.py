@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
+from domain.access.model import Action
 from gateway.amqp.connections.channel import AmqpChannel
 from gateway.amqp.connections.consuming import Consumer
 from gateway.amqp.connections.conversation import AmqpConversation
@@ -18,49 +19,51 @@ from gateway.http.problems import MissingError
 from gateway.http.rabbitmq.door import frontend_of, new_router, nothing, vhost_in_path
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.shapes import node_name, plain
+from gateway.http.rights import cluster
+from gateway.http.routes import Router
 from protocols.amqp.reply_codes import ReplyCode
 
 
-def connection_routes(context: HttpContext) -> APIRouter:
+def connection_routes(context: HttpContext) -> Router:
     router = new_router()
     _add_connections(router, context)
     _add_channels(router, context)
     return router
 
 
-def _add_connections(router: APIRouter, context: HttpContext) -> None:
-    @router.get("/connections", summary="Open connections")
+def _add_connections(router: Router, context: HttpContext) -> None:
+    @router.get("/connections", cluster(Action.LIST), summary="Open connections")
     async def list_connections(request: Request) -> Response:
         return await listing(request, [connection_shape(each) for each in _open(frontend_of(context))])
 
-    @router.get("/vhosts/{name}/connections", summary="Open connections of a virtual host")
+    @router.get("/vhosts/{name}/connections", cluster(Action.LIST), summary="Open connections of a virtual host")
     async def list_connections_of(request: Request, name: str) -> Response:
         vhost = vhost_in_path(context, name)
         rows = [connection_shape(each) for each in _open(frontend_of(context)) if each.client.vhost is vhost]
         return await listing(request, rows)
 
-    @router.get("/connections/{name}", summary="One connection")
+    @router.get("/connections/{name}", cluster(Action.GET), summary="One connection")
     async def get_connection(name: str) -> Response:
         return json_answer(connection_shape(_connection(context, name)))
 
-    @router.get("/connections/{name}/channels", summary="The channels of a connection")
+    @router.get("/connections/{name}/channels", cluster(Action.GET), summary="The channels of a connection")
     async def list_channels_of(request: Request, name: str) -> Response:
         channels = _connection(context, name).channels.values()
         return await listing(request, [channel_shape(each) for each in channels])
 
-    @router.delete("/connections/{name}", summary="Close a connection", status_code=204)
+    @router.delete("/connections/{name}", cluster(Action.UPDATE), summary="Close a connection", status_code=204)
     async def delete_connection(request: Request, name: str) -> Response:
         reason = request.headers.get("x-reason") or "Closed via management plugin"
         _connection(context, name).close_connection(ReplyCode.CONNECTION_FORCED, reason[:200])
         return nothing()
 
 
-def _add_channels(router: APIRouter, context: HttpContext) -> None:
-    @router.get("/channels", summary="Open channels")
+def _add_channels(router: Router, context: HttpContext) -> None:
+    @router.get("/channels", cluster(Action.LIST), summary="Open channels")
     async def list_channels(request: Request) -> Response:
         return await listing(request, [channel_shape(each) for each in _channels(frontend_of(context))])
 
-    @router.get("/channels/{name}", summary="One channel")
+    @router.get("/channels/{name}", cluster(Action.GET), summary="One channel")
     async def get_channel(name: str) -> Response:
         wanted = name_in_path(name)
         for channel in _channels(frontend_of(context)):
@@ -69,11 +72,11 @@ def _add_channels(router: APIRouter, context: HttpContext) -> None:
                 return json_answer({**channel_shape(channel), "consumer_details": consumers})
         raise MissingError("channel-not-found", "The channel does not exist", f"there is no channel {wanted[:120]!r}")
 
-    @router.get("/consumers", summary="Consumers")
+    @router.get("/consumers", cluster(Action.LIST), summary="Consumers")
     async def list_consumers(request: Request) -> Response:
         return await listing(request, _consumers(frontend_of(context), None))
 
-    @router.get("/consumers/{vhost}", summary="Consumers of a virtual host")
+    @router.get("/consumers/{vhost}", cluster(Action.LIST), summary="Consumers of a virtual host")
     async def list_consumers_of(request: Request, vhost: str) -> Response:
         return await listing(request, _consumers(frontend_of(context), vhost_in_path(context, vhost).name))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from domain.exchanges.exchange import RESERVED_PREFIX
 from gateway.amqp.virtual_hosts.vhost import Vhost, vhost_of
@@ -21,6 +21,8 @@ from gateway.http.rabbitmq.importing import Import
 from gateway.http.rabbitmq.permissions import permission_rows
 from gateway.http.rabbitmq.shapes import binding_shape, exchange_shape, plain, policy_shape
 from gateway.http.rabbitmq.users import user_shape
+from gateway.http.rights import SUPER_USERS
+from gateway.http.routes import Router
 from gateway.security.administration import By
 from gateway.version import own_version
 
@@ -28,10 +30,10 @@ _OF_EXCHANGE = ("name", "vhost", "type", "durable", "auto_delete", "internal", "
 _OF_BINDING = ("source", "vhost", "destination", "destination_type", "routing_key", "arguments")
 
 
-def definition_routes(context: HttpContext) -> APIRouter:
+def definition_routes(context: HttpContext) -> Router:
     router = new_router()
 
-    @router.get("/definitions", summary="All that is defined")
+    @router.get("/definitions", SUPER_USERS, summary="All that is defined")
     async def get_definitions() -> Response:
         vhosts = virtual_hosts_of(context).definitions.vhosts()
         users = [
@@ -51,7 +53,7 @@ def definition_routes(context: HttpContext) -> APIRouter:
             }
         )
 
-    @router.get("/definitions/{vhost}", summary="All that is defined in a virtual host")
+    @router.get("/definitions/{vhost}", SUPER_USERS, summary="All that is defined in a virtual host")
     async def get_definitions_of(vhost: str) -> Response:
         found = [vhost_in_path(context, vhost)]
         answer = {**_head(context), "parameters": _operator_policies(found), **_of_vhosts(found)}
@@ -61,11 +63,11 @@ def definition_routes(context: HttpContext) -> APIRouter:
                     row.pop("vhost", None)
         return json_answer(answer)
 
-    @router.post("/definitions", summary="Take definitions in")
+    @router.post("/definitions", SUPER_USERS, summary="Take definitions in")
     async def post_definitions(request: Request) -> Response:
         return await _take_in(context, request, None)
 
-    @router.post("/definitions/{vhost}", summary="Take definitions in, into a virtual host")
+    @router.post("/definitions/{vhost}", SUPER_USERS, summary="Take definitions in, into a virtual host")
     async def post_definitions_of(request: Request, vhost: str) -> Response:
         return await _take_in(context, request, vhost_in_path(context, vhost))
 

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -23,6 +23,7 @@ from gateway.http.problems import (
     log_refusal,
     problem_answer,
 )
+from gateway.http.routes import Router
 from protocols.amqp.errors import AmqpError
 from protocols.amqp.reply_codes import ReplyCode
 from protocols.cloudevents.errors import Problem
@@ -88,8 +89,8 @@ def _refusal(request: Request, error: EntrepotError) -> Response:
     return Response(answer.body, status_code=status, headers=answer.headers)
 
 
-def new_router() -> APIRouter:
-    return APIRouter(prefix=PREFIX, tags=["rabbitmq"], route_class=RabbitMqRoute)
+def new_router() -> Router:
+    return Router(["rabbitmq"], PREFIX, RabbitMqRoute)
 
 
 def frontend_of(context: HttpContext) -> AmqpFrontend:

@@ -6,7 +6,7 @@ import base64
 import binascii
 from typing import Any, Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
 from domain.errors import Code, EntrepotError
@@ -37,8 +37,10 @@ from gateway.http.rabbitmq.door import (
     virtual_hosts_of,
 )
 from gateway.http.rabbitmq.listing import listing
-from gateway.http.rabbitmq.rights import check
+from gateway.http.rabbitmq.rights import DECLARE, DELETE, GET, LIST, check
 from gateway.http.rabbitmq.shapes import binding_shape, exchange_shape
+from gateway.http.rights import IN_THE_BODY
+from gateway.http.routes import Router
 from gateway.messaging.answer import Answer
 from gateway.messaging.send import Refusals
 from protocols.amqp.connection_events import Publish
@@ -69,12 +71,12 @@ class PublishBody(LenientBody):
     payload_encoding: Literal["string", "base64"] = Field("string")
 
 
-def exchange_routes(context: HttpContext) -> APIRouter:
+def exchange_routes(context: HttpContext) -> Router:
     router = new_router()
     _add_reading(router, context)
     _add_changing(router, context)
 
-    @router.post("/exchanges/{vhost}/{name}/publish", summary="Publish a message to an exchange")
+    @router.post("/exchanges/{vhost}/{name}/publish", IN_THE_BODY, summary="Publish a message to an exchange")
     async def publish(request: Request, vhost: str, name: str) -> Response:
         body = await body_of(request, context, PublishBody)
         message = publish_of(exchange_name_in_path(name), body)
@@ -86,16 +88,16 @@ def exchange_routes(context: HttpContext) -> APIRouter:
     return router
 
 
-def _add_reading(router: APIRouter, context: HttpContext) -> None:
-    @router.get("/exchanges", summary="Every exchange")
+def _add_reading(router: Router, context: HttpContext) -> None:
+    @router.get("/exchanges", LIST, summary="Every exchange")
     async def list_exchanges(request: Request) -> Response:
         return await listing(request, _rows(virtual_hosts_of(context).definitions.vhosts()))
 
-    @router.get("/exchanges/{vhost}", summary="The exchanges of a virtual host")
+    @router.get("/exchanges/{vhost}", LIST, summary="The exchanges of a virtual host")
     async def list_exchanges_of(request: Request, vhost: str) -> Response:
         return await listing(request, _rows([vhost_in_path(context, vhost)]))
 
-    @router.get("/exchanges/{vhost}/{name}", summary="One exchange")
+    @router.get("/exchanges/{vhost}/{name}", GET, summary="One exchange")
     async def get_exchange(vhost: str, name: str) -> Response:
         found, name = vhost_in_path(context, vhost), exchange_name_in_path(name)
         exchange = virtual_hosts_of(context).exchange(found, name)
@@ -103,13 +105,13 @@ def _add_reading(router: APIRouter, context: HttpContext) -> None:
             raise missing("exchange", name, found)
         return json_answer(exchange_shape(exchange, found))
 
-    @router.get("/exchanges/{vhost}/{name}/bindings/source", summary="The bindings of an exchange")
+    @router.get("/exchanges/{vhost}/{name}/bindings/source", GET, summary="The bindings of an exchange")
     async def list_leading_away(request: Request, vhost: str, name: str) -> Response:
         found, name = vhost_in_path(context, vhost), exchange_name_in_path(name)
         bindings = found.routing.bindings_of_source(name) if name else default_bindings(found)
         return await listing(request, [binding_shape(each, found) for each in bindings])
 
-    @router.get("/exchanges/{vhost}/{name}/bindings/destination", summary="The bindings that lead to an exchange")
+    @router.get("/exchanges/{vhost}/{name}/bindings/destination", GET, summary="The bindings that lead to an exchange")
     async def list_leading_here(request: Request, vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         kind = DestinationKind.EXCHANGE
@@ -121,8 +123,8 @@ def _rows(vhosts: list[Vhost]) -> list[dict[str, Any]]:
     return [exchange_shape(exchange, vhost) for vhost in vhosts for exchange in vhost.routing.exchanges()]
 
 
-def _add_changing(router: APIRouter, context: HttpContext) -> None:
-    @router.put("/exchanges/{vhost}/{name}", summary="Declare an exchange")
+def _add_changing(router: Router, context: HttpContext) -> None:
+    @router.put("/exchanges/{vhost}/{name}", DECLARE, summary="Declare an exchange")
     async def put_exchange(request: Request, vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         body = await body_of(request, context, ExchangeBody)
@@ -130,7 +132,7 @@ def _add_changing(router: APIRouter, context: HttpContext) -> None:
         check(context, request, needs.to_have_alternate(found.namespace, wanted.name, wanted.alternate))
         return created(await virtual_hosts_of(context).declare_exchange(found, wanted))
 
-    @router.delete("/exchanges/{vhost}/{name}", summary="Delete an exchange", status_code=204)
+    @router.delete("/exchanges/{vhost}/{name}", DELETE, summary="Delete an exchange", status_code=204)
     async def delete_exchange(request: Request, vhost: str, name: str) -> Response:
         found, name = vhost_in_path(context, vhost), exchange_name_in_path(name)
         exchanges.check_deletable(name, found.name)

@@ -6,8 +6,10 @@ from http import HTTPStatus
 from time import monotonic
 from typing import Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
+from domain.access.model import Action, ResourceType
+from domain.access.model import Request as Need
 from domain.exchanges.exchange import ExchangeType
 from domain.queues.declaration import declared_queue
 from gateway.amqp.frontend import AmqpFrontend
@@ -20,7 +22,10 @@ from gateway.http.rabbitmq.exchanges import PublishBody, publish_of, published
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.message_stats import MessageRates, totals_of_all
 from gateway.http.rabbitmq.queues import add_counts
+from gateway.http.rabbitmq.rights import resource_name
 from gateway.http.rabbitmq.shapes import node_name
+from gateway.http.rights import cluster, no_rights
+from gateway.http.routes import Router
 from gateway.version import own_version
 
 ALIVENESS_QUEUE: Final = "aliveness-test"
@@ -44,7 +49,12 @@ _PROTOCOLS: Final = {
 _TAGS: Final = "administrator"
 
 
-def overview_routes(context: HttpContext) -> APIRouter:
+def _aliveness(context: HttpContext, request: Request) -> list[Need]:
+    name, topic = resource_name(name_in_path(request.path_params["vhost"]), ALIVENESS_QUEUE), ResourceType.TOPIC
+    return [Need(Action.CREATE, topic, name), Need(Action.PUB, topic, name), Need(Action.SUB, ResourceType.GROUP, name)]
+
+
+def overview_routes(context: HttpContext) -> Router:
     router = new_router()
     _add_overview(router, context)
     _add_abilities(router)
@@ -53,10 +63,10 @@ def overview_routes(context: HttpContext) -> APIRouter:
     return router
 
 
-def _add_overview(router: APIRouter, context: HttpContext) -> None:
+def _add_overview(router: Router, context: HttpContext) -> None:
     rates = MessageRates(lambda: {ALL: totals_of_all(frontend_of(context))}, monotonic)
 
-    @router.get("/overview", summary="The server at a glance")
+    @router.get("/overview", cluster(Action.GET), summary="The server at a glance")
     async def get_overview() -> Response:
         frontend = frontend_of(context)
         rates.look()
@@ -64,14 +74,14 @@ def _add_overview(router: APIRouter, context: HttpContext) -> None:
         totals = await _queue_totals(context, frontend)
         return json_answer({**_overview(context, frontend), "message_stats": stats, "queue_totals": totals})
 
-    @router.get("/whoami", summary="Who asks")
+    @router.get("/whoami", no_rights, summary="Who asks")
     async def whoami(request: Request) -> Response:
         principal = request.state.principal
         user = context.security.administration.user(principal.name)
         is_super = principal.is_anonymous or (user is not None and user.is_super)
         return json_answer({"name": principal.name, "tags": [_TAGS] if is_super else []})
 
-    @router.get("/cluster-name", summary="The name of the cluster")
+    @router.get("/cluster-name", cluster(Action.GET), summary="The name of the cluster")
     async def cluster_name() -> Response:
         return json_answer({"name": _cluster_name(context)})
 
@@ -117,14 +127,16 @@ def _listeners(context: HttpContext, frontend: AmqpFrontend) -> list[dict[str, A
     return found
 
 
-def _add_abilities(router: APIRouter) -> None:
+def _add_abilities(router: Router) -> None:
     """What RabbitMQ's tools ask for before they go on."""
 
-    @router.get("/extensions", summary="Extensions of the management UI: there are none")
+    @router.get("/extensions", no_rights, summary="Extensions of the management UI: there are none")
     async def list_extensions() -> Response:
         return json_answer([])
 
-    @router.get("/feature-flags", summary="What RabbitMQ calls feature flags, as far as they hold here")
+    @router.get(
+        "/feature-flags", cluster(Action.GET), summary="What RabbitMQ calls feature flags, as far as they hold here"
+    )
     async def list_feature_flags(request: Request) -> Response:
         rows = [
             {"name": name, "desc": text, "state": "enabled", "stability": "required", "provided_by": "entrepot"}
@@ -152,7 +164,7 @@ def _cluster_name(context: HttpContext) -> str:
     return context.settings.cluster.name or node_name(virtual_hosts_of(context).gateway)
 
 
-def _add_nodes(router: APIRouter, context: HttpContext) -> None:
+def _add_nodes(router: Router, context: HttpContext) -> None:
     def shape() -> dict[str, Any]:
         frontend = frontend_of(context)
         return {
@@ -165,11 +177,11 @@ def _add_nodes(router: APIRouter, context: HttpContext) -> None:
             "sockets_used": len(frontend.conversations),
         }
 
-    @router.get("/nodes", summary="This gateway, as the only node")
+    @router.get("/nodes", cluster(Action.GET), summary="This gateway, as the only node")
     async def list_nodes(request: Request) -> Response:
         return await listing(request, [shape()])
 
-    @router.get("/nodes/{name}", summary="This gateway")
+    @router.get("/nodes/{name}", cluster(Action.GET), summary="This gateway")
     async def get_node(name: str) -> Response:
         found = shape()
         if name_in_path(name) != found["name"]:
@@ -177,7 +189,7 @@ def _add_nodes(router: APIRouter, context: HttpContext) -> None:
         return json_answer(found)
 
 
-def _add_health(router: APIRouter, context: HttpContext) -> None:
+def _add_health(router: Router, context: HttpContext) -> None:
     async def check() -> Response:
         failure = context.store.condition.failure
         if failure is None and context.is_ready():
@@ -186,9 +198,11 @@ def _add_health(router: APIRouter, context: HttpContext) -> None:
         return json_answer({"status": "failed", "reason": reason}, HTTPStatus.SERVICE_UNAVAILABLE)
 
     for path in CHECKS:
-        router.add_api_route(path, check, methods=["GET"], summary="Whether the store works and all is up")
+        router.get(path, cluster(Action.GET), summary="Whether the store works and all is up")(check)
 
-    @router.get("/aliveness-test/{vhost}", summary="Declare a queue, publish to it, and take the message out")
+    @router.get(
+        "/aliveness-test/{vhost}", _aliveness, summary="Declare a queue, publish to it, and take the message out"
+    )
     async def test_aliveness(vhost: str) -> Response:
         frontend, found = frontend_of(context), vhost_in_path(context, vhost)
         wanted = declared_queue(ALIVENESS_QUEUE, found.name, durable=True, arguments={})

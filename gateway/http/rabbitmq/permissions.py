@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from domain.access.model import ANONYMOUS, EVERYBODY
 from domain.access.vhost_permission import VhostPermission, is_of_vhost, permission_of, statements_of
@@ -18,6 +18,8 @@ from gateway.http.context import HttpContext
 from gateway.http.problems import MissingError
 from gateway.http.rabbitmq.door import LenientBody, created, new_router, nothing, vhost_in_path, virtual_hosts_of
 from gateway.http.rabbitmq.listing import listing
+from gateway.http.rights import SUPER_USERS
+from gateway.http.routes import Router
 from gateway.security.administration import By
 
 
@@ -32,22 +34,24 @@ class PermissionBody(LenientBody):
         return VhostPermission(self.configure, self.write, self.read)
 
 
-def permission_routes(context: HttpContext) -> APIRouter:
+def permission_routes(context: HttpContext) -> Router:
     router = new_router()
     _add_lists(router, context)
 
-    @router.get("/permissions/{vhost}/{user}", summary="What a user may do in a virtual host")
+    @router.get("/permissions/{vhost}/{user}", SUPER_USERS, summary="What a user may do in a virtual host")
     async def get_permission(vhost: str, user: str) -> Response:
         return json_answer(_one(context, vhost_in_path(context, vhost), name_in_path(user)))
 
-    @router.put("/permissions/{vhost}/{user}", summary="Say what a user may do in a virtual host")
+    @router.put("/permissions/{vhost}/{user}", SUPER_USERS, summary="Say what a user may do in a virtual host")
     async def put_permission(request: Request, vhost: str, user: str) -> Response:
         found = vhost_in_path(context, vhost)
         body = await body_of(request, context, PermissionBody)
         by = By.principal(request.state.principal)
         return created(await set_permission(context, by, found, name_in_path(user), body.permission()))
 
-    @router.delete("/permissions/{vhost}/{user}", summary="Take a user's permissions away", status_code=204)
+    @router.delete(
+        "/permissions/{vhost}/{user}", SUPER_USERS, summary="Take a user's permissions away", status_code=204
+    )
     async def delete_permission(request: Request, vhost: str, user: str) -> Response:
         found, name = vhost_in_path(context, vhost), name_in_path(user)
         _one(context, found, name)
@@ -58,21 +62,21 @@ def permission_routes(context: HttpContext) -> APIRouter:
     return router
 
 
-def _add_lists(router: APIRouter, context: HttpContext) -> None:
-    @router.get("/permissions", summary="Permissions of all users")
+def _add_lists(router: Router, context: HttpContext) -> None:
+    @router.get("/permissions", SUPER_USERS, summary="Permissions of all users")
     async def list_permissions(request: Request) -> Response:
         return await listing(request, permission_rows(context, virtual_hosts_of(context).definitions.vhosts()))
 
-    @router.get("/vhosts/{name}/permissions", summary="Permissions in a virtual host")
+    @router.get("/vhosts/{name}/permissions", SUPER_USERS, summary="Permissions in a virtual host")
     async def list_permissions_in(request: Request, name: str) -> Response:
         return await listing(request, permission_rows(context, [vhost_in_path(context, name)]))
 
-    @router.get("/users/{name}/permissions", summary="Permissions of a user")
+    @router.get("/users/{name}/permissions", SUPER_USERS, summary="Permissions of a user")
     async def list_permissions_of(request: Request, name: str) -> Response:
         rows = permission_rows(context, virtual_hosts_of(context).definitions.vhosts())
         return await listing(request, [row for row in rows if row["user"] == name_in_path(name)])
 
-    @router.get("/topic-permissions", summary="None: topics have no permissions of their own")
+    @router.get("/topic-permissions", SUPER_USERS, summary="None: topics have no permissions of their own")
     async def list_topic_permissions(request: Request) -> Response:
         return await listing(request, [])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
 from domain.queues.policy import ApplyTo, Policy
@@ -23,8 +23,9 @@ from gateway.http.rabbitmq.door import (
     virtual_hosts_of,
 )
 from gateway.http.rabbitmq.listing import listing
-from gateway.http.rabbitmq.rights import check
+from gateway.http.rabbitmq.rights import GOVERN, LIST, check
 from gateway.http.rabbitmq.shapes import policy_shape
+from gateway.http.routes import Router
 
 
 class PolicyBody(LenientBody):
@@ -41,37 +42,37 @@ class PolicyBody(LenientBody):
         return Policy(name, self.pattern, self.definition, self.priority, self.apply_to or default, is_operators)
 
 
-def policy_routes(context: HttpContext) -> APIRouter:
+def policy_routes(context: HttpContext) -> Router:
     router = new_router()
     _add(router, context, "/policies", is_operators=False)
     _add(router, context, "/operator-policies", is_operators=True)
 
-    @router.get("/parameters", summary="None: there are no runtime parameters")
+    @router.get("/parameters", LIST, summary="None: there are no runtime parameters")
     async def list_parameters(request: Request) -> Response:
         return await listing(request, [])
 
-    @router.get("/vhost-limits", summary="None: virtual hosts have no limits of their own")
+    @router.get("/vhost-limits", LIST, summary="None: virtual hosts have no limits of their own")
     async def list_limits(request: Request) -> Response:
         return await listing(request, [])
 
     return router
 
 
-def _add(router: APIRouter, context: HttpContext, path: str, *, is_operators: bool) -> None:
+def _add(router: Router, context: HttpContext, path: str, *, is_operators: bool) -> None:
     whose = "operators' policies" if is_operators else "policies"
 
     def rows(vhosts: list[Vhost]) -> list[dict[str, Any]]:
         return [policy_shape(each, vhost) for vhost in vhosts for each in vhost.policies(of_operators=is_operators)]
 
-    @router.get(path, summary=f"All {whose}")
+    @router.get(path, LIST, summary=f"All {whose}")
     async def list_policies(request: Request) -> Response:
         return await listing(request, rows(virtual_hosts_of(context).definitions.vhosts()))
 
-    @router.get(f"{path}/{{vhost}}", summary=f"The {whose} of a virtual host")
+    @router.get(f"{path}/{{vhost}}", LIST, summary=f"The {whose} of a virtual host")
     async def list_policies_of(request: Request, vhost: str) -> Response:
         return await listing(request, rows([vhost_in_path(context, vhost)]))
 
-    @router.get(f"{path}/{{vhost}}/{{name}}", summary=f"One of the {whose}")
+    @router.get(f"{path}/{{vhost}}/{{name}}", LIST, summary=f"One of the {whose}")
     async def get_policy(vhost: str, name: str) -> Response:
         found, name = vhost_in_path(context, vhost), name_in_path(name)
         for row in rows([found]):
@@ -79,7 +80,7 @@ def _add(router: APIRouter, context: HttpContext, path: str, *, is_operators: bo
                 return json_answer(row)
         raise missing("policy", name, found)
 
-    @router.put(f"{path}/{{vhost}}/{{name}}", summary=f"Put one of the {whose}: it holds at once")
+    @router.put(f"{path}/{{vhost}}/{{name}}", GOVERN, summary=f"Put one of the {whose}: it holds at once")
     async def put_policy(request: Request, vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         body = await body_of(request, context, PolicyBody)
@@ -87,7 +88,7 @@ def _add(router: APIRouter, context: HttpContext, path: str, *, is_operators: bo
         check(context, request, needs.to_put_policy(found.namespace, policy.definition))
         return created(await virtual_hosts_of(context).put_policy(found, policy))
 
-    @router.delete(f"{path}/{{vhost}}/{{name}}", summary=f"Delete one of the {whose}", status_code=204)
+    @router.delete(f"{path}/{{vhost}}/{{name}}", GOVERN, summary=f"Delete one of the {whose}", status_code=204)
     async def delete_policy(vhost: str, name: str) -> Response:
         found, name = vhost_in_path(context, vhost), name_in_path(name)
         if not await virtual_hosts_of(context).definitions.delete_policy(found, name, is_operators=is_operators):

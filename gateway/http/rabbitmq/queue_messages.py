@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any, Final, Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
 from domain.errors import Code, EntrepotError
@@ -21,7 +21,9 @@ from gateway.http.rabbitmq.door import (
     vhost_in_path,
     virtual_hosts_of,
 )
+from gateway.http.rabbitmq.rights import CONSUME
 from gateway.http.rabbitmq.shapes import plain
+from gateway.http.routes import Router
 from gateway.messaging.ticket import Ticket, acknowledge_all
 from protocols.amqp.content import ContentHeader
 from protocols.amqp.mapping import origin_of
@@ -39,10 +41,12 @@ class GetBody(LenientBody):
     truncate: int | None = Field(None, ge=0)
 
 
-def queue_message_routes(context: HttpContext) -> APIRouter:
+def queue_message_routes(context: HttpContext) -> Router:
     router = new_router()
 
-    @router.delete("/queues/{vhost}/{name}/contents", summary="Take out all that waits in a queue", status_code=204)
+    @router.delete(
+        "/queues/{vhost}/{name}/contents", CONSUME, summary="Take out all that waits in a queue", status_code=204
+    )
     async def purge_queue(vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)
@@ -51,7 +55,7 @@ def queue_message_routes(context: HttpContext) -> APIRouter:
         await virtual_hosts_of(context).counting.purge(queue)
         return nothing()
 
-    @router.post("/queues/{vhost}/{name}/get", summary="Get messages of a queue; mostly to look at them")
+    @router.post("/queues/{vhost}/{name}/get", CONSUME, summary="Get messages of a queue; mostly to look at them")
     async def get_messages(request: Request, vhost: str, name: str) -> Response:
         virtual_hosts, found = virtual_hosts_of(context), vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)

@@ -6,7 +6,7 @@ import asyncio
 from time import monotonic
 from typing import Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from domain.errors import Code, EntrepotError
 from domain.field_value import text_of
@@ -32,8 +32,9 @@ from gateway.http.rabbitmq.door import (
 )
 from gateway.http.rabbitmq.listing import Row, listing
 from gateway.http.rabbitmq.message_stats import MessageRates, totals_of_queue, totals_of_queues
-from gateway.http.rabbitmq.rights import check
+from gateway.http.rabbitmq.rights import DECLARE, DELETE, GET, LIST, check
 from gateway.http.rabbitmq.shapes import queue_shape
+from gateway.http.routes import Router
 
 COUNTED_AT_ONCE: Final = 64
 """Queues that the store is asked about at the same time."""
@@ -51,11 +52,11 @@ class QueueBody(ArgumentsBody):
         )
 
 
-def queue_routes(context: HttpContext) -> APIRouter:
+def queue_routes(context: HttpContext) -> Router:
     router = new_router()
     _add_reading(router, context)
 
-    @router.put("/queues/{vhost}/{name}", summary="Declare a queue")
+    @router.put("/queues/{vhost}/{name}", DECLARE, summary="Declare a queue")
     async def put_queue(request: Request, vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         body = await body_of(request, context, QueueBody)
@@ -65,7 +66,7 @@ def queue_routes(context: HttpContext) -> APIRouter:
         _, is_new = await virtual_hosts_of(context).declare_queue(found, wanted)
         return created(is_new)
 
-    @router.delete("/queues/{vhost}/{name}", summary="Delete a queue", status_code=204)
+    @router.delete("/queues/{vhost}/{name}", DELETE, summary="Delete a queue", status_code=204)
     async def delete_queue(request: Request, vhost: str, name: str) -> Response:
         virtual_hosts, found = virtual_hosts_of(context), vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)
@@ -81,7 +82,7 @@ def queue_routes(context: HttpContext) -> APIRouter:
     return router
 
 
-def _add_reading(router: APIRouter, context: HttpContext) -> None:
+def _add_reading(router: Router, context: HttpContext) -> None:
     rates = MessageRates(lambda: totals_of_queues(virtual_hosts_of(context)), monotonic)
 
     def row_of(queue: Queue, vhost: Vhost) -> Row:
@@ -99,15 +100,15 @@ def _add_reading(router: APIRouter, context: HttpContext) -> None:
 
         return await listing(request, rows, complete)
 
-    @router.get("/queues", summary="Every queue")
+    @router.get("/queues", LIST, summary="Every queue")
     async def list_queues(request: Request) -> Response:
         return await listed(request, virtual_hosts_of(context).definitions.vhosts())
 
-    @router.get("/queues/{vhost}", summary="The queues of a virtual host")
+    @router.get("/queues/{vhost}", LIST, summary="The queues of a virtual host")
     async def list_queues_of(request: Request, vhost: str) -> Response:
         return await listed(request, [vhost_in_path(context, vhost)])
 
-    @router.get("/queues/{vhost}/{name}", summary="One queue, with its consumers at this gateway")
+    @router.get("/queues/{vhost}/{name}", GET, summary="One queue, with its consumers at this gateway")
     async def get_queue(vhost: str, name: str) -> Response:
         frontend, found = frontend_of(context), vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)

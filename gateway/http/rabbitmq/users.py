@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import Field, field_validator
 
 from gateway.http.asgi import name_in_path
@@ -16,6 +16,8 @@ from gateway.http.context import HttpContext
 from gateway.http.problems import MissingError, bad_request
 from gateway.http.rabbitmq.door import LenientBody, created, new_router, nothing
 from gateway.http.rabbitmq.listing import listing
+from gateway.http.rights import SUPER_USERS
+from gateway.http.routes import Router
 from gateway.security.administration import By, UserChange
 from gateway.security.records import UserRecord
 
@@ -37,15 +39,15 @@ class UserBody(LenientBody):
         return [tag.strip() for tag in value.split(",") if tag.strip()] if isinstance(value, str) else value or []
 
 
-def user_routes(context: HttpContext) -> APIRouter:
+def user_routes(context: HttpContext) -> Router:
     router = new_router()
     administration = context.security.administration
 
-    @router.get("/users", summary="Users by name")
+    @router.get("/users", SUPER_USERS, summary="Users by name")
     async def list_users(request: Request) -> Response:
         return await listing(request, [user_shape(each) for each in administration.users()])
 
-    @router.get("/users/{name}", summary="One user")
+    @router.get("/users/{name}", SUPER_USERS, summary="One user")
     async def get_user(name: str) -> Response:
         name = name_in_path(name)
         user = administration.user(name)
@@ -53,7 +55,7 @@ def user_routes(context: HttpContext) -> APIRouter:
             raise _missing(name)
         return json_answer(user_shape(user))
 
-    @router.put("/users/{name}", summary="Create a user, or change it")
+    @router.put("/users/{name}", SUPER_USERS, summary="Create a user, or change it")
     async def put_user(request: Request, name: str) -> Response:
         body = await body_of(request, context, UserBody)
         strange = unknown_tags(body.tags)
@@ -62,7 +64,7 @@ def user_routes(context: HttpContext) -> APIRouter:
         by = By.principal(request.state.principal)
         return created(await create_user(context, by, name_in_path(name), body))
 
-    @router.delete("/users/{name}", summary="Delete a user", status_code=204)
+    @router.delete("/users/{name}", SUPER_USERS, summary="Delete a user", status_code=204)
     async def delete_user(request: Request, name: str) -> Response:
         name = name_in_path(name)
         if not await administration.delete_user(By.principal(request.state.principal), name):

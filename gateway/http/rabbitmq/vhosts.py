@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
+from domain.access.model import Action, ResourceType
+from domain.access.model import Request as Need
 from domain.errors import Code, EntrepotError
 from domain.names import DEFAULT_NAMESPACE, is_hidden_topic, split_name
 from gateway.amqp.virtual_hosts.vhost import Vhost, namespace_of
@@ -14,25 +16,39 @@ from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
 from gateway.http.rabbitmq.door import created, frontend_of, new_router, nothing, vhost_in_path, virtual_hosts_of
 from gateway.http.rabbitmq.listing import listing
+from gateway.http.rights import Needs, listed
+from gateway.http.routes import Router
 from protocols.amqp.reply_codes import ReplyCode
 
 
-def vhost_routes(context: HttpContext) -> APIRouter:
+def _of(action: Action) -> Needs:
+    def needs(context: HttpContext, request: Request) -> list[Need]:
+        return [Need(action, ResourceType.NAMESPACE, namespace_of(name_in_path(request.path_params["name"])))]
+
+    return needs
+
+
+def vhost_routes(context: HttpContext) -> Router:
     router = new_router()
 
-    @router.get("/vhosts", summary="Every virtual host")
+    @router.get("/vhosts", listed(ResourceType.NAMESPACE), summary="Every virtual host")
     async def list_vhosts(request: Request) -> Response:
         return await listing(request, [_shape(each) for each in virtual_hosts_of(context).definitions.vhosts()])
 
-    @router.get("/vhosts/{name}", summary="One virtual host")
+    @router.get("/vhosts/{name}", _of(Action.GET), summary="One virtual host")
     async def get_vhost(name: str) -> Response:
         return json_answer(_shape(vhost_in_path(context, name)))
 
-    @router.put("/vhosts/{name}", summary="Create a virtual host")
+    @router.put("/vhosts/{name}", _of(Action.CREATE), summary="Create a virtual host")
     async def put_vhost(name: str) -> Response:
         return created(await create_vhost(context, name_in_path(name)))
 
-    @router.delete("/vhosts/{name}", summary="Delete a virtual host with its exchanges and queues", status_code=204)
+    @router.delete(
+        "/vhosts/{name}",
+        _of(Action.DELETE),
+        summary="Delete a virtual host with its exchanges and queues",
+        status_code=204,
+    )
     async def delete_vhost(name: str) -> Response:
         await _delete(context, vhost_in_path(context, name))
         return nothing()

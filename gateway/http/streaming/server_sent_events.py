@@ -23,7 +23,9 @@ from gateway.http.access import PROTOCOL
 from gateway.http.admin.common import MAX_NUMBER, epoch_ms_of
 from gateway.http.context import HttpContext
 from gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in
-from gateway.http.namespaced import Routes, topic_name
+from gateway.http.namespaced import topic_name
+from gateway.http.rights import contents
+from gateway.http.routes import Routes
 from gateway.http.streaming.topic_stream import TopicStream, cursor_of, parse_cursor, places_of
 from protocols.cloudevents.event import CloudEvent
 from protocols.cloudevents.json_format import encode_event
@@ -54,6 +56,7 @@ def stream_routes(context: HttpContext) -> Routes:
 
     @routes.get(
         "/topics/{topic}/events",
+        contents("topic"),
         summary="Events as they come, as server-sent events",
         response_class=StreamingResponse,
         responses=_ANSWER,

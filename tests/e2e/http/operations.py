@@ -155,6 +155,11 @@ OWN = [http("GET", "/asyncapi.json"), http("GET", "/subscriptions"), http("GET",
 """They show what the caller may see."""
 BY_TOKEN = [http(method, "/webhooks/consent/default/none/token") for method in ("GET", "POST")]
 """The token in the path is the right."""
-PUBLIC = [http("GET", "/healthz"), http("GET", "/readyz"), http("GET", "/openapi.json")]
+PUBLIC = [
+    http("GET", "/healthz"),
+    http("GET", "/readyz"),
+    http("GET", "/openapi.json"),
+    *(http("OPTIONS", f"{below}/topics/grid:publish") for below in ("", "/namespaces/plant")),
+]
 BY_TIMER_HANDLE = {("DELETE", "/api/v1/timers/{handle}"), ("PUT", "/api/v1/timers/{handle}")}
 """Their handles are made in a test of their own."""

@@ -18,7 +18,9 @@ from fastapi import FastAPI
 from domain.timestamp import to_rfc3339
 from gateway.http.access import HttpAccess
 from gateway.http.app import build_rest
-from gateway.http.rights import DOCUMENTATION, RULES, MissingRuleError, SuperUsers, check_rules, routes_of
+from gateway.http.publish import Publishing
+from gateway.http.rights import Open, SuperUsers
+from gateway.http.routes import DOCUMENTATION, MissingRightsError, RouteTable, routes_of
 from gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.operations import (
     BY_TIMER_HANDLE,
@@ -31,6 +33,7 @@ from tests.e2e.http.operations import (
     SINK,
     Operation,
 )
+from tests.e2e.rights.rows_http import ROWS
 from tests.support.cases import cases
 from tests.support.http_client import http_client
 from tests.support.http_server import HttpServer, serving
@@ -244,22 +247,31 @@ def test_who_diverts_events_must_be_allowed_to_send_them_there(user: Callable[..
         assert client.put(path, json={"onInvalid": "refuse"}).status_code == 200
 
 
-def rest_of(server: HttpServer) -> FastAPI:
-    access = HttpAccess(server.context.security, server.context.clock)
-    return server.call(lambda: build_rest(server.context, access)[0])
+def rest_of(server: HttpServer) -> tuple[FastAPI, RouteTable]:
+    context = server.context
+
+    def build() -> tuple[FastAPI, RouteTable]:
+        access = HttpAccess(context.security, context.clock)
+        return build_rest(context, access, Publishing(context, access))
+
+    return server.call(build)
 
 
 def test_every_route_has_a_rule_and_stands_in_the_grid(server: HttpServer) -> None:
-    rest = rest_of(server)
+    rest, table = rest_of(server)
     routes = {route for route in routes_of(rest) if route[1] not in DOCUMENTATION}
-    plain = {(method, path.replace("/namespaces/{namespace}", "")) for method, path in routes}
-    assert plain == set(RULES)
+    assert routes == {(route.method, route.path) for route in table.routes}
     tried = {
         tuple(one.name.partition("?")[0].split(" ", 1)) for one in (*OPERATIONS, *ONLY_SUPER, *OWN, *BY_TOKEN, *PUBLIC)
     }
-    for method, path in routes - BY_TIMER_HANDLE:
-        assert any(method == verb and fits(path, given) for verb, given in tried), f"{method} {path}"
-    supers = [route for route, rule in RULES.items() if isinstance(rule, SuperUsers)]
+    in_the_other = {tuple(row.verb.split(" ", 1)) for row in ROWS}
+    """Of the grid of rights, by which names are tried as well."""
+    for route in table.routes:
+        if (route.method, route.path) not in BY_TIMER_HANDLE:
+            verbs = tried if isinstance(route.rights, Open | SuperUsers) else tried | in_the_other
+            found = any(verb == route.method and fits(route.path, given) for verb, given in verbs)
+            assert found, f"{route.method} {route.path}"
+    supers = [route for route in table.routes if isinstance(route.rights, SuperUsers)]
     assert len(supers) == len(ONLY_SUPER)
 
 
@@ -280,8 +292,8 @@ def test_a_route_without_a_rule_stops_the_start(server: HttpServer) -> None:
         lambda app: app.post("/healthz")(nothing),
         lambda app: app.mount("/files", FastAPI()),
     ):
-        rest = rest_of(server)
-        check_rules(rest)
+        rest, table = rest_of(server)
+        table.check(rest)
         add(rest)
-        with pytest.raises(MissingRuleError):
-            check_rules(rest)
+        with pytest.raises(MissingRightsError):
+            table.check(rest)

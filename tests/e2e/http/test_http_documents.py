@@ -16,7 +16,8 @@ import pytest
 from gateway.http.access import HttpAccess
 from gateway.http.app import build_rest
 from gateway.http.problems import MISSING, problem_types
-from gateway.http.rights import DOCUMENTATION, routes_of
+from gateway.http.publish import Publishing
+from gateway.http.routes import DOCUMENTATION, routes_of
 from tests.e2e.http.documented import Described, operations, own_schema, resolved
 from tests.e2e.http.everything import ROOT, ask_everything
 from tests.e2e.http.steps import event, publish
@@ -79,9 +80,9 @@ def test_openapi_is_valid(document: dict[str, Any]) -> None:
 
 def test_every_route_is_described(server: HttpServer, document: dict[str, Any]) -> None:
     """A route without a name, an answer, a schema or an example fails here, or in the document's making."""
-    app, _ = build_rest(server.context, HttpAccess(server.context.security, server.clock))
+    access = HttpAccess(server.context.security, server.clock)
+    app, _ = build_rest(server.context, access, Publishing(server.context, access))
     routes = {each for each in routes_of(app) if each[1] not in DOCUMENTATION}
-    routes |= {(method, f"{below}/topics/{{topic}}:publish") for below in BELOW for method in ("POST", "OPTIONS")}
     described = {(method, path): told for method, path, told in operations(document)}
     assert described.keys() == routes
     examples: list[tuple[str, Any, Any]] = []
@@ -103,9 +104,6 @@ def test_every_route_is_described(server: HttpServer, document: dict[str, Any]) 
     together = {"prefixItems": [schema for _, schema, _ in examples], "components": document["components"]}
     errors = jsonschema_rs.iter_errors(together, [example for _, _, example in examples])
     assert [(examples[int(each.instance_path[0])][0], each.message) for each in errors] == []
-
-
-BELOW = ("", "/namespaces/{namespace}")
 
 
 def test_operations_have_the_names_of_those_apis(document: dict[str, Any]) -> None:

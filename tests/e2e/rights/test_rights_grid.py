@@ -11,12 +11,10 @@ from domain.queues.arguments import QueueType, known_arguments
 from domain.queues.policy import KNOWN_KEYS
 from gateway.amqp.connections.messages import HANDLERS
 from gateway.amqp.connections.publishing import FURTHER_KEYS
-from gateway.http.rights import RULES, Open, SuperUsers
 from gateway.mqtt.names import SERVERS_LEVELS
 from protocols.mqtt.packet_types import PacketType
 from protocols.mqtt.properties import PropertyId
 from protocols.rocketmq import v2_pb2 as v2
-from tests.e2e.http import test_http_access_grid as http_grid
 from tests.e2e.rights import rows_amqp, rows_http, rows_mqtt, rows_rocketmq
 from tests.e2e.rights.grid import Doors, decisions
 from tests.support.cases import cases
@@ -100,13 +98,3 @@ def test_every_way_to_name_something_is_in_the_grid(kind: str) -> None:
     nothing = NAME_NOTHING.get(kind, set())
     assert WAYS[kind] - tried - nothing == set()
     assert nothing <= WAYS[kind]
-
-
-def test_every_route_is_in_a_grid() -> None:
-    operations = [*http_grid.OPERATIONS, *http_grid.OWN]
-    tried = {tuple(each.name.partition("?")[0].split(" ", 1)) for each in operations}
-    tried |= {tuple(row.verb.split(" ", 1)) for row in rows_http.ROWS}
-    for (method, path), rule in RULES.items():
-        if not isinstance(rule, Open | SuperUsers):
-            found = any(verb == method and http_grid.fits(path, given) for verb, given in tried)
-            assert found or (method, path) in http_grid.BY_TIMER_HANDLE, f"{method} {path}"

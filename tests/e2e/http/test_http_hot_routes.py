@@ -1,4 +1,4 @@
-"""Plain requests to receive and to acknowledge pass by the router; what they are answered is the same."""
+"""Plain requests to receive and to acknowledge pass by the framework; what they are answered is the same."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import pytest
 
 from gateway.http.access import HttpAccess
 from gateway.http.app import build_rest
-from gateway.http.short_way import ShortWay
+from gateway.http.hot_routes import HotRoutes
+from gateway.http.publish import Publishing
 from tests.support.cases import cases
 from tests.support.http_server import HttpServer
 
@@ -16,14 +17,18 @@ SUBSCRIPTION = "/topics/some.topic/eventsubscriptions/some-group"
 
 
 @pytest.fixture
-def short_way(server: HttpServer) -> ShortWay:
+def hot(server: HttpServer) -> HotRoutes:
     context = server.context
-    access = HttpAccess(context.security, context.clock)
-    return server.call(lambda: ShortWay(context, access, build_rest(context, access)[1]))
+
+    def build() -> HotRoutes:
+        access = HttpAccess(context.security, context.clock)
+        return HotRoutes(context, access, build_rest(context, access, Publishing(context, access))[1].routes)
+
+    return server.call(build)
 
 
 @cases(
-    "path, query, is_short",
+    "path, query, is_hot",
     [
         (f"{SUBSCRIPTION}:receive", "", True),
         (f"{SUBSCRIPTION}:receive", "maxEvents=100", True),
@@ -41,16 +46,22 @@ def short_way(server: HttpServer) -> ShortWay:
         (f"{SUBSCRIPTION}:acknowledge", "x=1", False),
         (f"{SUBSCRIPTION}:release", "", False),
         ("/topics/some%20topic/eventsubscriptions/g:receive", "", False),
-        ("/namespaces/n/topics/t/eventsubscriptions/g:receive", "", False),
+        ("/namespaces/n/topics/t/eventsubscriptions/g:receive", "", True),
+        ("/namespaces/n%20/topics/t/eventsubscriptions/g:receive", "", False),
+        ("/topics/t:publish", "", True),
+        ("/topics/t%20t:publish", "a=b", True),
+        ("/namespaces/n/topics/t:publish", "", True),
+        ("/topics/t/x:publish", "", False),
+        ("/topics/:publish", "", True),
     ],
 )
-def test_which_way_a_request_takes(short_way: ShortWay, path: str, query: str, is_short: bool):
+def test_which_way_a_request_takes(hot: HotRoutes, path: str, query: str, is_hot: bool):
     async def receive() -> dict:
         raise AssertionError("nothing is read to decide it")
 
     scope = {"type": "http", "method": "POST", "raw_path": path.encode(), "query_string": query.encode(), "headers": []}
-    assert (short_way.work_of(scope, receive) is not None) == is_short
-    assert short_way.work_of({**scope, "method": "GET"}, receive) is None
+    assert (hot.work_of(scope, receive) is not None) == is_hot
+    assert hot.work_of({**scope, "method": "GET"}, receive) is None
 
 
 @pytest.mark.parametrize("further", ["", "&x=1"])

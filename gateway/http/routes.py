@@ -1,0 +1,138 @@
+"""Routes: every HTTP route with the rights that it needs.
+
+FastAPI, the guard that asks for rights and the router of hot routes all read this one table.  A route is there once, or
+twice: plain, for the default namespace, and below `/namespaces/{namespace}`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, TypeVar
+
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute, iter_route_contexts
+
+from gateway.http.namespaced import NAMESPACE_PATH
+from gateway.http.rights import Rule
+
+DOCUMENTATION: Final = frozenset({"/openapi.json", "/docs", "/docs/page.js", "/docs/page.css"})
+"""Paths of the documentation, which is public."""
+
+Handler: TypeAlias = Callable[..., Any]
+_HandlerT = TypeVar("_HandlerT", bound=Handler)
+
+
+@dataclass(frozen=True, slots=True)
+class Hot:
+    """A route that plain requests reach without the framework.
+
+    `arguments`: the handler's further arguments by the raw query, None where the framework has to look at that.
+    `takes_any_name`: True where names in the path may have encoded characters; else only plain ones are hot.
+    """
+
+    arguments: Callable[[bytes], Mapping[str, Any] | None]
+    takes_any_name: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method of one path.  `path`: the template, with `{parameters}`."""
+
+    method: str
+    path: str
+    rights: Rule
+    handler: Handler
+    hot: Hot | None
+
+
+class MissingRightsError(Exception):
+    """A route that does not say which rights it needs."""
+
+
+class _Methods(ABC):
+    @abstractmethod
+    def add(
+        self, method: str, path: str, rights: Rule, *, hot: Hot | None = None, **options: Any
+    ) -> Callable[[_HandlerT], _HandlerT]:
+        """Register a handler.  `options`: FastAPI's."""
+
+    def get(self, path: str, rights: Rule, **options: Any) -> Callable[[_HandlerT], _HandlerT]:
+        return self.add("GET", path, rights, **options)
+
+    def put(self, path: str, rights: Rule, **options: Any) -> Callable[[_HandlerT], _HandlerT]:
+        return self.add("PUT", path, rights, **options)
+
+    def post(self, path: str, rights: Rule, **options: Any) -> Callable[[_HandlerT], _HandlerT]:
+        return self.add("POST", path, rights, **options)
+
+    def delete(self, path: str, rights: Rule, **options: Any) -> Callable[[_HandlerT], _HandlerT]:
+        return self.add("DELETE", path, rights, **options)
+
+
+class Router(_Methods):
+    """Routes below one prefix."""
+
+    def __init__(self, tags: Iterable[str], prefix: str = "", route_class: type[APIRoute] = APIRoute) -> None:
+        self.api = APIRouter(prefix=prefix, tags=[*tags], route_class=route_class)
+        self.routes: list[Route] = []
+
+    def add(
+        self, method: str, path: str, rights: Rule, *, hot: Hot | None = None, **options: Any
+    ) -> Callable[[_HandlerT], _HandlerT]:
+        def register(handler: _HandlerT) -> _HandlerT:
+            self.api.add_api_route(path, handler, methods=[method], **options)
+            self.routes.append(Route(method, self.api.prefix + path, rights, handler, hot))
+            return handler
+
+        return register
+
+
+class Routes(_Methods):
+    """The routes of one subject, in both places.  Those of namespaces stand behind all plain ones."""
+
+    def __init__(self, tags: Iterable[str], prefix: str = "") -> None:
+        self.plain = Router(tags, prefix)
+        self.of_namespaces = Router(["namespaces"], prefix + NAMESPACE_PATH)
+
+    def add(
+        self, method: str, path: str, rights: Rule, *, hot: Hot | None = None, **options: Any
+    ) -> Callable[[_HandlerT], _HandlerT]:
+        def register(handler: _HandlerT) -> _HandlerT:
+            for router in (self.plain, self.of_namespaces):
+                router.add(method, path, rights, hot=hot, **options)(handler)
+            return handler
+
+        return register
+
+
+class RouteTable:
+    """All routes of an app."""
+
+    def __init__(self, routers: Iterable[Router]) -> None:
+        self.routes = [route for router in routers for route in router.routes]
+        self._rights = {(route.method, route.path): route.rights for route in self.routes}
+
+    def rights_of(self, method: str, path: str) -> Rule:
+        """The rights that a route needs, by its template.  Raises MissingRightsError."""
+        rights = self._rights.get((method, path))
+        if rights is None:
+            raise MissingRightsError(f"{method} {path} says nothing of the rights it needs")
+        return rights
+
+    def check(self, app: FastAPI) -> None:
+        """Raise MissingRightsError for a route of the app that nobody thought about."""
+        for method, path in routes_of(app):
+            if path not in DOCUMENTATION:
+                self.rights_of(method, path)
+
+
+def routes_of(app: FastAPI) -> list[tuple[str, str]]:
+    """Method and path of every route.  What is not FastAPI's own, such as a mount, has no method."""
+    found: list[tuple[str, str]] = []
+    for context in iter_route_contexts(app.routes):
+        route = context.original_route
+        methods = sorted(route.methods or ()) if isinstance(route, APIRoute) else [""]
+        found += [(method, context.path or repr(route)) for method in methods]
+    return found
