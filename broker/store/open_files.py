@@ -1,4 +1,4 @@
-"""OpenFiles: descriptors of consume-queue files, opened when needed, the longest unused closed again."""
+"""OpenFiles: descriptors of consume-queue files, opened when needed; the longest unused are closed."""
 
 from __future__ import annotations
 
