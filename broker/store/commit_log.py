@@ -121,7 +121,7 @@ class CommitLog:
         return self.end + HEADER_SIZE + payload_bytes <= self._room_end
 
     def make_space(self, payload_bytes: int, now_ms: int) -> int:
-        """Reserve space for such a record, in the next segment if this one is too full; return its commit-log offset."""
+        """Reserve space for such a record, in the next segment if this one is too full; return its offset."""
         if not self.has_space(payload_bytes):
             return self._make_room(HEADER_SIZE + payload_bytes, 0, now_ms)
         return self.end

@@ -146,7 +146,7 @@ class Dispatcher:
             raise CorruptedError(f"queue {queue.topic}/{queue.queue_id} lacks messages that the log does not have")
 
     def forget_entries(self, before: int, commit_log_offset: int) -> None:
-        """Drop the entries before a commit-log offset that no record removes; their rows change at `commit_log_offset`."""
+        """Drop entries before an offset of the log that no record removes; their rows change at `commit_log_offset`."""
         for queue in [*self.queues.values(), *self.retired.values()]:
             first = queue.first_commit_log_offset()
             if first is not None and first < before:
