@@ -75,7 +75,7 @@ def verify(
 
 
 def _look_into(data_dir: Path, *, full: bool, as_json: bool) -> tuple[dict[str, Any], bool]:
-    """The report of a directory, and whether it is healthy."""
+    """Return the report of a directory, and True if it is healthy."""
     from broker.inspect.verification import verify as look
 
     with _readable():
@@ -228,7 +228,7 @@ def rebind(
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Says in one line why a directory cannot be looked into."""
+    """Turn errors into one line on the reason why a directory cannot be read."""
     from broker.inspect.verification import NotAStoreError
     from domain.errors import EntrepotError
 
@@ -283,7 +283,7 @@ def _word(value: object) -> str:
 
 
 def _say(text: str, *, err: bool = False) -> None:
-    """One line.  Names in it were chosen by whoever connected."""
+    """Print one line. Names in it were chosen by clients."""
     typer.echo(printable(text), err=err)
 
 

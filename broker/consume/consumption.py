@@ -336,8 +336,8 @@ class Consumption(HandingOut):
         group: ConsumerGroup,
         now_ms: int,
     ) -> None:
-        """Move the message that holds a window back to the retry topic, if the window has spread over the limit and no
-        consumer has its first message. (Moving would break a FIFO group's order.)"""
+        """Move messages that hold back a window to the retry topic, if it has spread over the limit and no consumer has
+        its first message. (This would break a FIFO group's order.)"""
         limit = self.settings.hold_back_limit
         if group.fifo or is_retry_topic(topic.name):
             return

@@ -23,8 +23,7 @@ LOOK_AHEAD: Final = 4096
 READ_BATCH: Final = 64
 
 Read = Callable[[list[int]], "list[tuple[int, StoredMessage | CorruptedError]]"]
-"""A reader of the messages at ascending offsets. The last ones are left out where they are not durable or thawed
-yet."""
+"""A reader of the messages at ascending offsets; it leaves out the last ones if not durable or thawed yet."""
 
 
 @dataclass(slots=True)

@@ -48,8 +48,7 @@ class Settling(GroupWindows):
         suspend: bool = False,
         now_ms: int,
     ) -> list[EntrepotError | None]:
-        """Set a new deadline for named deliveries. A release voids their handles; a suspended delivery was no
-        attempt."""
+        """Set new deadlines for named deliveries. A release voids their handles; a suspended one was no attempt."""
         current, outcomes = self._current(topic, group, receipts)
         op = ConsumptionOp.RELEASE if release else ConsumptionOp.RENEW
         for queue, offsets in current.items():
