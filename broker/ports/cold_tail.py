@@ -70,8 +70,7 @@ class ColdTail:
             self._live.close()
 
     async def _catch_up(self) -> None:
-        """Hand on cold pages, until the disk has the next message. A failed cold read is repeated: nothing is left
-        out."""
+        """Hand on cold pages, until the disk has the next message. A failed cold read is repeated: none is left out."""
         while True:
             try:
                 if await self._read():

@@ -1,4 +1,4 @@
-"""Events that a Raft machine is told of, and effects that it asks for, in their order."""
+"""Events for a Raft machine, and the effects that it asks for, in their order."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class ChangeMembers(Struct, frozen=True):
 
 
 class Read(Struct, frozen=True):
-    """Ask up to which index the state must be applied for a linearizable read."""
+    """Ask for the index up to which the state must be applied for a linearizable read."""
 
     token: int
 
 
 class Compact(Struct, frozen=True):
-    """The state machine, with all up to an applied index, is these bytes: the log up to there may go."""
+    """Give the state machine's bytes as of an applied index: the log up to there may go."""
 
     index: int
     data: bytes
@@ -81,7 +81,7 @@ class HardState(Struct, frozen=True):
 
 
 class Write(Struct, frozen=True):
-    """Make durable, in order; `Synced` answers.  An entry takes the place of one at its index, and of all behind it."""
+    """Make durable, in order; `Synced` answers. An entry replaces the one at its index and all later ones."""
 
     number: int
     state: HardState | None
@@ -116,7 +116,7 @@ class Done(Struct, frozen=True):
 
 
 class ReadReady(Struct, frozen=True):
-    """Answer to Read: the state, applied up to `index`, has all that was committed before the question."""
+    """Answer to Read: the state, applied up to `index`, has everything committed before the question."""
 
     token: int
     index: int
@@ -131,7 +131,7 @@ class Refused(Struct, frozen=True):
 
 
 class Unknown(Struct, frozen=True):
-    """Answer to Propose and ChangeMembers by a leader that is one no more: it may be committed, or never be."""
+    """Answer to Propose and ChangeMembers by a leader that is one no more: the outcome is unknown."""
 
     token: int
 
