@@ -25,7 +25,8 @@ class Measurements:
 
 
 def engine_gauges(engine: StorageEngine) -> dict[str, float]:
-    """Return gauges of the log: its content, its unwritten part, and its unconfirmed part."""
+    """Return gauges of the log: its size, waiting messages, missing bytes, and bytes not yet synced, confirmed or
+    saved."""
     log = engine.commit_log
     return {
         "timing_messages": engine.pending.timers.count,

@@ -30,9 +30,8 @@ class Entry:
     """A stored definition.
 
     `since`: commit-log offset of the record that made it, which sets it apart from an earlier one of its name.
-    `latest_since`: start of a group that begins at the latest message. `stated`: the last record that
-    states all of it. `as_of`: its row holds all records before this offset. `origin`: of a topic that began with
-    another table.
+    `latest_since`: start of a group that begins at the latest message. `stated`: the last record that states all of it.
+    `as_of`: its row holds all records before this offset. `origin`: of a topic that began with another table.
     """
 
     value: Topic | ConsumerGroup | str
