@@ -230,9 +230,7 @@ class SlaveStore:
         while engine.checkpoint_position >= self._removal_known_at and (
             (end := commit_log.first_segment_end) <= min(beginning.offset, self.applied, commit_log.durable_offset)
         ):
-            engine.dispatcher.forget_entries(
-                end, self.applied
-            )  # removed by the master's retention: no record states it
+            engine.dispatcher.forget_entries(end, self.applied)  # removed by the master's retention, without a record
             commit_log.delete_first_segment()
             engine.lookup.index.drop_before(end)
 
