@@ -163,7 +163,7 @@ class Broker:
         if self._lock is not None:
             self._lock.release()
 
-    # -- what happens by itself ----------------------------------------------------------------------------------
+    # -- background work -----------------------------------------------------------------------------------------
 
     def _on_grown(self, queues: list[ConsumeQueue]) -> None:
         for queue in queues:
@@ -189,7 +189,6 @@ class Broker:
         self.core.polling.release()
 
     def _run_background(self) -> None:
-        """Run all background steps, one after the other."""
         for name, step in self._steps:
             if self.engine.failure is not None:
                 self._on_failure(self.engine.failure)
@@ -283,7 +282,7 @@ class Broker:
             self._checkpoint_target = self.engine.end
         return False
 
-    # -- checkpoints: rounds of slices, each saving some of what had changed when the round began ------------------
+    # -- checkpoints: rounds of slices, which save everything changed when the round began -------------------------
 
     def _checkpoint_if_due(self) -> None:
         behind = self.engine.end - self.engine.checkpoint_position

@@ -1,7 +1,7 @@
-"""`entrepot store`: looking into a data directory while no server has it.
+"""`entrepot store`: inspection of a data directory while no server has it.
 
-Exit codes: 0 healthy, 1 problems found, 2 wrong usage, or the directory is in use or no store.  Nothing is written, but
-by `rebind`.
+Exit codes: 0 healthy, 1 problems found, 2 wrong usage, or the directory is in use or no store. Only `rebind`
+writes anything.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """CommitPace: the time to gather before the next sync starts.
 
-A sync costs two system calls, two wakings of another process and a pass of the event loop, however many messages it
-confirms. While the loop has time to spare, nobody loses by that. Where it has none, every sync takes time from the
-messages that wait in its sockets, and gathering a little makes all of them earlier.
+A sync costs two system calls, two wakings of another process and a pass of the event loop, for any number of messages.
+While the loop has time to spare, nobody loses by that. Where it has none, every sync takes time from the messages
+waiting in its sockets. Then gathering a little makes all of them earlier.
 
 Invariant: a lone producer that waits for each answer, on a loop that is not busy, never waits longer.
 """

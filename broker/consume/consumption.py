@@ -1,7 +1,7 @@
 """Consumption: pop, acknowledge, change invisible duration and reject, decided here and kept as log records.
 
 Everything is synchronous: a call decides on the windows, appends its decision and returns. The caller answers once the
-log is durable up to `engine.end` as of the return, so a crash can undo nothing that was answered.
+log is durable up to `engine.end` as of the return. So a crash can undo nothing that was answered.
 
 A pop also claims messages *taken* but not durable yet. Its DELIVER record lies behind the messages, so one sync makes
 both durable. Nothing is read or told before that.
@@ -223,7 +223,6 @@ class Consumption(HandingOut):
     def _claim_fifo(
         self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, marked_id: int, count: int
     ) -> list[ClaimedRun]:
-        """Deliver in the order of message groups (`fifo.py`)."""
         window.forget_due(terms.now_ms)
         groups = window.groups if isinstance(window.groups, MessageGroups) else MessageGroups()
         window.groups = groups

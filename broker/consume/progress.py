@@ -196,7 +196,7 @@ class Progress:
                 del windows[queue_id]
                 self._rows.drop(window_key(*key, queue_id), commit_log_offset)
 
-    # -- saying again (`broker.retention.restatement`) -----------------------------------------------------------
+    # -- restatement (`broker.retention.restatement`) ------------------------------------------------------------
 
     def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes]]:
         for (group, topic), windows in list(self.windows.items()):

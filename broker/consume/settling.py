@@ -162,7 +162,7 @@ class Settling(GroupWindows):
             return self.engine.dispatcher.queue(topic, marked_id)
         return self.engine.dispatcher.queue(retry_topic(group, topic), marked_id - RETRY_QUEUE)
 
-    # -- moving away ---------------------------------------------------------------------------------------------
+    # -- dead letters --------------------------------------------------------------------------------------------
 
     def bury_exhausted(self, now_ms: int) -> None:
         """Move messages whose last attempt ended unsettled to the dead letters, polled for or not (background step)."""

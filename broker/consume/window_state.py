@@ -103,7 +103,7 @@ class WindowState:
         """Return the stamp of a delivery."""
         return self.generation << ATTEMPT_BITS | delivery
 
-    # -- changes, as the log says them ---------------------------------------------------------------------------
+    # -- changes, from the log -----------------------------------------------------------------------------------
 
     def deliver(self, offsets: Sequence[int], deadline_ms: int) -> None:
         """Apply one more delivery to each offset, invisible until the deadline. New messages in between are

@@ -1,6 +1,6 @@
 """Contest: one election of one group, driven by the leading controller.
 
-QUIESCING   a planned move: the old master holds writes back until the next one has all
+QUIESCING   a planned move: the old master holds writes back until the next one has everything
 BEGINNING   the end of the old mastership is being committed
 FENCING     every replica is asked to promise the epoch
 DECIDING    the appointment is being committed

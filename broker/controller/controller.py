@@ -180,7 +180,7 @@ class Controller:
         if verdict.reason:
             self._elections.begin(watched, Contest(watched.name, verdict.reason, avoided=verdict.avoided))
 
-    # -- groups that come ----------------------------------------------------------------------------------------
+    # -- new groups ----------------------------------------------------------------------------------------------
 
     def _is_behind(self, group: Group, watched: Watched) -> bool:
         """True if replicas know of an appointment that these controllers have not made: they lost it, or others made

@@ -1,11 +1,11 @@
-"""A controller's directory: whose it is, and the files of its part in Raft.
+"""A controller's directory: its identity, and the files of its part in Raft.
 
 controller.json   {"controller": ..., "start": {"incarnation": ..., "run": ..., "tokens": [...]}, "is_refused": ...,
                    "cluster": ..., "founders": [...]}
 raft/             see `broker.raft.files`
 
-A directory belongs to one controller of one group of controllers for ever.  One that was emptied may have forgotten a
-vote, and so comes back under a new id alone.
+A directory always belongs to one controller of one group. An emptied one may have forgotten a vote, so it only comes
+back under a new id.
 """
 
 from __future__ import annotations

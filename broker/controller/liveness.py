@@ -90,8 +90,8 @@ def judge_smaller(
     """Return the judgement of a set that its master wants smaller: FINE where it may have it.
 
     A set below `min_in_sync` takes no messages, and nobody but its members can be elected from then on. So an election
-    is held as soon as a replica that is to go, and is there, has lost the master too and has enough others to lead. The
-    two need not notice the loss at once: for that a lease is waited, from `asked_since`.
+    is held once a replica that is to go has lost the master too, if it has enough others to lead. The two need not
+    notice the loss at once: for that a lease is waited, from `asked_since`.
     """
     known, rule = group.appointment, made.rule
     if rule.kind is not RuleKind.IN_SYNC or len(made.members) >= rule.min_in_sync:

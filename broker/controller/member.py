@@ -96,7 +96,7 @@ class Member:
         self._ticking = self._loop.call_later(self._options.heartbeat_ms / 2000, self._tick)
         self.step(raft.Tick())
 
-    # -- what is asked -------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------
 
     def received(self, source: int, messages: list[Message]) -> None:
         """Take another member's messages."""

@@ -2,7 +2,7 @@
 
 replicas -> attach, report, obey, change their set      `Controller` decides
 other controllers -> Raft's messages                    `Member` agrees
-operators -> elect, look, change the controllers
+operators -> elect, view, change the controllers
 """
 
 from __future__ import annotations
@@ -297,7 +297,6 @@ class ControllerServer:
         return found
 
     async def _asked(self, ask: Any) -> Any:
-        """Return the reply to a request."""
         if len(self._requests) >= MAX_REQUESTS:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many requests wait for the controllers")
         self._count += 1

@@ -1,5 +1,7 @@
-"""Checks of windows, timers and half messages against their queues and records, and of all derived state against the
-state derived from the log alone."""
+"""Checks of windows, timers and half messages against their queues and records.
+
+All derived state is compared with the state derived from the log alone.
+"""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ class Registry:
             entry.origin = msgspec.convert(known, TopicOrigin)
         return value
 
-    # -- saying again (`broker.retention.restatement`) -----------------------------------------------------------
+    # -- restatement (`broker.retention.restatement`) ------------------------------------------------------------
 
     def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes]]:
         for key, entry in list(self._entries.items()):

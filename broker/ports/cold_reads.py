@@ -24,8 +24,8 @@ class ColdPage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColdQuery:
-    """A query of cold messages, the newest first. `topic` empty: of all topics. Conditions: a `key`, an id, a place in
-    the log, a store time from `from_ms` to before `to_ms`, a place in the log before `before` and behind `above`."""
+    """A query of cold messages, the newest first. `topic` empty: of all topics. Store times are from `from_ms` to
+    before `to_ms`, places in the log below `before` and above `above`."""
 
     topic: str = ""
     key: str | None = None

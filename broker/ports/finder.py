@@ -159,7 +159,7 @@ class Finder(Search):
         hops = [hop for trace in reversed(traces) for hop in hops_in(trace.body)]
         return hops + self._core.tracer.pending(message_id)
 
-    # -- what became of a message --------------------------------------------------------------------------------
+    # -- history of a message ------------------------------------------------------------------------------------
 
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
         message = self._message_at(message.commit_log_offset) or message

@@ -41,14 +41,14 @@ class Synced(Struct, frozen=True):
 
 
 class Propose(Struct, frozen=True):
-    """Commit a command.  `token` names the answer."""
+    """Commit a command. `token` names the answer."""
 
     token: int
     command: bytes
 
 
 class ChangeMembers(Struct, frozen=True):
-    """Change the members.  The answer comes with the first step; the leader of the day takes the others."""
+    """Change the members. The answer comes with the first step; the leader at the time takes the others."""
 
     token: int
     change: Change
@@ -90,7 +90,7 @@ class Write(Struct, frozen=True):
 
 
 class Send(Struct, frozen=True):
-    """Send a message now.  It may get lost."""
+    """Send a message now. It may get lost."""
 
     target: int
     message: Message
@@ -123,7 +123,7 @@ class ReadReady(Struct, frozen=True):
 
 
 class Refused(Struct, frozen=True):
-    """Answer to a question that changed nothing.  `leader`: the member to ask in its place, or NOBODY."""
+    """Answer to a question that changed nothing. `leader`: the member to ask in its place, or NOBODY."""
 
     token: int
     reason: str
@@ -145,7 +145,7 @@ class RoleChanged(Struct, frozen=True):
 
 
 class Halt(Struct, frozen=True):
-    """Stop loudly: going on would lose committed entries.  The machine does nothing more."""
+    """Stop loudly: going on would lose committed entries. The machine does nothing more."""
 
     reason: str
 

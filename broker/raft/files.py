@@ -245,6 +245,5 @@ def _name(kind: str, index: int) -> str:
 
 
 def _indexes(names: Sequence[str], kind: str) -> list[int]:
-    """Return the indexes of files of a kind, in order."""
     found = [name[len(kind) :] for name in names if name.startswith(kind)]
     return sorted(int(number) for number in found if number.isdigit())

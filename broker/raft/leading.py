@@ -225,7 +225,7 @@ class Leadership:
         heard = {member for member, progress in self._followers.items() if progress.read_round >= read_round}
         return configuration.is_quorum(heard | {self._state.member})
 
-    # -- time, and the end of a step -----------------------------------------------------------------------------
+    # -- time and the end of a step ------------------------------------------------------------------------------
 
     def tick(self) -> None:
         state = self._state

@@ -25,7 +25,6 @@ class RaftLog:
         self._scan()
 
     def _scan(self) -> None:
-        """Find the configurations anew."""
         self._configurations = [(self.snapshot.index, self.snapshot.configuration)]
         self._take_configurations(self._entries)
 

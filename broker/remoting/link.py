@@ -239,7 +239,7 @@ class Link:
         """Seconds since the last byte came; infinite while it is not up."""
         return self._loop.time() - self._last_heard if self.is_up else math.inf
 
-    # -- asking --------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------
 
     @property
     def is_congested(self) -> bool:
@@ -356,7 +356,7 @@ class Link:
                 self._connection.cancel(stream.id)
                 self._flush_soon()
 
-    # -- writing: what is asked for in one tick of the loop goes out with one write --------------------------------
+    # -- writing: requests of one tick of the loop go out with one write -------------------------------------------
 
     def _flush_soon(self) -> None:
         if not self._is_flushing:

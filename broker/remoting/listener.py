@@ -297,7 +297,6 @@ class ServerChannel(asyncio.Protocol):
         self._tasks[request.id] = task
 
     async def _run(self, operation: Operation, call: Call, arguments: tuple[Any, ...], request: Requested) -> None:
-        """Run one call and answer it."""
         timer = None
         if request.amount:
             timer = self._loop.call_later(request.amount / 1000, self._expired, request.id, operation)

@@ -111,7 +111,7 @@ class Leading:
         begin = self.engine.commit_log.min_offset
         return StoreSeed(identity.store_id, identity.handle_key, identity.segment_size_bytes, begin)
 
-    # -- the door ------------------------------------------------------------------------------------------------
+    # -- the listener --------------------------------------------------------------------------------------------
 
     def open(
         self,

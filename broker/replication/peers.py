@@ -177,7 +177,6 @@ class Peers:
             self._nobody_later()
 
     async def _elect_first(self, epoch: int) -> None:
-        """Elect the first master of the group."""
         token = secrets.token_hex(8)
         answers = [await self._fence(epoch, token)]
         links = [link for replica, link in self.links.items() if replica in self._group.counting]

@@ -1,7 +1,7 @@
-"""ReplicaProcess: one replica of a broker group, as a process: the machine, and all that does what it wants.
+"""ReplicaProcess: one replica of a broker group, as a process: the machine, and the parts that carry out its effects.
 
-nobody, slave   a `SlaveStore`, which follows the master and derives what is confirmed
-master          `Leading`: a broker over the same open store, and its door for gateways
+nobody, slave   a `SlaveStore`, which follows the master and derives state as far as it is confirmed
+master          `Leading`: a broker over the same open store, and its listener for gateways
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class ReplicaProcess:
         if not self.stopped.done():
             self.stopped.set_result(why)
 
-    # -- what the machine wants -------------------------------------------------------------------------------------
+    # -- effects of the machine -------------------------------------------------------------------------------------
 
     def _acts(self) -> Mapping[type, Act]:
         return {
@@ -343,7 +343,7 @@ class ReplicaProcess:
         self.machine.reopened(store.engine.end)
         store.confirm(min(self.machine.confirmed, store.engine.end))
 
-    # -- what others ask (`service.py`) ------------------------------------------------------------------------------
+    # -- requests of others (`service.py`) ---------------------------------------------------------------------------
 
     async def fence(self, epoch: int, token: str) -> tuple[FenceAnswer | None, Promise | None]:
         """Promise an epoch to an elector, where no controllers elect."""

@@ -245,8 +245,8 @@ class Replica(FollowingReplica):
     def _admit(self, slave: SlaveProgress) -> list[Effect]:
         """Take a slave that has everything confirmed into the set.
 
-        That needs no controller: a controller that knows only the earlier set is safe with it, as all its members, and
-        those of the later one, have everything confirmed from now on. To let one go is not safe, and not done here.
+        That needs no controller. A controller that knows only the earlier set is safe with it: its members, and those
+        of the later one, have everything confirmed from now on. Letting one go is not safe, and not done here.
         """
         appointment = self.state.appointment
         is_member = slave.member in appointment.members or not appointment.counts(slave.member.replica)

@@ -135,7 +135,7 @@ class SlaveStore:
         self._on_failure(failure)
         return failure
 
-    # -- what is derived -------------------------------------------------------------------------------------------
+    # -- derived state ---------------------------------------------------------------------------------------------
 
     def confirm(self, offset: int) -> None:
         """Derive everything before an offset, a run at a time, with turns for others between."""

@@ -3,7 +3,7 @@
 A round looks at every queue. Entries beyond their topic's retention become unreadable: the queue's minimum offset
 passes them. Retention is by age, by size, or up to the offset settled by every group (for topics that keep unsettled
 messages). Then the log's oldest segments go, as long as no entry of a queue lies in them. Before a segment is deleted,
-its other facts that still hold are stated again (`restatement.py`), pending messages move to the end of the log, and
+its other facts that still hold are stated again (`restatement.py`). Pending messages move to the end of the log, and
 the state file must have all of it.
 
 Invariant: a segment is deleted only when every question can be answered, and everything derived again, without it.

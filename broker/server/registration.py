@@ -3,8 +3,8 @@
 Each of them gets everything that the broker has on a new connection, at every change, and every 30 s; and a heartbeat
 each second. A name server with other knowledge asks for everything again.
 
-It also decides the keeper of a cluster's key-values, once. A new broker takes them if, a moment after it registered,
-nobody has decided, and no other broker, all undecided too, has a lower number.
+It also decides the keeper of a cluster's key-values, once. A new broker takes them if nobody has decided a moment after
+it registered. No other broker, all undecided too, may have a lower number.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Registrar:
         asked = (link.ask(wire.UNREGISTER, info.name, info.epoch, seconds=ASK_SECONDS) for link in self._links)
         await asyncio.gather(*asked, return_exceptions=True)
 
-    # -- who keeps the key-values --------------------------------------------------------------------------------
+    # -- the keeper of the key-values ----------------------------------------------------------------------------
 
     async def brokers(self) -> dict[str, BrokerRoute]:
         """Return every broker that a name server knows, this one included, by name."""

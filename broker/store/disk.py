@@ -19,7 +19,7 @@ def is_want_of_space(error: OSError) -> bool:
 
 
 class Disk(Protocol):
-    """File operations.  All raise OSError; an error of `write` is final for the store."""
+    """File operations. All raise OSError; an error of `write` is final for the store."""
 
     def open(self, path: str) -> int:
         """Open for reading and writing, for this user alone; create if missing. Returns a descriptor."""

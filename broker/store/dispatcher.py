@@ -165,7 +165,7 @@ class Dispatcher:
         if home is self.queues and self.is_awaited(topic):
             self.follow(queue)
 
-    # -- saying again (`broker.retention.restatement`) -----------------------------------------------------------
+    # -- restatement (`broker.retention.restatement`) ------------------------------------------------------------
 
     def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes]]:
         """Yield the offsets of queues that have no message behind `before` in the log."""

@@ -287,7 +287,6 @@ class StorageEngine:
         return offset
 
     def _note(self, message: Message, offset: int, now_ms: int) -> None:
-        """Index a message by its id and keys."""
         self.lookup.note(message.topic, message.message_id, [key.encode() for key in message.keys], offset, now_ms)
 
     def append_moved(self, kind: RecordKind, message: Message, move: Move, now_ms: int) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 class LogApplier:
     """An applier of a replicated log. `applied`: everything before it is derived. `caught_up_at`: from here the log
-    suffices to derive all, as a copy that began in the middle of a log knows its queues' offsets from there on."""
+    suffices to derive all. A copy that began in the middle of a log knows its queues' offsets from there on."""
 
     def __init__(self, engine: StorageEngine, applied: int, caught_up_at: int = 0) -> None:
         self._engine = engine

@@ -53,7 +53,7 @@ class Lookup:
         self._to_build: dict[ConsumeQueue, None] = {}
         self._are_index_rows_unsaved = False
 
-    # -- what records add ----------------------------------------------------------------------------------------
+    # -- additions by records ------------------------------------------------------------------------------------
 
     def note(
         self, topic: str, message_id: bytes, keys: Iterable[bytes], commit_log_offset: int, store_time_ms: int
@@ -136,7 +136,7 @@ class Lookup:
         assert isinstance(queue.filter_index, FilterIndex)
         return queue.filter_index
 
-    # -- what happens by itself ----------------------------------------------------------------------------------
+    # -- background work -----------------------------------------------------------------------------------------
 
     def advance(self, durable_offset: int) -> None:
         """Let durable entries be found. Raises OSError."""

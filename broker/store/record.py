@@ -1,4 +1,4 @@
-"""The layout of commit-log records, and how they are written; `protocols.remoting.stored_record` reads messages.
+"""The layout and encoding of commit-log records; `protocols.remoting.stored_record` reads messages.
 
 Every record (big-endian):
 
@@ -9,8 +9,8 @@ Every record (big-endian):
     9       1     kind (`RecordKind`)
     10      2     flags (messages): bits 0-1 QoS, bit 2 further queues, bit 3 move, bit 4 origin
     12      4     length of the whole record
-    16      8     commit-log offset of the record itself: bytes that lie elsewhere are not this record
-    24      8     durable floor: what was known to be durable when this was written.  A valid record proves that
+    16      8     commit-log offset of the record itself: at any other place the bytes are no record
+    24      8     durable floor: known durable end when this was written. A valid record proves that
                   everything before its floor had been synced, so damage below it is damage and not a torn tail
     32      8     store time, epoch milliseconds
 
@@ -28,15 +28,15 @@ A message (and a dead letter) continues with
     76      2     keys length (keys joined by NUL)
     78      4     properties length
     82      4     body length
-    86            topic, sub-topic, message group, tag, message id, keys, properties, body, then what the flags say
+    86            topic, sub-topic, message group, tag, message id, keys, properties, body, then parts by the flags
 
 `record_trailer.py` has the parts that the flags announce.
 
 Properties: msgpack of [system properties as a map, user properties as an array of (name, value)]; text values are
 strings, others binary. No properties at all take no bytes.
 
-A dead letter or a retry is a message whose record also settles the message it was made from, named by its move. It is
-one record, so that the message is never both consumed and lost.
+The record of a dead letter or a retry also settles its source, named by its move. It is one record, so that the message
+is never both consumed and lost.
 """
 
 from __future__ import annotations

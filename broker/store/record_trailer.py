@@ -5,7 +5,7 @@ In this order:
     origin           the record in which the message was kept before (`Origin`): u64 commit-log offset, i64 time
     further queues   store once, refer many: u32 count, then for each u16 topic length, u32 queue id, u64 queue offset,
                      topic
-    move             what a dead letter or a retry was made from (`Move`): i64 visible at, u64 queue offset, u32 queue
+    move             the source of a dead letter or a retry (`Move`): i64 visible at, u64 queue offset, u32 queue
                      id, u16 attempts, u16 group length, u16 topic length, group, topic
 """
 

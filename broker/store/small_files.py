@@ -39,7 +39,6 @@ def sync_file(path: str) -> None:
 
 
 def _write(path: Path, data: bytes, flags: int = 0) -> None:
-    """Write a file from its beginning on, durably."""
     descriptor = open_private(str(path), os.O_WRONLY | flags)
     try:
         os.pwrite(descriptor, data, 0)

@@ -1,12 +1,12 @@
-"""The files of a data directory that are not log, queue or state: identity, lock, abort mark.
+"""The small files of a data directory: identity, lock, abort mark.
 
 store.json   {"format": 2, "store_id": ..., "handle_key": ..., "segment_size_bytes": ...,
              "began_at": ...}
 lock         held with flock while a process has the store open; holds its process id
-abort        exists while the store is open: found at start, it means an unclean end.  Holds the flush mode and the
+abort        exists while the store is open: at start it shows an unclean end. Holds the flush mode and the
              recovery epoch, durable before anything is served
-cut          where the log is to end, while a replica removes what its master has not
-state.db     what is derived from the log (`state_file.py`)
+cut          future end of the log, while a replica removes records that its master lacks
+state.db     state derived from the log (`state_file.py`)
 """
 
 from __future__ import annotations
@@ -162,8 +162,8 @@ def lock_directory(descriptor: int, root: str, how: int, advice: str = "") -> No
 class DirectoryLock:
     """A lock that keeps a second process out of a data directory.
 
-    The sync process holds it too (`descriptor` is passed on), so that nobody opens the store while a killed process's
-    last writes are under way. A process that comes then waits for a moment.
+    The sync process holds it too (`descriptor` is passed on). So nobody opens the store while a killed process's last
+    writes are under way. A process that comes then waits for a moment.
     """
 
     def __init__(self, root: str) -> None:

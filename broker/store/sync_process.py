@@ -1,19 +1,18 @@
 """The flusher: a small process that also has the store's files open and calls fdatasync on request.
 
 A thread in the store's own process would have to win the GIL back after each sync, and starves. fdatasync covers a file
-whoever wrote it. Each file stays open here from its first sync on, and the kernel reports an unseen write-back error to
-the next caller of sync. `sync_channel.ProcessSyncChannel` runs this as a script, with isolated Python and only the
+whoever wrote it. Each file stays open here from its first sync on: the kernel reports an unseen write-back error to the
+next caller of sync. `sync_channel.ProcessSyncChannel` runs this as a script, with isolated Python and only the
 standard library. It ends when its parent does (end of file on the socket).
 
 Wire: request = u32 length, u32 length of the text, the text in lines: `sync`, `publish` or `commit`, then paths; then
-bytes (`commit`). Reply = i32: 0, or the errno, or NO_ROOM.  Requests of one socket are answered in order.  There are
+bytes (`commit`). Reply = i32: 0, or the errno, or NO_ROOM. Requests of one socket are answered in order. There are
 two sockets, served by two threads: group commits must not wait for a checkpoint.
 
     sync     fdatasync every path (a directory: fsync)
     publish  fdatasync every path but the last two; then move the first of these over the second, both made durable.
-    commit   fdatasync every path but the last, which is the state file: change its rows as the bytes say, in one
-             transaction (`state_file.py`).  A path that is gone is passed over: a queue file of a topic deleted
-             meanwhile
+    commit   fdatasync every path but the last, which is the state file: change its rows by the bytes, in one
+             transaction (`state_file.py`). A missing path is skipped: a queue file of a topic deleted meanwhile
 """
 
 from __future__ import annotations

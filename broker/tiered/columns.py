@@ -3,14 +3,14 @@
 A row has all of a stored message, so that its message equals the one of the log. Spark, DuckDB, polars and pandas read
 these names and types without configuration.
 
-    queue_id, queue_offset     the place; the queue's number is the world's (`domain.shard`)
-    store_time, born_time      UTC, microseconds; a born time that no clock shows is null, and in odd_born_ms
+    queue_id, queue_offset     the place; the queue's number is global (`domain.shard`)
+    store_time, born_time      UTC, microseconds; a born time that no clock shows is null here, and in odd_born_ms
     message_id                 hexadecimal: those of gateways begin with their time, so minima and maxima prune
     filter_hash                the 64 bits of the hash, as a signed number
     properties, system         of the user and well-known: pairs in order, a name may repeat; a value is text or bytes
     further                    the other queues in which the message lies
     log_offset                 place of its record in the commit log of the broker that wrote the row
-    flags                      bits: 1 its record was corrupted, and only the place is known: the rest is null or empty
+    flags                      bits: 1 its record was corrupted: only the place is known, the rest is null or empty
 """
 
 from __future__ import annotations

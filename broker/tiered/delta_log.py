@@ -81,8 +81,8 @@ class Vacuum:
 class DeltaLog:
     """The log of one table. `root`: the table's path in the store, without "/" at its end.
 
-    Not for several threads at once. All calls raise TierError where the store fails, where a file of the log is
-    corrupted, and where the table has features that only another engine knows.
+    Not for several threads at once. All calls raise TierError for a failing store, a corrupted file of the log, and
+    features that only another engine knows.
     """
 
     def __init__(

@@ -121,7 +121,6 @@ def _owners(snapshot: Snapshot) -> list[str]:
 
 
 def _words(epoch: int) -> str:
-    """Return the master's epoch and the recovery epoch as text."""
     return f"{epoch >> EPOCH_BITS}.{epoch & ((1 << EPOCH_BITS) - 1)}"
 
 

@@ -1,4 +1,4 @@
-"""The uploader's process.  It ends when its broker does (end of file on the socket)."""
+"""The uploader's process. It ends when its broker does (end of file on the socket)."""
 
 from __future__ import annotations
 

@@ -113,8 +113,8 @@ class SegmentReader:
         most: int,
         wants: Callable[[Any], Any] | None = None,
     ) -> tuple[Any, int | None]:
-        """Return up to `most` rows of a queue from an offset on, of one row group, and the offset after the last one
-        looked at (None at the end of the segment's run). They end before a corrupted row.
+        """Return up to `most` rows of a queue, of one row group, from an offset on, and the offset after the last one
+        looked at. That is None at the end of the segment's run. The rows end before a corrupted one.
 
         `wants`: a mask of the rows (`table`) that are to become messages. Raises TierError, MissingObjectError;
         CorruptedRowError for a corrupted first row, which every filter wants.

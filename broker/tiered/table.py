@@ -3,7 +3,7 @@
 A table belongs to one incarnation of a topic: its path has the store's id and the offset of the log where the topic was
 made. A topic that is deleted and made again has another table; a group of replicas has one.
 
-Progress is in the table. Each commit that adds messages of a queue states the queue's end in it, and holds only where
+Progress is in the table. Each commit that adds messages of a queue states the queue's end in it. It holds only where
 the last one stated the offset from which this one goes on. So nothing is in it twice, and nothing is left out, whoever
 else uploads.
 """
@@ -91,7 +91,7 @@ class TopicTable:
         self._runs: dict[str, tuple[Run, ...]] = {}
         self._places: dict[int, list[Place]] = {}
 
-    # -- what is there -------------------------------------------------------------------------------------------
+    # -- contents ------------------------------------------------------------------------------------------------
 
     def open(self, *, create: bool = False) -> bool:
         """Load the newest version; with `create` make a missing table. True if it is there."""
@@ -276,7 +276,7 @@ class TopicTable:
         removes = [RemoveFile(path, False, now_ms, files[path].size) for path in paths]
         self._commit([added, *removes, next_maintenance(self.snapshot)], "OPTIMIZE", {})
 
-    # -- what goes -----------------------------------------------------------------------------------------------
+    # -- removal -------------------------------------------------------------------------------------------------
 
     def expire(self, before_ms: int) -> int:
         """Remove the segments with only older messages, the first of each queue only, so that no gap arises. Returns

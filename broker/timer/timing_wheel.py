@@ -64,7 +64,7 @@ class TimingWheel:
         self._awaited: set[int] = set()  # offsets of unsettled timers in the heap
         self._near_until = -1  # minutes up to here are in the heap
 
-    # -- as the log says -----------------------------------------------------------------------------------------
+    # -- changes, from the log -----------------------------------------------------------------------------------
 
     def add(self, deliver_at_ms: int, message_id: bytes, commit_log_offset: int) -> None:
         """Add the timer of a timed record."""
@@ -120,7 +120,7 @@ class TimingWheel:
         self._regions[minute].add(region)
         return bucket
 
-    # -- what is due ---------------------------------------------------------------------------------------------
+    # -- due timers ----------------------------------------------------------------------------------------------
 
     def take_due(self, now_ms: int, limit: int) -> list[Timer]:
         """Take due timers out of the heap, the earliest first. Those not settled after all are to be put back."""
@@ -144,7 +144,7 @@ class TimingWheel:
             heappush(self._near, timer)
             self._awaited.add(timer[1])
 
-    # -- looking -------------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------
 
     def find(self, deliver_at_ms: int, message_id: bytes) -> list[int]:
         """Return commit-log offsets of timed records of that time that may have that id."""

@@ -46,7 +46,7 @@ class HalfMessages:
         self._check_after_ms = check_after_ms
         self._by_offset: dict[int, Half] = {}
 
-    # -- as the log says -----------------------------------------------------------------------------------------
+    # -- changes, from the log -----------------------------------------------------------------------------------
 
     def add(self, message: Message, commit_log_offset: int, store_time_ms: int) -> None:
         """Add the message of a half record."""
@@ -86,7 +86,7 @@ class HalfMessages:
             self.waiting[half.key] = half
         self._by_offset[half.commit_log_offset] = half
 
-    # -- looking -------------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------
 
     def due(self, now_ms: int) -> Iterable[Half]:
         """Return the half messages whose producers are to be asked now."""
