@@ -211,7 +211,7 @@ class Consumption(HandingOut):
     def _cut_at_first_alive(
         self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: Sequence[int]
     ) -> Sequence[int]:
-        """Return the claimed offsets up to the first that is not over; from there on all are still to be delivered."""
+        """Return the expired messages before the first live one; from there on all are still to be delivered."""
         messages, _ = self._read(queue, offsets)
         alive = next((each for each in messages if not is_over(each, terms.now_ms, terms.lifetime_ms)), None)
         if alive is None:

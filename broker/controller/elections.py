@@ -79,8 +79,8 @@ class Elections:
         self._agreement.tell(watched.name, master, order)
 
     def _quiesced(self, watched: Watched, contest: Contest, *, is_even: bool) -> None:
-        """Go on once the old master is quiet, or without that under a rule that confirms nothing alone: a master may be
-        out of its slaves' reach."""
+        """Go on once the next master has caught up, or without that under a rule that confirms nothing alone: a master
+        may be out of its slaves' reach."""
         if not is_even and self._register.groups[watched.name].appointment.rule.kind is RuleKind.ASYNC:
             self._failed(
                 watched,

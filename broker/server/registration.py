@@ -3,8 +3,8 @@
 Each of them gets everything that the broker has on a new connection, at every change, and every 30 s; and a heartbeat
 each second. A name server with other knowledge asks for everything again.
 
-It also decides the keeper of a cluster's key-values, once. A new broker takes them if nobody has decided a moment after
-it registered. No other broker, all undecided too, may have a lower number.
+It also decides the keeper of a cluster's key-values, once. A new broker takes them if, a moment after
+it registered, all brokers are undecided and none has a lower number.
 """
 
 from __future__ import annotations

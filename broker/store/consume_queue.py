@@ -53,7 +53,7 @@ class SubTopicIndex(Protocol):
 
 class ConsumeQueue:
     """One queue. `max_offset`: the next queue offset to be given. `is_touched`: it is to be looked at when the
-    watermark moves.
+    watermark moves, or nobody follows it.
 
     `since`: commit-log offset of the record that made it. `as_of`: its row holds all records before this offset.
     """

@@ -22,7 +22,7 @@ from domain.errors import CorruptedError
 MAGIC: Final = b"ENPOSTNG"
 FORMAT_VERSION: Final = 1
 FENCE_INTERVAL: Final = 512
-"""Hashes between two that are kept in memory: one read of 4 KiB finds any other."""
+"""Distance of hashes kept in memory: one read of 4 KiB finds any other."""
 
 _HEADER: Final = struct.Struct("<8sIIIIII")
 _WITHOUT_ITS_CHECKSUM: Final = _HEADER.size - 4

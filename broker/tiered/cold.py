@@ -219,7 +219,7 @@ def _gone(place: Place, queue_id: int, path: str) -> TierError:
 
 
 def mask_of(wanted: MessageFilter) -> Callable[[Any], Any]:
-    """Return a test for rows that may match, by a column with few values: all others are left unread."""
+    """Return a mask of the rows that may match, by a column with few values: only they become messages."""
     if mask_column(wanted) == "sub_topic":
         return lambda table: _mask(table, "sub_topic", lambda name: not name or wanted.matches(_Named(name)))
     return lambda table: _mask(table, "filter_hash", lambda value: wanted.may_match(value & _UNSIGNED))

@@ -46,7 +46,7 @@ from domain.errors import Code
 
 CHECKPOINT_COMMITS: Final = 100
 LOG_RETENTION_MS: Final = 2 * 86_400_000
-"""Age at which a commit goes that has a checkpoint above it."""
+"""Age at which a commit below a checkpoint is removed."""
 MAX_SNAPSHOT_AGE_MS: Final = LOG_RETENTION_MS // 2
 """Greatest age of a snapshot since it was known to be the newest; the other half is for clocks that differ, and for
 slow requests."""

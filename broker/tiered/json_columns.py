@@ -174,7 +174,7 @@ def _leaves_of(table: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def _schema_of(paths: Mapping[Path, Any]) -> Any:
-    """Return the schema for bodies with these fields; a field that is also an object has a field in it."""
+    """Return the schema for bodies with these fields; a path that is a field and an object counts as a field."""
     tree: dict[str, Any] = {}
     for path, kind in sorted(paths.items(), key=lambda each: len(each[0])):
         inner = tree

@@ -20,7 +20,7 @@ class TierError(EntrepotError):
 
 
 class MissingObjectError(TierError):
-    """There is no such object."""
+    """The object does not exist."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} is not in the object store", Code.COLD_CORRUPTED)

@@ -127,7 +127,7 @@ def _wanted(columns: Any, query: ColdQuery, below: Mapping[int, int]) -> Any:
         mask &= times >= query.from_ms
     if query.to_ms is not None:
         mask &= times < query.to_ms
-    if query.topic:  # a message's further queue here is found by its own topic alone, as on the disk
+    if query.topic:  # a message in a further queue here is found by its own topic alone, as on the disk
         mask &= _is(columns, "topic", query.topic)
     if query.message_id is not None:
         mask &= _is(columns, "message_id", query.message_id.hex())

@@ -12,7 +12,7 @@ class ReadPolicy(StrEnum):
 
     DISABLED = "disabled"  # never: messages gone from the disk cannot be read
     NOT_IN_DISK = "not_in_disk"
-    FORCE = "force"  # reads of offsets go there wherever it has them; pops, tails and queries as before
+    FORCE = "force"  # reads of offsets go there if it has them; pops, tails and queries as before
 
 
 class Payload(StrEnum):
