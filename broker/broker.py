@@ -305,8 +305,8 @@ class Broker:
                 await asyncio.wait_for(self._saved.wait(), seconds)
 
     def _checkpoint_bytes(self) -> int:
-        """Return the bytes of the log between two rounds: more where many rows change, as saving a row costs as much as
-        reading some records."""
+        """Return the log's bytes between two rounds: more where many rows change, as a row costs as much as some
+        records."""
         least = self.core.settings.checkpoint_interval_bytes
         return min(max(least, len(self.engine.rows) * ROW_WORTH_BYTES), least * MAX_STRETCH)
 

@@ -43,8 +43,7 @@ log = structlog.get_logger(__name__)
 
 
 class GroupCommit:
-    """A driver of the engine's syncs on the running event loop. Its pace trades a little latency under load for fewer
-    syncs."""
+    """A driver of the engine's syncs on the running event loop. Its pace trades latency under load for fewer syncs."""
 
     def __init__(
         self,
@@ -99,8 +98,7 @@ class GroupCommit:
         return confirmation
 
     def decide(self, decision: Decision, *, may_wait: bool = False) -> None:
-        """Decide right before the next write. `may_wait`: nobody waits for it, so it waits a while for another's
-        sync."""
+        """Decide right before the next write. `may_wait`: nobody waits for it, so it may join another's sync."""
         if self._engine.failure is not None:
             decision.confirmation.settle(self._engine.failure)
             return
@@ -186,8 +184,7 @@ class GroupCommit:
         self._begin_or_gather()
 
     def _begin_or_gather(self) -> None:
-        """Start the sync, or wait for more while there is little and the pace allows; on a busy loop only as long as
-        more comes."""
+        """Start the sync, or wait for more while the pace allows; on a busy loop only as long as more comes."""
         if self._gathered < ENOUGH_ANSWERS and self._is_round_under_way:
             self._is_ticking = True
             self._gathering = self._loop.call_later(ROUND_SECONDS, self._begin)
@@ -301,8 +298,7 @@ class GroupCommit:
         return has_told
 
     def _tell(self, waiting: deque[tuple[int, Confirmation, int, float]], offset: int) -> tuple[int, bool]:
-        """Tell those who wait for a place before an offset; return the number of answers, and True if decisions were
-        among them."""
+        """Tell waiters for places before an offset; return the number of answers, and True if decisions were there."""
         confirmed_answers, has_told = 0, False
         now, observe = perf_counter(), self._measured.append.observe
         while waiting and waiting[0][0] <= offset:

@@ -117,8 +117,7 @@ def assemble(
     *,
     is_replica: bool = False,
 ) -> OpenedStore:
-    """Assemble and recover engine and appliers over any disk and sync channels. `is_replica`: as in
-    `recovery.recover`."""
+    """Assemble and recover engine and appliers over any disk and channels. `is_replica`: as in `recovery.recover`."""
     root = str(settings.data_dir)
     disk.make_directory(root)
     files = StoreFiles(disk, root)

@@ -9,8 +9,7 @@ import structlog
 from domain.clock import Clock
 
 MAX_BEHIND_MS: Final = 60_000
-"""Longest time for which store time stands still until the clock has caught up, in milliseconds: leases last so much
-longer."""
+"""Longest standstill of store time until the clock has caught up, in milliseconds: leases last so much longer."""
 log = structlog.get_logger(__name__)
 
 

@@ -121,8 +121,7 @@ class GroupWindows:
         return starts
 
     def _start(self, queue: ConsumeQueue, group: ConsumerGroup) -> int:
-        """Return a new group's start in a queue. Dead letters are always read from the first: nobody means to skip
-        them."""
+        """Return a new group's start in a queue. Dead letters are read from the first: nobody means to skip them."""
         if group.start == EARLIEST or dead_letter_group(queue.topic) is not None:
             return self.thawed.earliest(queue)
         if group.start == LATEST:

@@ -92,8 +92,7 @@ class HandingOut(Settling):
         return parts, corrupted
 
     def _items_of(self, claimed: ClaimedRun) -> tuple[int, Sequence[bytes | CorruptedError]]:
-        """Return a run's records and the offset of the first. Messages gone from the disk since come again at their
-        deadline."""
+        """Return a run's records and first offset. Messages gone from the disk since come again at their deadline."""
         queue, _, _, (first, count, _, _), entries, cold = claimed
         at = first + len(cold)
         start = max(at, queue.min_offset)

@@ -29,8 +29,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Scanned:
-    """The result of a scan: messages, the offsets to be delivered (also corrupted ones, which cannot be filtered), and
-    its end."""
+    """The result: messages, the offsets to be delivered (also corrupted ones, which no filter can read), and its
+    end."""
 
     next_offset: int
     offsets: list[int] = field(default_factory=list)

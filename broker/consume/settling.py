@@ -92,8 +92,7 @@ class Settling(GroupWindows):
         return found
 
     def _current(self, topic: str, group: str, receipts: Receipts) -> tuple[Found, list[EntrepotError | None]]:
-        """Return the offsets that the receipts may settle, by queue, and a refusal for each message that may not be
-        settled."""
+        """Return the offsets that the receipts may settle, by queue, and a refusal for each other message."""
         outcomes: list[EntrepotError | None] = []
         taken: dict[int, set[int]] = {}
         for places in self._places(topic, group, receipts):

@@ -38,8 +38,7 @@ class GoneError(CorruptedError):
 
 
 class Missed(NamedTuple):
-    """A decision's missing input: messages of a queue from an offset on (`most` of them, 0: a page), or the offset of a
-    start."""
+    """A decision's missing input: messages of a queue from an offset on (`most`; 0: a page), or a start's offset."""
 
     queue: ConsumeQueue
     offset: int

@@ -106,8 +106,7 @@ class WindowState:
     # -- changes, from the log -----------------------------------------------------------------------------------
 
     def deliver(self, offsets: Sequence[int], deadline_ms: int) -> None:
-        """Apply one more delivery to each offset, invisible until the deadline. New messages in between are
-        unwanted."""
+        """Apply one more delivery to each offset, invisible until the deadline. New ones in between are unwanted."""
         status, attempts, deadlines, origin = self._status, self._attempts, self._deadlines, self._origin
         new = 0
         if isinstance(offsets, range) and offsets[0] == self.frontier:

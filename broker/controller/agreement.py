@@ -78,8 +78,7 @@ class Agreement:
         return self._numbers
 
     def propose(self, command: Command, then: Callable[[str | None], None]) -> None:
-        """Propose a command. `then` gets the reason why it changed nothing, empty where it counts; None where that is
-        unknown."""
+        """Propose a command. `then` gets the reason why it changed nothing: empty if it counts, None if unknown."""
         token = self.number()
         self._proposed[token] = then
         self._effects.append(Propose(token, command))

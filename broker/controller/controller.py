@@ -183,8 +183,7 @@ class Controller:
     # -- new groups ----------------------------------------------------------------------------------------------
 
     def _is_behind(self, group: Group, watched: Watched) -> bool:
-        """True if replicas know of an appointment that these controllers have not made: they lost it, or others made
-        it."""
+        """True if replicas know of an appointment that these controllers lost, or others made."""
         return any(each.report.appointment.epoch > group.appointment.epoch for each in watched.heard.values())
 
     def _take_in(self, watched: Watched, group: Group | None) -> None:

@@ -24,8 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 class Founding:
-    """The founding of one controller. `links`: to all other controllers of the settings, by id. `problem`: in words, or
-    empty."""
+    """The founding of one controller. `links`: to all others of the settings, by id. `problem`: in words, or empty."""
 
     def __init__(self, directory: ControllerDirectory, links: Mapping[int, Link]) -> None:
         self._directory, self._links = directory, links

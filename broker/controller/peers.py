@@ -69,8 +69,7 @@ class ControllerPeers:
             closing.add_done_callback(self._closing.discard)
 
     def hear(self, sender: Sender) -> str:
-        """Accept a sender as that controller, or return the reason against it: another one was heard, or it is an old
-        copy."""
+        """Accept a sender as that controller, or return the reason: another was heard, or it is an old copy."""
         known = self.heard.get(sender.controller)
         if known is not None and (problem := sender.start.old_copy(sender.controller, known.start)):
             return problem

@@ -33,8 +33,7 @@ class RouteTable:
         self.version = 0
 
     def register(self, registration: Registration, connection: Hashable, now: float) -> None:
-        """Register everything that a broker has. Raises PRECONDITION_FAILED where its name or number is that of another
-        broker's data."""
+        """Register everything that a broker has. Raises PRECONDITION_FAILED for another broker's name or number."""
         broker = registration.broker
         for entry in self._entries.values():
             other = entry.route.broker

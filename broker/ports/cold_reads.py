@@ -127,8 +127,7 @@ class ColdReads(Protocol):
 
 
 class AwayTier:
-    """The `ColdReads` of a slave, which reads no tier: messages that only its master can read are unavailable, not
-    gone."""
+    """The `ColdReads` of a slave, which reads no tier: its cold messages are unavailable, not gone."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

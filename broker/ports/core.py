@@ -68,8 +68,7 @@ class BrokerCore(Catalog):
         return is_retry_topic(topic) or self.polling.is_awaited(topic)
 
     async def decided(self, decide: Callable[[], T], *, may_wait: bool = False) -> T:
-        """Return a decision made right before the next write, once it is durable. `may_wait`: as in
-        `GroupCommit.decide`."""
+        """Return a decision made right before the next write, once durable. `may_wait`: as in `GroupCommit.decide`."""
         decision = Decided(decide)
         self.commit.decide(decision, may_wait=may_wait)
         return await decision.outcome()

@@ -29,8 +29,7 @@ class Missing:
         self._messages, self._finder, self._timers = messages, finder, timers
 
     def append(self, messages: Sequence[Message], refusal: EntrepotError | None = None) -> Confirmation:
-        """Append the messages that are not stored. `refusal`: the reason to take no message at present. Refusals as
-        `append`."""
+        """Append the messages that are not stored. `refusal`: the reason to take none now. Refusals as `append`."""
         missing = [place for place, message in enumerate(messages) if not self._is_stored(message)]
         refusals: list[EntrepotError | None] = [None] * len(messages)
         if refusal is not None:

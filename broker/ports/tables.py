@@ -84,8 +84,7 @@ class Tables:
         return _with_revision(topic, request, before)
 
     def _check_unused(self, topic: Topic) -> None:
-        """Check that the topic is unused. It may exist by its definition alone, told by other brokers: its queues have
-        no message."""
+        """Check that the topic, perhaps told by other brokers, has had no message here."""
         queues = self._core.engine.dispatcher.queues_of(topic.name)
         if self._registry.origin_of(topic.name) is not None or any(queue.max_offset for queue in queues):
             raise EntrepotError(

@@ -40,8 +40,7 @@ class Thawing:
         raise EntrepotError(Code.TOO_MANY_REQUESTS, "this needs too many cold messages at once: ask for fewer")
 
     async def fetch(self, missed: Iterable[Missed]) -> None:
-        """Fetch missing messages. Raises EntrepotError where the tier gives none of them: they may be asked for
-        again."""
+        """Fetch missing messages. Raises EntrepotError where the tier gives none; they may be asked for again."""
         tasks = self._begun(missed)
         found = await asyncio.gather(*map(asyncio.shield, tasks), return_exceptions=True)  # others wait for them, too
         failures = [failure for failure in found if failure is not None]

@@ -49,8 +49,7 @@ class StoredState(NamedTuple):
 
 
 class DecodedLog(NamedTuple):
-    """The contents of a log. `base`, `base_term`: of the entry before the first one. `end`: offset after the last whole
-    record."""
+    """A log. `base`, `base_term`: of the entry before the first one. `end`: offset after the last whole record."""
 
     base: int
     base_term: int

@@ -12,8 +12,7 @@ from broker.raft.messages import SnapshotChunk
 
 
 class Snapshot(Struct, frozen=True):
-    """A snapshot. `index`, `term`: of the last entry in it. `configuration`: as of that entry. `data`: of the state
-    machine."""
+    """A snapshot. `index`, `term`, `configuration`: as of the last entry in it. `data`: of the state machine."""
 
     index: int
     term: int

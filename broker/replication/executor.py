@@ -20,8 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class Executor:
-    """An executor. `acts`: by the type of the effect. `on_failure` gets the reason why it cannot go on; nothing is done
-    after that."""
+    """An executor. `acts`: by the type of the effect. `on_failure` gets the reason, after which nothing is done."""
 
     def __init__(self, acts: Mapping[type, Act], on_failure: Callable[[EntrepotError], None]) -> None:
         self._acts, self._on_failure = acts, on_failure

@@ -21,8 +21,7 @@ class Role(Enum):
 
 
 class FollowingReplica:
-    """A follower's log. `end`: of the written part; `synced`: of the durable part; `confirmed`: as far as it is known
-    here."""
+    """A follower's log. `end`: of the written part; `synced`: of the durable part; `confirmed`: as known here."""
 
     def __init__(self, state: ReplicaState, starts: Sequence[EpochStart], end: int, confirmed: int, begin: int):
         self.state = state
@@ -122,8 +121,7 @@ class FollowingReplica:
         return self._write_next()
 
     def _write_next(self) -> list[Effect]:
-        """Write the records that may be written: one with a floor not reached here would, after a crash, look like
-        damage."""
+        """Write records whose floor is reached here: after a crash, others would look like damage."""
         effects: list[Effect] = []
         while self._waiting and self._waiting[0].floor <= self.synced:
             run = self._waiting.popleft()

@@ -33,8 +33,7 @@ and reads everything unsaved from the log."""
 IDLE_SECONDS: Final = 0.05
 """Longest wait of a master for a moment without waiters, before it stops writing, in seconds."""
 TELL_SECONDS: Final = 0.5
-"""Longest wait for other replicas to acknowledge written records, in seconds: until then nobody knows of their
-confirmation."""
+"""Longest wait for other replicas to acknowledge records, in seconds: until then no confirmation is known."""
 PART_SECONDS: Final = 0.03
 """Time for which a resigning master refuses what still comes, before its goodbye, in seconds: the outcome of a request
 that meets the goodbye is unknown."""

@@ -107,8 +107,7 @@ class Replica(FollowingReplica):
         return self._lead() if self.waits_for_word else []
 
     def _is_copy(self, reason: str) -> list[Effect]:
-        """Note that it lacks records of a later start of its directory: it can be no master, and no slave that
-        counts."""
+        """Note that it lacks a later start's records: it can be no master, and no slave that counts."""
         self.halted = reason
         effects = self._resign(reason) if self.role is Role.MASTER else []
         if self.is_controlled and not self.state.refused:
@@ -119,8 +118,7 @@ class Replica(FollowingReplica):
     # -- elections -----------------------------------------------------------------------------------------------
 
     def fence(self, epoch: int, token: str) -> tuple[list[Effect], FenceAnswer | Promise]:
-        """Promise an epoch; the answer is told when the effects are done. An earlier promise in the way is returned
-        instead."""
+        """Promise an epoch; the answer is told after the effects. An earlier promise in the way is returned instead."""
         promise = self.state.promise
         if epoch < max(promise.epoch, self.epoch + 1) or (epoch == promise.epoch and token != promise.token):
             return [], max(promise, Promise(self.epoch), key=lambda each: each.epoch)

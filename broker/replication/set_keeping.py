@@ -120,8 +120,8 @@ class SetKeeping:
         return ids - staying if self.counting and is_enough else frozenset()
 
     def _joined(self, known: tuple[Member, ...], going: frozenset[int]) -> tuple[Member, ...]:
-        """Return those that count, with slaves that are to count and have everything, without those that are to count
-        no more."""
+        """Return those that count, plus slaves that are to count and have everything, minus those that are not to
+        count."""
         machine, ids = self._machine, {member.replica for member in known}
         joining = [
             slave.member

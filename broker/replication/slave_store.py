@@ -250,8 +250,7 @@ class SlaveStore:
         self._loop.remove_reader(self.engine.checkpointer.channel.fileno())
 
     def hand_over(self) -> OpenedStore:
-        """Apply all of the log, for a master: this object is done with the store. Raises StoreFailedError,
-        CorruptedError."""
+        """Apply all of the log and return the store, for a master. Raises StoreFailedError, CorruptedError."""
         self.stop()
         engine = self.engine
         engine.sync_now()

@@ -125,8 +125,7 @@ class SlaveStreams:
 
 
 class _Outgoing:
-    """A slave's stream. `next`: offset to be sent next; None before the welcome. `told`: confirmed offset, as the slave
-    knows it."""
+    """A slave's stream. `next`: next offset to send; None before the welcome. `told`: confirmed offset it knows."""
 
     __slots__ = ("next", "replica", "stream", "told")
 

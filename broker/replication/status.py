@@ -13,8 +13,7 @@ from protocols.remoting.operations import ReplicaStatus
 def status_of(
     machine: Replica, leading: Leading | None, log: CommitLog | None, following: str, condition: LogCondition
 ) -> ReplicaStatus:
-    """Return the report. `leading`: of a master. `log`: of the open store. `following`: the result of its last try to
-    follow."""
+    """Return the report. `leading`: of a master. `log`: of the open store. `following`: its last try to follow."""
     return ReplicaStatus(
         machine.state.member,
         machine.state.group,

@@ -23,8 +23,7 @@ def removal_until(offset: int) -> bytes:
 
 
 class LogBeginning:
-    """The start of the log. `offset`: retention removed nothing from here on. `stated`: the last record that stated
-    it."""
+    """The start of the log. `offset`: retention removed nothing from here on. `stated`: its last statement."""
 
     def __init__(self, rows: ChangedRows, offset: int) -> None:
         self.offset = offset

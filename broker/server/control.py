@@ -102,8 +102,7 @@ class BrokerControl:
             self._on_changed()
 
     async def _leave(self, readers: wire.Readers) -> None:
-        """Leave if nothing is left to do here; no message is taken during the check. Raises PRECONDITION_FAILED with
-        the rest."""
+        """Leave if nothing is left to do here; no message is taken during the check. Raises PRECONDITION_FAILED."""
         self._service.is_leaving = True
         try:
             await self._check_empty(readers)

@@ -72,8 +72,7 @@ def make_listener(settings: BrokerProcessSettings, listener: socket.socket, stor
 
 
 class BrokerProcess:
-    """A server of an opened store. `stopped` is done when it has left its cluster (None), or may not be in it (the
-    reason)."""
+    """A server of an opened store. `stopped` is done when it has left (None), or may not be in its cluster (why)."""
 
     def __init__(
         self,

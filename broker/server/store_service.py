@@ -124,8 +124,7 @@ class StoreService:
     def _append(
         self, channel: ServerChannel, request: Requested, append: Append, refuses: Callable[[], EntrepotError | None]
     ) -> None:
-        """Append; the answer is sent once it is durable, and no task waits for it. `refuses` returns the refusal of a
-        batch."""
+        """Append; the answer is sent once it is durable, without a task. `refuses` returns the refusal of a batch."""
         if self._held is not None:
             self._held.append(lambda: self._take_held(channel, request, append, refuses))
             return

@@ -113,8 +113,7 @@ class AvailabilityStream:
 
 
 class KeyValueStream:
-    """Changes of key-values with a prefix, in items of about `ITEM_BYTES`. The first item is empty and marks the
-    start."""
+    """Changes of key-values with a prefix, in items of about `ITEM_BYTES`. The first, empty item marks the start."""
 
     def __init__(self, store: ServedStore, stream: ServerStream, prefix: str) -> None:
         self._stream = stream

@@ -191,8 +191,7 @@ class ConsumeQueue:
             count -= batch
 
     def drop_before(self, queue_offset: int) -> None:
-        """Forget the entries before an offset. Files left without entries are removed once the row is saved without
-        them."""
+        """Forget the entries before an offset. Files left without entries are removed once the row is saved."""
         queue_offset = min(queue_offset, self.visible_offset)
         if queue_offset <= self.min_offset:
             return

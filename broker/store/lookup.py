@@ -159,8 +159,7 @@ class Lookup:
     # -- the state file ------------------------------------------------------------------------------------------
 
     def take_rows(self, durable_offset: int) -> tuple[list[Change], list[str], int | None]:
-        """Return a checkpoint's changes, its files to sync, and the first record missing from the index files. Raises
-        OSError."""
+        """Return a checkpoint's changes, its files to sync, and the first record not in the files. Raises OSError."""
         index = self.index
         index.flush(durable_offset)
         changed = index.changed_rows()

@@ -248,8 +248,7 @@ class MessageIndex:
         self.indexed_until = self._durable_offset = 0  # file numbers go on: a new file is never taken for an old one
 
     def close(self) -> None:
-        """Free memory and end searches under way. Writes nothing: call `flush` before. The descriptors belong to
-        others."""
+        """Free memory and end searches under way. Writes nothing: call `flush` before. Descriptors are others'."""
         for file in self._files:
             file.is_gone = True
         self._files.clear()

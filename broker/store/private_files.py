@@ -46,8 +46,7 @@ def is_open_to_others(path: str) -> bool:
 
 @dataclass(slots=True)
 class Tightened:
-    """The result of `tighten`: `changed` files and directories were open to others; `failed` still are, for
-    `problems`."""
+    """The result of `tighten`. `changed` files and directories were open to others; `failed` still are."""
 
     changed: int = 0
     failed: int = 0

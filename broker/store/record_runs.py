@@ -54,8 +54,7 @@ def bytes_between(queue: ConsumeQueue, start: int, end: int) -> int:
 
 
 def read_records(engine: StorageEngine, entries: NDArray[Any]) -> bytes:
-    """Return the records of entries, one after the other. Raises MESSAGE_CORRUPTED where the log is too short for
-    one."""
+    """Return the records of entries, one after the other. Raises MESSAGE_CORRUPTED where the log is too short."""
     if not len(entries):
         return b""
     begins = entries["commit_log_offset"].astype(np.int64)

@@ -109,8 +109,7 @@ def encode_changes(changes: Sequence[Change]) -> bytes:
 
 
 def meta_change(position: int, end: int, recovery_epoch: int) -> Change:
-    """Return the row of (position, end, recovery epoch): the rows know everything before `position`, and nothing after
-    `end`."""
+    """Return the row of (position, end, recovery epoch): rows know all before `position`, nothing after `end`."""
     return META_KEY, _META.pack(position, end, recovery_epoch)
 
 

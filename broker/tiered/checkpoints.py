@@ -187,8 +187,7 @@ def _row_of(file: AddFile) -> dict[str, Any]:
 
 
 def decode_checkpoint(version: int, parts: Mapping[str, bytes], newest_ms: int) -> tuple[Snapshot, list[Action]]:
-    """Return the table in a checkpoint, and its actions. `parts`: objects by their names. Raises TierError for a
-    corrupted one."""
+    """Return the table in a checkpoint, and its actions. `parts`: objects by name. Raises TierError if corrupted."""
     actions: list[Action] = []
     name = " and ".join(parts)
     try:

@@ -64,8 +64,7 @@ class ColdTopic:
             self._known = {queue_id - self._base: self._table.bounds(queue_id) for queue_id in queues}
 
     def bounds(self, queue_id: int) -> ColdBounds | None:
-        """Return the bounds as of the last refresh, without a request; None where nothing of a queue is there, or
-        known."""
+        """Return the bounds as of the last refresh, without a request; None if no message of a queue is known."""
         return self._known.get(queue_id)
 
     def read(self, queue_id: int, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
@@ -93,8 +92,8 @@ class ColdTopic:
         return ColdPage(found, offset)
 
     def run(self, queue_id: int, first: int, to_offset: int, bounds: tuple[int, int], limits: tuple[int, int]) -> bytes:
-        """Return records from an offset on and below another; `bounds`: least and end of the queue, `limits`: of
-        messages and of bytes."""
+        """Return records in a range of offsets; `bounds`: least and end of the queue, `limits`: of messages and of
+        bytes."""
         place, size = self._place(queue_id, first)
         if place is None:
             return run_of_rows(SCHEMA.empty_table(), (first, *bounds), to_offset, 0)

@@ -192,8 +192,7 @@ def _properties(rows: Any) -> tuple[list[Properties], list[Mapping[str, SystemVa
 
 
 def distinct_properties(rows: Any) -> tuple[NDArray[np.int64], list[tuple[Properties, dict[str, PropertyValue]]]]:
-    """Return each row's number among the distinct properties, and these: the user's, and the well-known ones as
-    texts."""
+    """Return each row's number among the distinct properties, and these: the user's, and the well-known ones."""
     users, of_user = distinct_lists(one_array(rows.column("properties")))
     systems, of_system = distinct_lists(one_array(rows.column("system")))
     pairs = [tuple([(pair["name"], _value(pair)) for pair in each]) for each in of_user.to_pylist()]

@@ -9,8 +9,7 @@ from broker.tiered.objects import MissingObjectError, ObjectStore, StoredObject,
 
 
 class CountedObjects:
-    """An `ObjectStore` over another one. `failed`: calls that the store refused or did not answer; a missing object is
-    an answer."""
+    """An `ObjectStore` over another one. `failed`: calls refused or not answered; a missing object is an answer."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects

@@ -75,8 +75,7 @@ def _checksums(values: Any) -> NDArray[np.uint64]:
 
 
 def _of_lists(lists: Any) -> Iterator[tuple[Any, NDArray[np.uint64]]]:
-    """Yield the parts of lists of texts, or of structs of these: each list's values joined, and numbers of their
-    lengths."""
+    """Yield the parts of lists of texts, or of structs of these: each list's values joined, and their lengths."""
     bounds = lists.offsets.to_numpy()
     starts, count = bounds[:-1] - bounds[0], int(bounds[-1] - bounds[0])
     values = lists.values.slice(int(bounds[0]), count)

@@ -46,8 +46,7 @@ _REASONS: Final = {
 
 
 class FolderStore:
-    """A folder, which is made where there is none. Several processes may use it at once. Raises TierError where it
-    cannot be made."""
+    """A folder, made if missing, for several processes at once. Raises TierError where it cannot be made."""
 
     def __init__(self, directory: Path) -> None:
         self._root = os.path.realpath(directory)

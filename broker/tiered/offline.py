@@ -123,8 +123,7 @@ class OfflineTables:
         return decode_run(encode_cold(page, bounds.first, bounds.next_offset, to_offset, max_bytes))
 
     def _roots(self, topic: str = "") -> list[str]:
-        """Return the paths of the tables that count, of a topic or of all: the chosen ones, or of each store the newest
-        one."""
+        """Return the paths of the tables of a topic, or of all: the chosen ones, or of each store the newest one."""
         found = roots(self._objects, f"{folder_of(topic)}/" if topic else "")
         if self._chosen:
             return [root for root in found if root in self._chosen]

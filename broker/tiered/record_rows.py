@@ -37,8 +37,7 @@ _Mask: TypeAlias = NDArray[np.bool_]
 
 
 def rows_of_run(run: RecordRun, columns: RecordColumns, base: int, queue_id: int) -> Any:
-    """Return the rows of a run of a broker's queue, in its order; `base`: of the broker's queues among the global
-    ones."""
+    """Return the rows of a run of a broker's queue, in its order; `base`: the broker's first global queue id."""
     count = len(columns)
     unreadable = np.zeros(count, bool)
     found = {

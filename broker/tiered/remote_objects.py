@@ -157,8 +157,7 @@ class ObstoreStore:
 
     @contextmanager
     def _asking(self, path: str | None, span: tuple[int, int] = (0, 0)) -> Iterator[None]:
-        """Turn errors of a request into TierError, without their text; only a missing object of this path counts as
-        missing."""
+        """Turn errors of a request into TierError, without their text; only this path's object counts as missing."""
         try:
             yield
         except FileNotFoundError as error:

@@ -27,8 +27,7 @@ MAX_NAMED: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """A table found. `number`: of the broker whose queues are in it. `ends`: the table's end, by queue of that
-    broker."""
+    """A table found. `number`: of the broker of its queues. `ends`: the table's end, by queue of that broker."""
 
     root: str
     number: int

@@ -77,8 +77,7 @@ def topic_of(root: str) -> str:
 
 
 class TopicTable:
-    """A table, not for several threads at once. Every call that asks the store raises TierError. `fence`: of its
-    writers."""
+    """A table, not for several threads at once. Requests raise TierError. `fence`: of its writers."""
 
     def __init__(
         self, objects: ObjectStore, root: str, clock: Clock, random: Random, fence: Fence | None = None
@@ -122,8 +121,7 @@ class TopicTable:
             self._log.load()
 
     def missing(self) -> int:
-        """Return how many messages between the table's first ones and its end are lost: they left the disk without
-        it."""
+        """Return how many messages between the table's first ones and its end are lost."""
         return sum(run.next_offset - run.first - run.rows for runs in self._runs.values() for run in runs)
 
     @property
@@ -181,15 +179,14 @@ class TopicTable:
         return TierError(f"{text}: restore the file that was deleted (entrepot tier verify)", Code.COLD_CORRUPTED)
 
     def places(self, queue_id: int, first: int, end: int) -> list[Place]:
-        """Return the runs that have offsets from `first` to before `end`, in order. The table has lost any parts
-        between them."""
+        """Return the runs in a range of offsets, in order. The table has lost any parts between them."""
         places = self._places.get(queue_id, [])
         at = max(bisect_right(places, first, key=lambda place: place.first) - 1, 0)
         return [place for place in places[at:] if place.first < end and place.next_offset > first]
 
     def since(self, queue_id: int, time_ms: int) -> int:
-        """Return an offset before which every message is older; the end where all are. Store time may step back: every
-        run is looked at."""
+        """Return an offset before which every message is older, or the end. Store time may step back: all runs are
+        read."""
         found = [place.first for place in self._places.get(queue_id, []) if place.run.times[1] >= time_ms]
         return min(found, default=self.bounds(queue_id).next_offset)
 
@@ -268,8 +265,7 @@ class TopicTable:
         return min(least for least, _ in times), max(greatest for _, greatest in times)
 
     def replace(self, paths: Sequence[str], segment: Segment) -> None:
-        """Replace several segments of a day by one with the same messages. Raises ConflictError where the table has
-        changed meanwhile."""
+        """Replace segments of a day by one with the same messages. Raises ConflictError if the table has changed."""
         now_ms = self._clock.now_ms()
         added = self._store(segment, paths[0].partition("/")[0], is_new=False)
         files = self.snapshot.files
@@ -279,8 +275,8 @@ class TopicTable:
     # -- removal -------------------------------------------------------------------------------------------------
 
     def expire(self, before_ms: int) -> int:
-        """Remove the segments with only older messages, the first of each queue only, so that no gap arises. Returns
-        their number."""
+        """Remove segments with only older messages, if first in their queues, so that no gap arises. Returns their
+        number."""
         gone = {path for path, runs in self._runs.items() if all(run.times[1] < before_ms for run in runs)}
         while kept := {path for path in gone if not self._is_first(path, gone)}:
             gone -= kept  # and those that follow them in their other queues

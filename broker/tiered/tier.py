@@ -61,8 +61,7 @@ def check_installed() -> None:
 
 
 class Tier:
-    """A broker's `broker.ports.cold_reads.ColdReads`. `problem`: the reason why nothing is uploaded or read, or
-    empty."""
+    """A broker's `ColdReads`. `problem`: the reason why nothing is uploaded or read, or empty."""
 
     def __init__(
         self, settings: TierSettings, engine: StorageEngine, registry: Registry, store_id: str, clock: Clock
@@ -110,8 +109,7 @@ class Tier:
     # -- retention -----------------------------------------------------------------------------------------------
 
     def kept_from(self, queue: ConsumeQueue) -> int | None:
-        """Return the offset of a queue from which on only this disk has its messages; None where the tier does not
-        matter."""
+        """Return the offset of a queue from which only this disk has its messages; None if the tier does not matter."""
         topic = self._registry.topics.get(queue.topic)
         if topic is None or not is_tiered(topic):
             return None

@@ -38,8 +38,7 @@ REQUESTS_AN_UPLOAD: Final = 12
 LONGEST_AGE: Final = 3600.0
 """Longest time that messages wait, in seconds, whatever that costs."""
 HEAL_SECONDS: Final = 600.0
-"""Time for which a corrupted record waits for a replica's whole one, in seconds; earlier ones of its queue do not
-wait."""
+"""Time for which a corrupted record, not earlier ones, waits for a replica's whole one, in seconds."""
 HOUSEKEEPING_SECONDS: Final = 60.0
 VACUUM_SECONDS: Final = 3600.0
 log = structlog.get_logger(__name__)
@@ -261,8 +260,7 @@ class Uploader:
     def _run(
         self, state: TopicState, topic: _Topic, queue: QueueState, offset: int, max_bytes: int
     ) -> tuple[RecordRun, RecordColumns]:
-        """Return records from an offset on. They end before a corrupted one, for as long as a replica may have it
-        whole."""
+        """Return records from an offset on. They end before a corrupted one that a replica may have whole."""
         healed: set[int] = set()
         while True:
             run = decode_run(self._source.records(state.name, queue.queue_id, offset, queue.end, max_bytes))

@@ -79,8 +79,7 @@ class TimingWheel:
             self.put_back([(deliver_at_ms, commit_log_offset)])
 
     def settle(self, deliver_at_ms: int, timed_offset: int, commit_log_offset: int) -> None:
-        """End the wait of a timed record, as the record at `commit_log_offset` states; do nothing if it is not
-        waiting."""
+        """End the wait of a timed record, as the record at `commit_log_offset` states; ignore others."""
         key = deliver_at_ms // MINUTE_MS, timed_offset >> REGION_BITS
         bucket = self._buckets.get(key)
         if bucket is None or timed_offset in bucket.done or not self._has(bucket, deliver_at_ms, timed_offset):

@@ -79,8 +79,7 @@ class HalfMessages:
                 self.settle(half.commit_log_offset, commit_log_offset)
 
     def _put(self, half: Half) -> None:
-        """Add a half message. The latest of a name is the waiting one: rows may know it while the log still has an
-        ended one."""
+        """Add a half message. The latest of a name waits: rows may know it while the log still has an ended one."""
         known = self.waiting.get(half.key)
         if known is None or known.commit_log_offset < half.commit_log_offset:
             self.waiting[half.key] = half
