@@ -1,1 +1,1 @@
-"""The bundled store: log, queues, pop consumption, metadata.  It knows no MQTT, AMQP or HTTP."""
+"""The bundled store: log, queues, pop consumption and metadata. It knows no MQTT, AMQP or HTTP."""

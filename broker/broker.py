@@ -1,8 +1,8 @@
 """Broker: the ports of a store, implemented on the storage engine of this process.
 
-Each port is an object of `broker/ports`; the deciding is in `broker/consume`, `broker/metadata` and `broker/store`, the
-waiting for durability in `group_commit`.  Every answer that promises something waits for the watermark first.  What is
-here is how a broker begins, what it does by itself, and how it ends.
+Each port is an object of `broker/ports`. The deciding is in `broker/consume`, `broker/metadata` and `broker/store`, the
+waiting for durability in `group_commit`. Every answer that promises something first waits for the watermark. This
+module has a broker's opening, its background work and its end.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from domain.names import is_retry_topic, retried_topic, retry_group
 
 BACKGROUND_STEP_SECONDS: Final = 0.5
 CLEANING_SECONDS: Final = 0.01
-"""Longest time for which retention keeps the event loop at once."""
+"""Longest time for which retention keeps the event loop, in seconds."""
 ROW_WORTH_BYTES: Final = 4096
 MAX_STRETCH: Final = 4
 TIMER_TICK_SECONDS: Final = 0.05
-"""Interval between looks for delayed messages that are due: they are late by so much at most."""
+"""Interval between looks for due messages, in seconds: their greatest delay."""
 
 log = structlog.get_logger(__name__)
 
 
 class Broker:
-    """Implements `domain.ports.Store`.  Make one with `await Broker.open(...)` on the event loop it will live on."""
+    """A `domain.ports.Store`, made with `await Broker.open(...)` on its event loop."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Broker:
         lock: DirectoryLock | None = None,
         opened: OpenedStore | None = None,
     ) -> None:
-        """`lock`: that it is to release at its end.  `opened`: the store, where a replica had it open already."""
+        """Start on an `opened` store, where a replica had it open already. `lock` is released at the end."""
         opened = opened or open_store(settings, None if lock is None else lock.descriptor)
         self.core = core = BrokerCore(settings, clock, opened, asyncio.get_running_loop())
         self.engine, self.registry = core.engine, core.registry
@@ -123,10 +123,8 @@ class Broker:
 
     @classmethod
     async def open(cls, settings: BrokerSettings, clock: Clock) -> Broker:
-        """Lock the data directory, recover, start.  Raises StoreFailedError or CorruptedError, with the reason.
-
-        A directory of a broker group is refused: what is written here, and in no epoch, would fork the group's log.
-        """
+        """Lock the data directory, recover, start. Raises StoreFailedError or CorruptedError, with the reason. A
+        directory of a broker group is refused: writes here, outside any epoch, would fork the group's log."""
         if (settings.data_dir / REPLICA_FILE).exists():
             raise StoreFailedError(
                 f"{settings.data_dir} has a replica of a broker: say which one (broker.replica_id, broker.replicas), "
@@ -140,7 +138,7 @@ class Broker:
             raise
 
     def _open_tier(self, settings: BrokerSettings, store_id: str) -> Tier | None:
-        """The object store of topics that go there.  Raises StoreFailedError where its packages are missing."""
+        """Return the object store of tiered topics. Raises StoreFailedError where its packages are missing."""
         if settings.tier is None:
             return None
         tier = Tier(settings.tier, self.engine, self.registry, store_id, self.core)
@@ -165,7 +163,7 @@ class Broker:
         if self._lock is not None:
             self._lock.release()
 
-    # -- what happens by itself ----------------------------------------------------------------------------------
+    # -- background work -----------------------------------------------------------------------------------------
 
     def _on_grown(self, queues: list[ConsumeQueue]) -> None:
         for queue in queues:
@@ -176,7 +174,7 @@ class Broker:
             for watcher in queue.watchers:
                 try:
                     watcher(queue)
-                except Exception:  # the others, and whoever waits for confirms, go on
+                except Exception:  # the others, and waiting confirms, go on
                     log.exception("a watcher of a queue failed", topic=queue.topic, queue=queue.queue_id)
 
     def _on_topic(self, name: str) -> None:
@@ -191,7 +189,6 @@ class Broker:
         self.core.polling.release()
 
     def _run_background(self) -> None:
-        """The one table of background steps, one after the other."""
         for name, step in self._steps:
             if self.engine.failure is not None:
                 self._on_failure(self.engine.failure)
@@ -199,14 +196,14 @@ class Broker:
             try:
                 step()
                 self._background_problems.pop(name, None)
-            except Exception as error:  # whatever it was, the other steps go on; said once, not at every step
+            except Exception as error:  # the other steps go on; reported once, not at every step
                 if str(error) != self._background_problems.get(name):
                     self._background_problems[name] = str(error)
                     log.exception("a background step failed", step=name)
         self._background = self.core.loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
 
     def _bury_exhausted(self) -> None:
-        """Cold ones that are to be read for it are, for the next step."""
+        """Bury exhausted messages; cold ones that it needs are fetched for the next step."""
         consumption = self.core.consumption
         consumption.thawed.take_missed()
         consumption.bury_exhausted(self.core.now_ms())
@@ -224,7 +221,7 @@ class Broker:
         self._timer_tick = self.core.loop.call_later(0 if has_more else TIMER_TICK_SECONDS, self._run_timers)
 
     def _write_traces(self) -> None:
-        """Others get their turn between parts of it."""
+        """Write traces in parts, with turns for others between them."""
         if self._is_closed or self.core.disk_state >= DiskState.REFUSE or not self.core.tracer.has_pending:
             return
         try:
@@ -257,7 +254,7 @@ class Broker:
         tell(before, self.core.disk_state, free)
 
     def _clean(self) -> None:
-        """Go on with the round of the cleaner, for a while; begin one when it is time."""
+        """Continue the cleaner's round for a while; begin one when it is time."""
         until = self.core.loop.time() + CLEANING_SECONDS
         if self._cleaning is None:
             is_urgent = self.core.disk_state >= DiskState.REFUSE
@@ -278,14 +275,14 @@ class Broker:
         self._last_cleaning = self.core.loop.time()
 
     def _is_saved_up_to(self, commit_log_offset: int) -> bool:
-        """Whether the state file has all before an offset; if not, see to it."""
+        """True if the state file has all before an offset; if not, have it saved."""
         if self.engine.checkpoint_position >= commit_log_offset:
             return True
         if self._checkpoint_target is None:
             self._checkpoint_target = self.engine.end
         return False
 
-    # -- checkpoints: rounds of slices, each saving some of what had changed when the round began ------------------
+    # -- checkpoints: rounds of slices, which save everything changed when the round began -------------------------
 
     def _checkpoint_if_due(self) -> None:
         behind = self.engine.end - self.engine.checkpoint_position
@@ -298,7 +295,7 @@ class Broker:
             self._save_slice()
 
     async def save(self, seconds: float) -> None:
-        """Have all that there is now in the state file, or as much of it as is saved in so long."""
+        """Save everything present in the state file, or as much as is saved in so many seconds."""
         if self._checkpoint_target is None and self.engine.end > self.engine.checkpoint_position:
             self._checkpoint_target = self.engine.end
             self._save_slice()
@@ -308,13 +305,13 @@ class Broker:
                 await asyncio.wait_for(self._saved.wait(), seconds)
 
     def _checkpoint_bytes(self) -> int:
-        """Bytes of the log between two rounds: more where many rows change, each of which is as much work
-        as some records of the log, which would be read instead."""
+        """Return the log's bytes between two rounds: more where many rows change, as a row costs as much as some
+        records."""
         least = self.core.settings.checkpoint_interval_bytes
         return min(max(least, len(self.engine.rows) * ROW_WORTH_BYTES), least * MAX_STRETCH)
 
     def _save_slice(self) -> None:
-        """Take a slice; where the log is not durable up to now, ask for that first."""
+        """Take a slice; if the log is not durable up to now, ask for that first."""
         try:
             if not self.engine.begin_checkpoint() and not self.engine.is_checkpointing and self.engine.is_slice_waiting:
                 confirmation = Confirmation()

@@ -1,7 +1,7 @@
-"""`entrepot store`: looking into a data directory while no server has it.
+"""`entrepot store`: inspection of a data directory while no server has it.
 
-Exit codes: 0 healthy, 1 problems found, 2 wrong usage, or the directory is in use or no store.  Nothing is written, but
-by `rebind`.
+Exit codes: 0 healthy, 1 problems found, 2 wrong usage, or the directory is in use or no store. Only `rebind`
+writes anything.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def verify(
 
 
 def _look_into(data_dir: Path, *, full: bool, as_json: bool) -> tuple[dict[str, Any], bool]:
-    """The report of a directory, and whether it is healthy."""
+    """Return the report of a directory, and True if it is healthy."""
     from broker.inspect.verification import verify as look
 
     with _readable():
@@ -228,7 +228,7 @@ def rebind(
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Says in one line why a directory cannot be looked into."""
+    """Turn errors into one line on the reason why a directory cannot be read."""
     from broker.inspect.verification import NotAStoreError
     from domain.errors import EntrepotError
 
@@ -283,7 +283,7 @@ def _word(value: object) -> str:
 
 
 def _say(text: str, *, err: bool = False) -> None:
-    """One line.  Names in it were chosen by whoever connected."""
+    """Print one line. Names in it were chosen by clients."""
     typer.echo(printable(text), err=err)
 
 

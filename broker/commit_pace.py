@@ -1,10 +1,10 @@
-"""CommitPace: how long to gather before the next sync starts.
+"""CommitPace: the time to gather before the next sync starts.
 
-A sync costs two system calls, two wakings of another process and a pass of the event loop, however many messages it
-confirms.  While the loop has time to spare that is nobody's loss.  Where it has none, every sync takes time from the
-messages that wait in its sockets, and gathering a little makes all of them earlier.
+A sync costs two system calls, two wakings of another process and a pass of the event loop, for any number of messages.
+While the loop has time to spare, nobody loses by that. Where it has none, every sync takes time from the messages
+waiting in its sockets. Then gathering a little makes all of them earlier.
 
-Invariant: a lone producer, who waits for each answer, on a loop that is not busy, never waits.
+Invariant: a lone producer that waits for each answer, on a loop that is not busy, never waits longer.
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ from time import perf_counter, thread_time
 from typing import Final
 
 BUSY_LINGER_SECONDS: Final = 0.002
-"""Shortest time between the starts of two syncs while the loop is busy."""
+"""Shortest time between the starts of two syncs while the loop is busy, in seconds."""
 BUSY_SHARE: Final = 0.7
-"""Of the time since the last sync started, spent computing: the loop is busy from here on.  The rest is not all idle:
-others have the processor, too."""
+"""Share of the time since the last sync's start spent computing, from which the loop counts as busy. The rest is not
+all idle: others have the processor, too."""
 _WEIGHT: Final = 0.2
-"""Of the newest share in the running mean."""
+"""Weight of the newest share in the running mean."""
 
 
 class CommitPace:
-    """`linger_seconds`: the shortest time between two starts while the last sync confirmed more than one answer.
-
-    `wall` and `cpu` are clocks in seconds; `cpu` counts what this thread has computed.
-    """
+    """The pace of one loop. `linger_seconds`: shortest time between two starts while the last sync confirmed more than
+    one answer. `wall` and `cpu` are clocks in seconds; `cpu` counts this thread's computing."""
 
     def __init__(
         self, linger_seconds: float, wall: Callable[[], float] = perf_counter, cpu: Callable[[], float] = thread_time
@@ -48,11 +46,11 @@ class CommitPace:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the loop has no time to spare."""
+        """True if the loop has no time to spare."""
         return self._busy >= BUSY_SHARE
 
     def seconds_left(self) -> float:
-        """Rest of the next sync's wait; 0 for none."""
+        """Return the rest of the next sync's wait; 0 for none."""
         if self.is_busy:
             linger = max(self._linger, BUSY_LINGER_SECONDS)
         elif self.last_confirmed > 1:

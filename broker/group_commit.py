@@ -1,8 +1,8 @@
-"""GroupCommit: the one loop that makes data durable and then confirms.  Nobody else produces confirms.
+"""GroupCommit: the one loop that makes data durable and then confirms. Nothing else confirms.
 
-Everything appended during one tick of the event loop is written with one call and made durable together with what
-gathered while the previous sync was under way.  Right before the write, claims and settlements are decided
-(`consume/decision_step.py`).  Confirmations are settled in the order of their appends.
+Everything appended during one tick of the event loop is written with one call. It is made durable together with
+everything gathered during the previous sync. Right before the write, claims and settlements are decided
+(`consume/decision_step.py`). Confirmations are settled in the order of their appends.
 """
 
 from __future__ import annotations
@@ -24,28 +24,26 @@ from domain.confirmation import Confirmation
 from domain.errors import StoreFailedError
 
 ENOUGH_ANSWERS: Final = 64
-"""For one sync: what it costs is little to each."""
+"""Answers enough for one sync: its cost is small for each."""
 PATIENT_PASSES: Final = 4
-"""Of the event loop, without anything new, before a sync starts for which there would be time to gather more."""
+"""Passes of the event loop without anything new before a sync starts that could have gathered longer."""
 TIMER_SECONDS: Final = 0.001
-"""Shortest time that a timer of the event loop tells apart: less than that is waited for by its passes."""
+"""Shortest time that an event-loop timer resolves, in seconds: shorter waits are passes of the loop."""
 
 ROUND_SECONDS: Final = 0.002
-"""Longest wait for the answer of replicas to the last run before the next is written: what comes meanwhile goes with
+"""Longest wait for the replicas' answer to the last run before the next is written, in seconds: later messages join
 it."""
 
 LATE_SECONDS: Final = 0.005
-"""Longest time that a decision waits for a sync that something else needs, if nobody waits for it."""
+"""Longest time that a decision nobody waits for is left for another's sync, in seconds."""
 PASSES_TO_ASK_AGAIN: Final = 3
-"""Passes of the event loop in which who was told of deliveries asks for more: their claims are in the next sync."""
+"""Passes of the event loop in which consumers ask for more after deliveries: their claims join the next sync."""
 
 log = structlog.get_logger(__name__)
 
 
 class GroupCommit:
-    """Drives the engine's syncs on the running event loop, at a pace that trades a little latency under load for fewer
-    of them.
-    """
+    """A driver of the engine's syncs on the running event loop. Its pace trades latency under load for fewer syncs."""
 
     def __init__(
         self,
@@ -73,9 +71,9 @@ class GroupCommit:
         self._is_closed = self._has_failed = self._is_held = False
         self._is_asked = False  # for a sync, by a decision
         self._late: asyncio.TimerHandle | None = None
-        self._is_late = False  # what may wait has waited long enough
-        self._gathered = 0  # answers, since the last sync started
-        self._passes = 0  # of the loop, since the last of them
+        self._is_late = False  # decisions that may wait have waited long enough
+        self._gathered = 0  # answers since the last sync started
+        self._passes = 0  # of the loop, since the last answer
         self._sync_asked_at = 0.0
         self._gathering: asyncio.TimerHandle | None = None
         self._loop.add_reader(engine.log_channel.fileno(), self._on_synced)
@@ -85,8 +83,8 @@ class GroupCommit:
     ) -> Confirmation:
         """Settle the confirmation once everything appended so far is confirmed, or with the failure of a failed store.
 
-        `taken_at`: when a batch of messages was taken (`perf_counter`), to measure how long its confirm took.  `here`:
-        the disk of this replica alone confirms it.
+        `taken_at`: when a batch of messages was taken (`perf_counter`), to measure the time to its confirm. `here`: the
+        disk of this replica alone confirms it.
         """
         if self._engine.failure is not None:
             confirmation.settle(self._engine.failure)
@@ -100,8 +98,7 @@ class GroupCommit:
         return confirmation
 
     def decide(self, decision: Decision, *, may_wait: bool = False) -> None:
-        """Let it be decided right before the next write.  `may_wait`: nobody waits for it, so it asks for no sync of
-        its own but waits a while for that of others."""
+        """Decide right before the next write. `may_wait`: nobody waits for it, so it may join another's sync."""
         if self._engine.failure is not None:
             decision.confirmation.settle(self._engine.failure)
             return
@@ -127,7 +124,7 @@ class GroupCommit:
             self._loop.call_soon(self._tick)
 
     async def wait(self) -> None:
-        """Return once everything appended so far is durable.  Raises StoreFailedError."""
+        """Return once everything appended so far is durable. Raises StoreFailedError."""
         await self.submit(Confirmation()).wait()
 
     @property
@@ -135,7 +132,7 @@ class GroupCommit:
         return self._engine.end - self._engine.confirmed_offset > self._max_unconfirmed
 
     def confirmed_more(self) -> None:
-        """Replicas have more of the log: tell who waits for that."""
+        """Confirm for waiters after the replicas got more of the log."""
         if self._engine.failure is None and not self._is_closed:
             try:
                 self._settle(self._engine.advance())
@@ -145,17 +142,15 @@ class GroupCommit:
                 self._begin()
 
     def give_up(self, failure: StoreFailedError) -> None:
-        """Confirm nothing any more: the outcome of what waits is unknown."""
+        """Confirm nothing any more: the outcome of waiting confirmations is unknown."""
         self._give_up(self._engine.fail(failure))
 
     def when_relieved(self, callback: Callable[[], None]) -> None:
         self._relieved.append(callback)
 
     def sync_now(self, at_rest: Callable[[], object] | None = None) -> None:
-        """Make all that was taken durable, waiting for it, and confirm it.
-
-        `at_rest` is called between: everything is durable then, and nobody has been told who might go on at once.
-        """
+        """Make everything taken durable, waiting for it, and confirm it. `at_rest` is called between: everything is
+        durable, and nobody who might go on at once has been told."""
         try:
             self._is_late = True
             self._decide()
@@ -167,7 +162,7 @@ class GroupCommit:
             self._fail(failure)
 
     def close(self) -> None:
-        """Make all that was taken durable, waiting for it, and confirm it."""
+        """Make everything taken durable, waiting for it, and confirm it."""
         self._loop.remove_reader(self._engine.log_channel.fileno())
         self.sync_now()
         self._is_closed = True
@@ -189,8 +184,7 @@ class GroupCommit:
         self._begin_or_gather()
 
     def _begin_or_gather(self) -> None:
-        """Start the sync, or wait for more: while there is little, and the pace allows.  On a busy loop only as long as
-        more comes."""
+        """Start the sync, or wait for more while the pace allows; on a busy loop only as long as more comes."""
         if self._gathered < ENOUGH_ANSWERS and self._is_round_under_way:
             self._is_ticking = True
             self._gathering = self._loop.call_later(ROUND_SECONDS, self._begin)
@@ -208,27 +202,27 @@ class GroupCommit:
 
     @property
     def _is_round_under_way(self) -> bool:
-        """True while all who wait do so for replicas, which have not answered to what was written last."""
+        """True while all waiters wait for replicas, which have not answered to the last write."""
         engine = self._engine
         return engine.confirm_limit < engine.commit_log.written_offset and not self._waiting_here
 
     def hold(self) -> None:
-        """Write nothing more: mastership is about to move.  What is under way ends."""
+        """Write nothing more: mastership is about to move. A write under way ends."""
         self._is_held = True
 
     def go_on(self) -> None:
-        """Write again."""
+        """Resume writing."""
         self._is_held = False
         self._ask(0)
 
     @property
     def is_at_rest(self) -> bool:
-        """True while it is held, and all that was written is synced."""
+        """True while it is held and everything written is synced."""
         return self._is_held and self._engine.syncing_to is None
 
     @property
     def is_idle(self) -> bool:
-        """True while nobody waits, and all that was appended is confirmed."""
+        """True while nobody waits and everything appended is confirmed."""
         return not (self._waiting or self._waiting_here) and self._engine.end == self._engine.confirmed_offset
 
     def _begin(self) -> None:
@@ -252,7 +246,7 @@ class GroupCommit:
             self._fail(failure)
 
     def _decide(self) -> None:
-        """Decide what was gathered; it is told with what is written now."""
+        """Decide the gathered decisions; they are told with the present write."""
         is_last, self._is_asked, self._is_late = self._is_late, False, False
         told = self._step.run(is_last=is_last)
         end = self._engine.end
@@ -290,7 +284,7 @@ class GroupCommit:
                 self._tick()
 
     def _settle(self, grown: list[ConsumeQueue]) -> bool:
-        """Tell who waits; says whether decisions were among them."""
+        """Tell waiters; True if decisions were among them."""
         confirmed = self._engine.confirmed_offset
         self._pace.last_confirmed, has_told = self._tell(self._waiting, confirmed)
         if self._waiting_here:
@@ -304,8 +298,7 @@ class GroupCommit:
         return has_told
 
     def _tell(self, waiting: deque[tuple[int, Confirmation, int, float]], offset: int) -> tuple[int, bool]:
-        """Tell those who wait for what lies before an offset: how many answers, and whether decisions were among
-        them."""
+        """Tell waiters for places before an offset; return the number of answers, and True if decisions were there."""
         confirmed_answers, has_told = 0, False
         now, observe = perf_counter(), self._measured.append.observe
         while waiting and waiting[0][0] <= offset:
@@ -317,7 +310,7 @@ class GroupCommit:
                 has_told = True
             try:
                 confirmation.settle()
-            except Exception:  # one who was told fails: the others are told nevertheless
+            except Exception:  # one waiter fails: the others are told nevertheless
                 log.exception("who was told of a confirmation failed")
         return confirmed_answers, has_told
 
@@ -337,5 +330,5 @@ class GroupCommit:
             confirmation.settle(in_doubt)
         self._on_failure(failure)
         relieved, self._relieved = self._relieved, []
-        for callback in relieved:  # who waits for room is told by the next append that there will be none
+        for callback in relieved:  # the next append tells waiters that there will be no room
             callback()

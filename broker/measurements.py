@@ -1,5 +1,4 @@
-"""What a broker tells of itself: how long it takes, measured once for each batch, and numbers it knows without looking
-around."""
+"""A broker's measurements: times, taken once for each batch, and numbers known without a search."""
 
 from __future__ import annotations
 
@@ -8,8 +7,8 @@ from domain.measurement import Histogram
 
 
 class Measurements:
-    """`append`: from taking a batch to its confirm, each message counts.  `sync`: one round of making data durable.
-    `pop`: from claiming messages to answering with them.
+    """Times of a broker. `append`: from taking a batch to its confirm, counted for each message. `sync`: one round of
+    making data durable. `pop`: from claiming messages to answering with them.
 
     Messages become visible in the step that confirms them, so there is nothing to measure between the two.
     """
@@ -26,7 +25,8 @@ class Measurements:
 
 
 def engine_gauges(engine: StorageEngine) -> dict[str, float]:
-    """Gauges of the log: what lies in it, waits in it, and is not yet where it is to be."""
+    """Return gauges of the log: its size, waiting messages, missing bytes, and bytes not yet synced, confirmed or
+    saved."""
     log = engine.commit_log
     return {
         "timing_messages": engine.pending.timers.count,

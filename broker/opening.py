@@ -1,4 +1,4 @@
-"""Putting a broker's store together: engine, appliers, recovery."""
+"""The assembly of a broker's store: engine, appliers, recovery."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from broker.store.store_files import FORMAT, NAMES, StoreFiles, StoreIdentity
 from broker.store.sync_channel import SyncChannel, start_sync_process
 
 MANY_OBJECTS: Final = 100_000
-"""Objects made at the opening of a store; with more of them the garbage collector passes over all from then on."""
+"""Objects made at a store's opening above which the garbage collector skips them all from then on."""
 
 log = structlog.get_logger(__name__)
 
@@ -53,7 +53,7 @@ class OpenedStore:
 def open_store(
     settings: BrokerSettings, lock_descriptor: int | None = None, *, is_replica: bool = False
 ) -> OpenedStore:
-    """Open the data directory with the real disk and a sync process, which holds the directory's lock too."""
+    """Open the data directory with the real disk and a sync process, which also holds the directory's lock."""
     _close_to_others(str(settings.data_dir))
     log_channel, checkpoint_channel = start_sync_process(lock_descriptor)
     try:
@@ -80,7 +80,7 @@ def open_store(
 
 
 def _close_to_others(root: str) -> None:
-    """Keys, secrets and messages are for the user of this process: earlier versions left them open."""
+    """Close the directory to other users: earlier versions left keys, secrets and messages open to them."""
     found = tighten(root, NAMES)
     if found.changed:
         log.warning("the data directory was open to other users: it is closed", data_dir=root, changed=found.changed)
@@ -95,8 +95,8 @@ def _close_to_others(root: str) -> None:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Pause the garbage collector while a store is read: it would walk all that was read again and again.  All of it
-    lives as long as the store: where it is much, later collections pass over it, too."""
+    """Pause the garbage collector while a store is read: it would walk all of it again and again. All of it lives as
+    long as the store: if it is large, later collections skip it, too."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -117,7 +117,7 @@ def assemble(
     *,
     is_replica: bool = False,
 ) -> OpenedStore:
-    """Engine and appliers over any disk and any way to sync, recovered.  `is_replica`: `recovery.recover`."""
+    """Assemble and recover engine and appliers over any disk and channels. `is_replica`: as in `recovery.recover`."""
     root = str(settings.data_dir)
     disk.make_directory(root)
     files = StoreFiles(disk, root)
@@ -170,7 +170,7 @@ def assemble(
 def _row_readers(
     engine: StorageEngine, registry: Registry, progress: Progress, key_values: KeyValueTable
 ) -> RowReaders:
-    """Who takes which rows of the state file, in the order in which they are read."""
+    """Return the takers of the state file's rows, in the order of reading."""
     return {
         b"n": registry.restore_namespace,
         b"t": registry.restore_topic,
@@ -186,7 +186,7 @@ def _row_readers(
 
 
 def _register(engine: StorageEngine, registry: Registry, progress: Progress) -> list[Callable[[str], None]]:
-    """Let what is derived have its records; returns the list of those who want to hear of topics."""
+    """Register the appliers; return the list of callbacks for changes of topics."""
     dispatcher = engine.dispatcher
     dispatcher.appliers[RecordKind.METADATA] = registry
     dispatcher.appliers[RecordKind.CONSUMPTION] = progress

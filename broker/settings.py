@@ -1,4 +1,4 @@
-"""What a broker needs to be told."""
+"""The settings of a broker."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from domain.consumer_group import ConsumerGroup
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """Defaults suit a laptop.  Sizes in bytes, times as the names say.
+    """Settings of a broker, with defaults for a laptop. Sizes are in bytes, times as named.
 
-    `max_in_flight_per_queue`: how many messages of a queue a group may have unsettled.  `hold_back_limit`: how far a
-    group's window may spread before what holds it back moves to the retry topic.
+    `max_in_flight_per_queue`: most unsettled messages of a queue per group. `hold_back_limit`: spread of a group's
+    window beyond which the message that holds it back moves to the retry topic.
     """
 
     data_dir: Path

@@ -1,4 +1,4 @@
-"""StoreClock: store time, which does not fall behind what the log has, whoever was master before."""
+"""StoreClock: store time, which never falls behind the log, whoever was master before."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ import structlog
 from domain.clock import Clock
 
 MAX_BEHIND_MS: Final = 60_000
-"""Longest time for which store time stands still until the clock has caught up: leases last so much longer."""
+"""Longest standstill of store time until the clock has caught up, in milliseconds: leases last so much longer."""
 log = structlog.get_logger(__name__)
 
 
 class StoreClock:
-    """max(clock, latest store time of the log).  `latest_ms`: of the messages that the log has when it is opened; 0 for
-    none.
-
-    A clock that is further behind is believed: the one of before was wrong, and nothing may wait a day for that.
-    """
+    """Store time: max(clock, latest store time of the log). `latest_ms`: of the log's messages when opened; 0 for none.
+    A clock further behind is believed: the earlier one was wrong, and nothing may wait a day for that."""
 
     def __init__(self, clock: Clock, latest_ms: int) -> None:
         self._clock = clock

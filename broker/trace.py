@@ -1,11 +1,11 @@
-"""Tracer: the way of single messages, hop by hop, for topics that say a share of theirs is traced.
+"""Tracer: the hops of single messages, for topics that have a traced share.
 
 Hops are gathered in memory and written from time to time, as messages of the system topic `%TRACE%` that anybody may
-read: the body is JSON, the hops of one message since the last time; the key is that message's id in upper-case
-hexadecimal.  They are written behind the records that they tell of, so a crash may lose the last hops, and never leaves
-one of something that did not happen.
+read. The body is JSON, the hops of one message since the last time. The key is that message's id in upper-case
+hexadecimal. They are written after the records they describe. So a crash may lose the last hops, and never leaves one
+of something that did not happen.
 
-While no topic is traced (`Registry.traced` is empty) all of this costs one look at an empty dict for each batch.
+While no topic is traced (`Registry.traced` is empty), all of this costs one look at an empty dict for each batch.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from domain.query import HopKind, MessageHop, is_traced
 from domain.topic import Permission, Topic
 
 MAX_PENDING_HOPS: Final = 10_000
-"""Hops that wait to be written; what comes beyond is dropped and counted."""
+"""Most hops waiting to be written; further ones are dropped and counted."""
 WRITTEN_AT_ONCE: Final = 500
-"""Messages whose hops are written in one go: then others get their turn."""
+"""Messages whose hops are written in one go, before others get their turn."""
 
 QueueEnds = dict[tuple[str, int], int]
-"""The next offset, by topic and queue id."""
+"""Next offset by topic and queue id."""
 
 
 class _Trace(msgspec.Struct):
@@ -47,7 +47,7 @@ _decode: Final = msgspec.json.Decoder(_Trace).decode
 
 
 class Tracer:
-    """See the module.  `dropped`: hops there was no room for."""
+    """The tracer of one broker. `dropped`: hops without room."""
 
     def __init__(self, engine: StorageEngine, registry: Registry) -> None:
         self.dropped = 0
@@ -56,7 +56,7 @@ class Tracer:
         self._pending: dict[bytes, list[MessageHop]] = {}
         self._count = 0
 
-    # -- what happens --------------------------------------------------------------------------------------------
+    # -- hops ----------------------------------------------------------------------------------------------------
 
     def note(
         self,
@@ -68,7 +68,7 @@ class Tracer:
         attempt: int = 0,
         detail: str = "",
     ) -> None:
-        """A hop of a message, which was first stored at a place; nothing if it is not traced."""
+        """Note a hop of a message first stored at a place, if the message is traced."""
         share = self._registry.traced.get(place[0])
         if share is None or not is_traced(message_id, share):
             return
@@ -79,7 +79,7 @@ class Tracer:
         self._count += 1
 
     def ends_of(self, messages: Sequence[Message]) -> QueueEnds:
-        """Where the queues of traced topics end now that some messages are for: for `stored`."""
+        """Return the ends of the traced topics' queues that messages are for, for `stored`."""
         traced, queues = self._registry.traced, self._engine.dispatcher.queues
         places = {place for message in messages for place in _destinations(message) if place[0] in traced}
         return {place: queues[place].max_offset for place in places if place in queues}
@@ -91,7 +91,7 @@ class Tracer:
         ends: QueueEnds,
         now_ms: int,
     ) -> None:
-        """These messages were appended where the queues ended so; those that wait for their time were not."""
+        """Note messages appended at these ends of the queues; scheduled ones were not."""
         for index, message in enumerate(messages):
             if (refusals is not None and refusals[index] is not None) or is_for_later(message, now_ms):
                 continue
@@ -102,7 +102,7 @@ class Tracer:
                     self.note(HopKind.STORED, (*place, end), message.message_id, now_ms)
 
     def delivered(self, topic: str, group: str, deliveries: Iterable[Delivery], now_ms: int) -> None:
-        """A consumer was handed these."""
+        """Note deliveries to a consumer."""
         held = [(delivery.message, delivery.attempt) for delivery in deliveries]
         self.settled(HopKind.DELIVERED, topic, group, held, now_ms)
 
@@ -115,7 +115,7 @@ class Tracer:
         now_ms: int,
         detail: str = "",
     ) -> None:
-        """Something happened to messages, as they were first stored, that a group holds with so many attempts."""
+        """Note an event of messages, as first stored, that a group holds with so many attempts."""
         for message, attempt in held:
             place = topic, message.queue_id, message.queue_offset
             self.note(kind, place, message.message_id, now_ms, group, attempt, detail)
@@ -127,14 +127,12 @@ class Tracer:
         return bool(self._pending)
 
     def pending(self, message_id: bytes) -> list[MessageHop]:
-        """Hops of a message that are not written yet."""
+        """Return hops of a message that are not written yet."""
         return list(self._pending.get(message_id, ()))
 
     def write(self, now_ms: int, only: bytes | None = None) -> bool:
-        """Append what was gathered, of one message or of many; says whether more can be written at once.
-
-        Where there is no room it waits on, up to the limit.
-        """
+        """Append gathered hops, of one message or of many; True if more can be written at once. Without room they wait,
+        up to the limit."""
         ids = [*islice(self._pending, WRITTEN_AT_ONCE)] if only is None else [only]
         traces = [(message_id, self._pending[message_id]) for message_id in ids if message_id in self._pending]
         if not traces:
@@ -163,12 +161,12 @@ class Tracer:
 
 
 def trace_key(message_id: bytes) -> str:
-    """The key of a message's traces."""
+    """Return the key of a message's traces."""
     return message_id.hex().upper()
 
 
 def hops_in(body: bytes) -> list[MessageHop]:
-    """The hops that a message of the trace topic tells."""
+    """Return the hops in a message of the trace topic."""
     return _decode(body).hops
 
 

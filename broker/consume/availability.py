@@ -1,6 +1,6 @@
-"""AvailabilityWatch: tells somebody who pops over several brokers when to pop here again.
+"""AvailabilityWatch: tells a client that pops over several brokers when to pop here again.
 
-It tells too often rather than too seldom: when something came, was given back, or is due again, whoever gets it.
+It tells too often rather than too seldom: on every arrival, release or due time, whoever gets the message.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class AvailabilityWatch:
-    """Of one topic and group.  `close` it."""
+    """A watch of one topic and group; to be closed with `close`."""
 
     def __init__(self, core: BrokerCore, topic: str, group: str, callback: Callable[[], None]) -> None:
         self._core = core
@@ -38,7 +38,7 @@ class AvailabilityWatch:
             self._timer = None
 
     def _woken(self) -> None:
-        """Several wakes in one tick are told once."""
+        """Tell once for several wakes in one tick."""
         if not self._is_told:
             self._is_told = True
             self._core.loop.call_soon(self._tell)
@@ -51,7 +51,7 @@ class AvailabilityWatch:
         self._arm()
 
     def _arm(self) -> None:
-        """Tell when what is in flight now comes back."""
+        """Tell when the messages now in flight come back."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

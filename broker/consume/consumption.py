@@ -1,10 +1,10 @@
-"""Consumption: pop, acknowledge, change invisible duration, reject; decided here, kept as log records.
+"""Consumption: pop, acknowledge, change invisible duration and reject, decided here and kept as log records.
 
-Everything is synchronous: a call decides on the windows, appends what it decided, and returns.  The caller answers
-only when the log is durable up to `engine.end` as it was on return, so an answer never says what a crash could undo.
+Everything is synchronous: a call decides on the windows, appends its decision and returns. The caller answers once the
+log is durable up to `engine.end` as of the return. So a crash can undo nothing that was answered.
 
-A pop claims what is *taken*: what is not durable yet, too.  Its DELIVER record lies behind the messages, so that one
-sync makes both durable; nothing is read or told before that.
+A pop also claims messages *taken* but not durable yet. Its DELIVER record lies behind the messages, so one sync makes
+both durable. Nothing is read or told before that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from protocols.remoting.record_run import RETRY_QUEUE
 
 @dataclass(slots=True)
 class PopTerms:
-    """What one pop asks for, made complete."""
+    """The complete terms of one pop."""
 
     group: ConsumerGroup
     count: int
@@ -45,10 +45,10 @@ class PopTerms:
     expired_only: bool = False
     lifetime_ms: int | None = None
     room_bytes: int = MAX_POP_BYTES
-    """Bytes that it may still take."""
+    """Bytes that the pop may still take."""
 
     def taken(self, sizes: Sequence[int]) -> int:
-        """The number of the next messages, of these sizes, that it takes."""
+        """Return how many of the next messages, of these sizes, the pop takes."""
         if (total := sum(sizes)) <= self.room_bytes:
             self.room_bytes -= total
             return len(sizes)
@@ -70,8 +70,8 @@ class Consumption(HandingOut):
     # -- pop -----------------------------------------------------------------------------------------------------
 
     def claim(self, topic: Topic, terms: PopTerms) -> list[ClaimedRun]:
-        """Claim messages over all queues of the topic, starting at another queue each time; those that wait in the
-        group's retry topic come first.  Raises TOO_MANY_REQUESTS where the group's limit is reached."""
+        """Claim messages over all queues of the topic, starting at another queue each time; those in the group's retry
+        topic come first. Raises TOO_MANY_REQUESTS at the group's limit."""
         group, now_ms = terms.group, terms.now_ms
         windows = self.windows(topic, group, now_ms)
         if group.fifo and terms.attempt_id and (again := self._claim_again(topic, windows, terms)):
@@ -98,7 +98,7 @@ class Consumption(HandingOut):
             except EntrepotError:
                 if not claimed:
                     raise
-                break  # what the other queues gave is delivered, and must be handed out
+                break  # messages of the other queues are delivered, and must be handed out
             claimed += found
             wanted -= _messages(found)
         return claimed
@@ -116,7 +116,7 @@ class Consumption(HandingOut):
     def _claim_of(
         self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, marked_id: int, count: int
     ) -> list[ClaimedRun]:
-        """Deliver up to `count` of one queue; `marked_id` is the queue id that handles bear."""
+        """Deliver up to `count` messages of one queue; `marked_id` is the queue id in the handles."""
         if terms.group.fifo:
             return self._claim_fifo(queue, window, terms, marked_id, count)
         if window.is_unlisted:
@@ -141,7 +141,7 @@ class Consumption(HandingOut):
             try:
                 offsets = self._deliver(queue, window, terms, offsets)
             except EntrepotError:
-                window.unclaim(offsets)  # no room for the record of it: they are still to be delivered
+                window.unclaim(offsets)  # no room for the record: they are still to be delivered
                 raise
             if offsets:
                 return self._claimed(queue, window, marked_id, offsets)
@@ -152,7 +152,7 @@ class Consumption(HandingOut):
     def _claim_new(
         self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, marked_id: int, offsets: range
     ) -> list[ClaimedRun]:
-        """Deliver neighbours that were never delivered before, as far as the pop may take them into memory."""
+        """Deliver neighbours never delivered before, as far as the pop may take them into memory."""
         first = offsets.start
         entries = queue.claimed_entries(first, len(offsets))
         taken = terms.taken([size for _, size, _ in entries])
@@ -167,7 +167,7 @@ class Consumption(HandingOut):
     def _cut_at_room(
         self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: Sequence[int]
     ) -> Sequence[int]:
-        """The claimed ones that the pop may take into memory; the rest is still to be delivered."""
+        """Return the claimed offsets that the pop may take into memory; the rest is still to be delivered."""
         taken = terms.taken([self._size(queue, offset) for offset in offsets])
         if taken < len(offsets):
             window.unclaim(offsets[taken:])
@@ -183,8 +183,8 @@ class Consumption(HandingOut):
     def _there(
         self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: Sequence[int]
     ) -> Sequence[int]:
-        """Claimed ones that can be read now, up to the first cold one that is not thawed: from there on all is still
-        to be delivered.  What is gone is settled."""
+        """Return claimed offsets that can be read now, up to the first cold one not thawed. From there on all are still
+        to be delivered. Messages that are gone are settled."""
         group, frontier, now_ms = terms.group.name, window.frontier, terms.now_ms
         there: list[int] = []
         gone: list[int] = []
@@ -211,7 +211,7 @@ class Consumption(HandingOut):
     def _cut_at_first_alive(
         self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: Sequence[int]
     ) -> Sequence[int]:
-        """What of the claimed is over; from the first on that is not, all is still to be delivered."""
+        """Return the expired messages before the first live one; from there on all are still to be delivered."""
         messages, _ = self._read(queue, offsets)
         alive = next((each for each in messages if not is_over(each, terms.now_ms, terms.lifetime_ms)), None)
         if alive is None:
@@ -223,7 +223,6 @@ class Consumption(HandingOut):
     def _claim_fifo(
         self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, marked_id: int, count: int
     ) -> list[ClaimedRun]:
-        """Deliver in the order of message groups (`fifo.py`)."""
         window.forget_due(terms.now_ms)
         groups = window.groups if isinstance(window.groups, MessageGroups) else MessageGroups()
         window.groups = groups
@@ -242,7 +241,7 @@ class Consumption(HandingOut):
         try:
             self._record_claim(queue, window, terms, claim)
         except EntrepotError:
-            window.groups = None  # no room for what was decided: what it looked at may lie beyond the window
+            window.groups = None  # no room for the decision: messages looked at may lie beyond the window
             raise
         return self._claimed(queue, window, marked_id, [m.queue_offset for m in claim.messages], most=1)
 
@@ -262,7 +261,7 @@ class Consumption(HandingOut):
             )
 
     def _claim_again(self, topic: Topic, windows: dict[int, ConsumeWindow], terms: PopTerms) -> list[ClaimedRun]:
-        """What an earlier pop with the same attempt id was given and is still with its consumer."""
+        """Return the messages that an earlier pop with the same attempt id got and its consumer still has."""
         group = terms.group.name
         retries = self.retry_windows(group, topic.name)
         by_marked_id = {RETRY_QUEUE | queue_id: window for queue_id, window in retries.items()} | windows
@@ -276,7 +275,7 @@ class Consumption(HandingOut):
     def _claim_filtered(
         self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, wanted: MessageFilter, count: int
     ) -> list[ClaimedRun]:
-        """Look at new messages, and deliver those that the filter wants; what it passes over is settled."""
+        """Look at new messages and deliver those that the filter wants; the others are settled."""
         limit = self.settings.max_in_flight_per_queue
         room = min(count, limit - window.unsettled)
         end = min(queue.visible_offset, window.base + limit * MAX_SPREAD)
@@ -296,7 +295,7 @@ class Consumption(HandingOut):
     def _scanned(
         self, queue: ConsumeQueue, start: int, end: int, wanted: MessageFilter, room: int, room_bytes: int
     ) -> Scanned:
-        """New messages that a filter wants, from the disk, or as far as they are thawed."""
+        """Return new messages that a filter wants, from the disk, or from thawed pages."""
         if start >= queue.min_offset:
             return scan_filtered(self.engine, queue, start, end, wanted, room, room_bytes)
         page = self.thawed.page(queue, start, wanted.expression)
@@ -305,7 +304,7 @@ class Consumption(HandingOut):
     def _deliver(
         self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: Sequence[int]
     ) -> Sequence[int]:
-        """Deliver what can be of the claimed offsets, and return it: spent ones go to the dead letters."""
+        """Deliver the claimed offsets that may be delivered, and return them; spent ones go to the dead letters."""
         group, now_ms = terms.group, terms.now_ms
         spent = [offset for offset in offsets if window.attempt(offset) >= group.max_attempts]
         if spent:
@@ -336,8 +335,8 @@ class Consumption(HandingOut):
         group: ConsumerGroup,
         now_ms: int,
     ) -> None:
-        """Move what holds a window back to the retry topic: where the window has spread over the limit, and its first
-        message is with no consumer.  (A FIFO group's order would be lost by that.)"""
+        """Move messages that hold back a window to the retry topic, if it has spread over the limit and no consumer has
+        its first message. (This would break a FIFO group's order.)"""
         limit = self.settings.hold_back_limit
         if group.fifo or is_retry_topic(topic.name):
             return
@@ -346,14 +345,14 @@ class Consumption(HandingOut):
                 if not self._move_first(self.engine.dispatcher.queue(topic.name, queue_id), window, group, now_ms):
                     break
         for queue_id, window in retries.items():
-            # what was never delivered from there is ahead of nothing
+            # a message never delivered from there holds nothing back
             while window.is_held_back(window.delivered_end, limit, now_ms):
                 name = retry_topic(group.name, topic.name)
                 if not self._move_first(self.engine.dispatcher.queue(name, queue_id), window, group, now_ms):
                     break
 
     def _move_first(self, queue: ConsumeQueue, window: ConsumeWindow, group: ConsumerGroup, now_ms: int) -> bool:
-        """The first message of a window; says whether it could be read: one may be corrupted, or not durable yet."""
+        """Move the first message of a window; False if it cannot be read: it is corrupted, or not durable yet."""
         messages, corrupted = self._read(queue, [window.base])
         if corrupted:
             self._hold_back(group.name, queue, corrupted, now_ms)

@@ -1,4 +1,4 @@
-"""Operations on consume windows, as records of the log have them."""
+"""Operations on consume windows, as in records of the log."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ class ConsumptionOp(IntEnum):
     SETTLE = 3
     RENEW = 4
     RELEASE = 5
-    RESET = 6  # like START, by an operator: handles from before are void
-    SKIP = 7  # nothing before the one offset is wanted, as far as it was never delivered
-    HOLD = 8  # everything before the one offset waits, as far as it was never delivered (FIFO)
+    RESET = 6  # like START, by an operator: earlier handles are void
+    SKIP = 7  # drop all before the one offset that was never delivered
+    HOLD = 8  # hold all before the one offset that was never delivered (FIFO)
     TRIM = 10  # nothing before the one offset can be read any more
-    ATTEMPT = 9  # what was just delivered belongs to an attempt id, which stands behind the topic and a NUL
+    ATTEMPT = 9  # messages just delivered belong to an attempt id, which follows the topic and a NUL
     UNCOUNT = 11  # the last delivery is no attempt (suspended)
-    TICK = 12  # all that one decision step decided (`tick_record.py`)
+    TICK = 12  # all decisions of one decision step (`tick_record.py`)
 
 
 ALONE_OPS: Final = frozenset({ConsumptionOp.START, ConsumptionOp.RESET})
-"""Operations that are records of their own: their place in the log means something."""
+"""Operations that are records of their own, as their place in the log matters."""
 JOINED_OPS: Final = frozenset(
     {
         ConsumptionOp.DELIVER,
@@ -32,4 +32,4 @@ JOINED_OPS: Final = frozenset(
         ConsumptionOp.UNCOUNT,
     }
 )
-"""Operations on each offset by itself: ranges may be done one after the other, or together."""
+"""Operations on each offset by itself: ranges may be applied together or one after the other."""

@@ -1,10 +1,10 @@
-"""DecisionStep: claims and settlements, gathered, and decided in the order of their arrival right before the log is
-written.  What they decide is one record of that write (`journal.py`), so it is durable with the messages it is about.
+"""DecisionStep: claims and settlements, gathered, then decided in order of arrival right before the log is written.
 
-Before it decides, a step wakes long polls of topics that have taken messages since the last one: a message that comes
-and its delivery are one sync.
+The decisions are one record of that write (`journal.py`), so they become durable together with their messages. Before
+deciding, a step wakes long polls of topics that have taken messages since the last step: a message's arrival and its
+delivery share one sync.
 
-Invariant: nothing that a step decided is told before its record is durable.
+Invariant: nobody is told a step's decision before its record is durable.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ T = TypeVar("T")
 
 
 class Decision(Protocol):
-    """A decision that waits for its step."""
+    """A decision waiting for its step."""
 
     confirmation: Confirmation
-    """Settled when what it decided is durable, or with the failure of the store."""
+    """Settled when the decision is durable, or with the failure of the store."""
 
     def decide(self) -> bool:
-        """Decide, and raise nothing; returns False if there is nothing to tell yet: then it comes again by itself."""
+        """Decide without raising. False if there is nothing to tell yet: the decision is added again by itself."""
         ...
 
 
 class Decided(Generic[T]):
-    """A decision of one call."""
+    """The decision of one call."""
 
     __slots__ = ("_decide", "_error", "_result", "confirmation")
 
@@ -48,7 +48,7 @@ class Decided(Generic[T]):
         return True
 
     async def outcome(self) -> T:
-        """The result once it is durable.  Raises what the decision raised, or the failure of the store."""
+        """Return the result once it is durable. Raises the decision's error, or the failure of the store."""
         await self.confirmation.wait()
         if self._error is not None:
             raise self._error
@@ -56,8 +56,8 @@ class Decided(Generic[T]):
 
 
 class DecisionStep:
-    """`wake_taken` lets long polls add themselves whose topics have taken messages.  Decisions that may wait are left
-    for a step that has others to decide, which came later, or behind which something is written anyway."""
+    """A gatherer of decisions. `wake_taken` lets long polls of topics with taken messages add their decisions.
+    Decisions that may wait are left for a later step that writes something anyway."""
 
     def __init__(self, journal: Journal, now_ms: Callable[[], int], wake_taken: Callable[[], None]) -> None:
         self._journal, self._now_ms, self._wake_taken = journal, now_ms, wake_taken
@@ -74,12 +74,11 @@ class DecisionStep:
         (self._waiting if may_wait else self._gathered).append(decision)
 
     def run(self, *, is_last: bool = False) -> list[Confirmation]:
-        """Decide all that was gathered, what the decisions themselves add included; `is_last`: also what may wait,
-        though nothing else is to be written.  Returns the confirmations that are to be settled once the log is durable
-        up to its end of now."""
+        """Decide all gathered decisions, including those they add; with `is_last` also those that may wait. Returns the
+        confirmations to be settled once the log is durable up to its present end."""
         self._wake_taken()
         if is_last or self._gathered or self._journal.has_unwritten:
-            self._gathered, self._waiting = self._waiting + self._gathered, []  # what could not wait came later
+            self._gathered, self._waiting = self._waiting + self._gathered, []  # waiting decisions came later
         if self._gathered:
             self._journal.begin_step(self._now_ms())
             try:
@@ -95,7 +94,7 @@ class DecisionStep:
             self._told += [decision.confirmation for decision in gathered if decision.decide()]
 
     def fail(self) -> list[Confirmation]:
-        """The store has failed: the confirmations of all that will never be durable here, or was never decided."""
+        """Fail the step; return the confirmations of decisions that will never be durable or were never made."""
         undecided, told = [*self._gathered, *self._waiting], self._told
         self._gathered, self._waiting, self._told = [], [], []
         return told + [decision.confirmation for decision in undecided]

@@ -1,10 +1,10 @@
-"""FIFO: delivery in the order of message groups, holding back a message group and never a queue.
+"""FIFO: delivery in the order of message groups; it holds back a message group and never a queue.
 
-A window of a FIFO group may have messages that were looked at and not delivered: they wait for an earlier message of
-their message group.  Which message group an offset has is read from the record once, and forgotten with a restart.
+A window of a FIFO group may have messages that were looked at and not delivered. They wait for an earlier message of
+their message group. An offset's message group is read from the record once, and forgotten on restart.
 
-Invariants: while a message of a message group is with a consumer, no other pop gets one of that group; what is
-delivered of a group is a run of its unsettled messages from the first on.
+Invariants: while a consumer has a message of a message group, no other pop gets one of that group. The delivered
+messages of a group are a run of its unsettled messages from the first on.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from domain.errors import CorruptedError
 from domain.message import StoredMessage, ordering_key
 
 LOOK_AHEAD: Final = 4096
-"""New messages looked at in one pop at most: then others get their turn."""
+"""New messages looked at in one pop at most, before others get their turn."""
 READ_BATCH: Final = 64
 
 Read = Callable[[list[int]], "list[tuple[int, StoredMessage | CorruptedError]]"]
-"""Reads the messages at offsets, ascending.  Left out are the last ones, where they are not durable or thawed yet."""
+"""A reader of the messages at ascending offsets; it leaves out the last ones if not durable or thawed yet."""
 
 
 @dataclass(slots=True)
 class FifoClaim:
-    """What a pop decided: messages to deliver, in order; offsets that the filter does not want; corrupted ones; spent
-    ones; and how far new messages were looked at."""
+    """A pop's decision: messages to deliver, in order; offsets that the filter does not want; corrupted ones; spent
+    ones; and the end of the new messages looked at."""
 
     messages: list[StoredMessage] = field(default_factory=list)
     unwanted: list[int] = field(default_factory=list)
@@ -39,10 +39,8 @@ class FifoClaim:
 
 
 class MessageGroups:
-    """The message groups of one window's unsettled messages: offsets by message group, ascending.
-
-    Messages without a message group are each for themselves, under `""`.
-    """
+    """The message groups of one window's unsettled messages: offsets by message group, ascending. Messages without a
+    message group are independent of each other, under `""`."""
 
     def __init__(self) -> None:
         self._offsets: dict[str, list[int]] = {}
@@ -63,7 +61,7 @@ class MessageGroups:
         now_ms: int,
         room: int,
     ) -> FifoClaim:
-        """Decide what a pop gets: of what is known first, then of new messages up to `end`, `room` of them at most."""
+        """Decide a pop: first known messages, then new ones up to `end`, `room` of them at most."""
         claim = FifoClaim(looked_to=window.frontier)
         if not self._learn(window, read):
             return claim
@@ -86,15 +84,14 @@ class MessageGroups:
                 else:
                     claim.messages.append(item)
             if len(found) < len(candidates):
-                return claim  # the others go before new ones, once they are thawed
+                return claim  # the others precede new ones, once they are thawed
         last = min(end, window.frontier + min(room, LOOK_AHEAD))
         self._look_ahead(window, read, is_wanted, claim, taken, count, last)
         claim.messages.sort(key=lambda message: message.queue_offset)
         return claim
 
     def _learn(self, window: ConsumeWindow, read: Read) -> bool:
-        """Read what the window has of unsettled messages and this does not know (after a restart); says whether all of
-        it could be read."""
+        """Read the window's unsettled messages that are unknown here (after a restart); True if all could be read."""
         start = max(self.known_to, window.base)
         unknown = [offset for offset in range(start, window.frontier) if not window.is_settled(offset)]
         for at in range(0, len(unknown), READ_BATCH):
@@ -109,7 +106,7 @@ class MessageGroups:
         return True
 
     def _ready(self, window: ConsumeWindow, taken: set[int], now_ms: int) -> list[int]:
-        """Offsets that may be delivered now, ascending."""
+        """Return offsets that may be delivered now, ascending."""
         ready: list[int] = []
         for message_group in list(self._offsets):
             live = [offset for offset in self._offsets[message_group] if not window.is_settled(offset)]
@@ -138,7 +135,7 @@ class MessageGroups:
         count: int,
         end: int,
     ) -> None:
-        """New messages: delivered, or held where an earlier one of their message group is not part of this pop."""
+        """Deliver new messages, or hold those with an earlier message of their message group outside this pop."""
         held = self._held(window, claim, taken)
         for offset, item in _in_batches(read, window.frontier, end):
             if len(claim.messages) >= count:
@@ -160,7 +157,7 @@ class MessageGroups:
                 claim.unwanted.append(offset)
 
     def _held(self, window: ConsumeWindow, claim: FifoClaim, taken: set[int]) -> set[str]:
-        """Message groups with a message that is neither settled nor taken by this pop."""
+        """Return message groups with a message that is neither settled nor taken by this pop."""
         corrupted = set(claim.corrupted)
         return {
             message_group

@@ -1,4 +1,4 @@
-"""GroupWindows: where each group stands on each queue, and how that is read and changed by records of the log."""
+"""GroupWindows: each group's window on each queue, read here and changed by records of the log."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from domain.position import Position, PositionKind
 from domain.topic import Topic
 
 HEALING_RETRY_MS: Final = 2_000
-"""Pause before a record that other replicas may have is handed out."""
+"""Pause before a record that other replicas may have is handed out, in milliseconds."""
 CORRUPTED_RETRY_MS: Final = 3_600_000
-"""A record that cannot be read is looked at again after this time; progress never passes it."""
+"""Pause before an unreadable record is looked at again, in milliseconds; progress never passes it."""
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +57,7 @@ class GroupWindows:
     moves: Moves = field(init=False)
     journal: Journal = field(init=False)
     epoch: bytes = field(init=False)
-    """Of this store since it was opened, as deliveries bear it."""
+    """Epoch of this store since it was opened, carried by deliveries."""
     thawed: Thawed = field(default_factory=Thawed)
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ class GroupWindows:
         return self.mint.context(topic, group, self.engine.recovery_epoch, since)
 
     def group(self, name: str, topic: str, now_ms: int) -> ConsumerGroup:
-        """The group, made with the defaults if it is new.  Raises ILLEGAL_CONSUMER_GROUP, FORBIDDEN (another
+        """Return the group, made with the defaults if it is new. Raises ILLEGAL_CONSUMER_GROUP, FORBIDDEN (another
         namespace than the topic's)."""
         check_same_namespace(topic, name)
         group = self.registry.groups.get(name)
@@ -84,8 +84,8 @@ class GroupWindows:
         return group
 
     def windows(self, topic: Topic, group: ConsumerGroup, now_ms: int) -> dict[int, ConsumeWindow]:
-        """The group's windows on a topic.  At first sight of the topic the group's `start` says where each begins;
-        queues that come later begin at their beginning.  Raises NotThawedError, UNAVAILABLE, where that is cold."""
+        """Return the group's windows on a topic. A group new to the topic begins by its `start`; later queues begin at
+        their beginning. Raises NotThawedError, UNAVAILABLE where the beginning is cold."""
         windows = self.progress.windows.get((group.name, topic.name))
         if windows is not None:
             self._trim(topic.name, group, windows, now_ms)
@@ -100,7 +100,7 @@ class GroupWindows:
         return self.progress.windows[group.name, topic.name]
 
     def _trim(self, topic: str, group: ConsumerGroup, windows: dict[int, ConsumeWindow], now_ms: int) -> None:
-        """Settle messages that retention took away, from the disk and from the tier."""
+        """Settle messages that retention removed from the disk and from the tier."""
         queues = self.engine.dispatcher.queues
         for queue_id, window in windows.items():
             queue = queues[topic, queue_id]
@@ -108,7 +108,7 @@ class GroupWindows:
                 self._append(ConsumptionOp.TRIM, group.name, queue, [least], 0, now_ms)
 
     def _starts(self, queues: Sequence[ConsumeQueue], group: ConsumerGroup) -> list[int]:
-        """Where a new group begins in each queue.  Raises NotThawedError with all that is missing for it."""
+        """Return a new group's start in each queue. Raises NotThawedError with everything missing for it."""
         starts: list[int] = []
         missed: list[Missed] = []
         for queue in queues:
@@ -121,7 +121,7 @@ class GroupWindows:
         return starts
 
     def _start(self, queue: ConsumeQueue, group: ConsumerGroup) -> int:
-        """Where a new group begins.  Dead letters are always read from the first: nobody means to skip them."""
+        """Return a new group's start in a queue. Dead letters are read from the first: nobody means to skip them."""
         if group.start == EARLIEST or dead_letter_group(queue.topic) is not None:
             return self.thawed.earliest(queue)
         if group.start == LATEST:
@@ -136,22 +136,22 @@ class GroupWindows:
         return self.engine.first_since(queue, since) if cold is None else cold
 
     def retry_windows(self, group: str, topic: str) -> dict[int, ConsumeWindow]:
-        """The group's windows on what it tries again of a topic; none if it never did."""
+        """Return the group's windows on its retry topic for a topic; none if it has no retries."""
         return self.progress.windows.get((group, retry_topic(group, topic)), {})
 
     def windows_of(self, group: str) -> dict[str, dict[int, ConsumeWindow]]:
-        """The group's windows by topic."""
+        """Return the group's windows by topic."""
         return {topic: windows for (owner, topic), windows in self.progress.windows.items() if owner == group}
 
     def next_due(self, topic: Topic, group: ConsumerGroup, now_ms: int) -> int | None:
-        """When something of the topic may come back to the group (0: now); None if nothing will."""
+        """Return the time when a message of the topic may come back to the group (0: now), or None."""
         windows = self.progress.windows.get((group.name, topic.name), {})
         retries = self.retry_windows(group.name, topic.name)
         found = (window.next_due() for window in (*windows.values(), *retries.values()))
         return min((due for due in found if due is not None), default=None)
 
     def has_more(self, topic: Topic, group: ConsumerGroup, now_ms: int) -> bool:
-        """Whether there are new messages that nobody has looked at, and room to look at them."""
+        """True if there are new messages that nobody has looked at, and room to look at them."""
         limit = self.settings.max_in_flight_per_queue
         for queue_id, window in self.windows(topic, group, now_ms).items():
             end = self.engine.dispatcher.queue(topic.name, queue_id).visible_offset
@@ -160,7 +160,7 @@ class GroupWindows:
         return False
 
     def is_full(self, topic: str, group: str) -> bool:
-        """True while a queue gives the group no more: as much of it is unsettled as may be."""
+        """True while a queue gives the group no more messages: as many are unsettled as may be."""
         limit = self.settings.max_in_flight_per_queue
         return any(
             window.unsettled >= limit or window.frontier - window.base >= limit * MAX_SPREAD
@@ -168,7 +168,7 @@ class GroupWindows:
         )
 
     def backlog(self, topic: Topic) -> int:
-        """Messages of the topic, of those that are there, that its slowest group has not settled."""
+        """Return how many of the topic's remaining messages its slowest group has not settled."""
         slowest = 0
         for (_, name), windows in self.progress.windows.items():
             if name == topic.name:
@@ -182,7 +182,7 @@ class GroupWindows:
         return slowest
 
     def is_drained(self, topic: Topic, queue_id: int) -> bool:
-        """Whether a queue may go: it is empty, or every group that reads the topic has settled all of it."""
+        """True if a queue may be removed: it is empty, or every group that reads the topic has settled all of it."""
         queue = self.engine.dispatcher.queue(topic.name, queue_id)
         if queue.min_offset == queue.max_offset:
             return True
@@ -194,11 +194,11 @@ class GroupWindows:
     # -- positions -----------------------------------------------------------------------------------------------
 
     def reset(self, group: ConsumerGroup, queue: ConsumeQueue, queue_offset: int, now_ms: int) -> None:
-        """Let the group go on from an offset."""
+        """Move the group to an offset."""
         self._append(ConsumptionOp.RESET, group.name, queue, [queue_offset], 0, now_ms)
 
     def drop_retries(self, group: ConsumerGroup, topic: str, now_ms: int) -> None:
-        """Forget what waits in the group's retry topic for a topic."""
+        """Forget the group's pending retries for a topic."""
         name = retry_topic(group.name, topic)
         for queue_id in self.progress.windows.get((group.name, name), {}):
             queue = self.engine.dispatcher.queue(name, queue_id)
@@ -227,7 +227,7 @@ class GroupWindows:
         log.error("message is corrupted and held back", topic=queue.topic, error=error.message)
 
     def _read(self, queue: ConsumeQueue, offsets: Sequence[int]) -> tuple[list[StoredMessage], list[int]]:
-        """The messages at some offsets, and the offsets whose records are corrupted."""
+        """Return the messages at offsets, and the offsets of corrupted records."""
         items = self._read_items(queue, offsets)
         messages = [item for _, item in items if not isinstance(item, CorruptedError)]
         corrupted: list[int] = []
@@ -241,7 +241,7 @@ class GroupWindows:
     def _read_items(
         self, queue: ConsumeQueue, offsets: Sequence[int]
     ) -> list[tuple[int, StoredMessage | CorruptedError]]:
-        """Messages at some offsets, as far as they are durable; of cold ones those before the first not thawed."""
+        """Return the messages at offsets as far as they are durable; cold ones up to the first not thawed."""
         found: list[tuple[int, StoredMessage | CorruptedError]] = []
         if offsets and min(offsets) < queue.min_offset:
             for offset in offsets:

@@ -1,4 +1,4 @@
-"""Handing out: the records of what pops have claimed, read once that is durable."""
+"""Handing out: the records that pops claimed, read once the claim is durable."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from protocols.remoting.record_run import RecordRun
 
 
 class ClaimedRun(NamedTuple):
-    """Neighbours of one queue that a pop has claimed, and that nobody has read yet.  `queue_id` as handles bear it.
-    `entries` of the queue, where they were read already.  `cold`: records of the first ones, which the disk lacks."""
+    """Neighbours of one queue that a pop has claimed and nobody has read yet. `queue_id` is the one in the handles.
+    `entries`: of the queue, if read already. `cold`: the first records, which are not on the disk."""
 
     queue: ConsumeQueue
     queue_id: int
@@ -31,7 +31,7 @@ class ClaimedRun(NamedTuple):
 
 
 class HandingOut(Settling):
-    """From what was claimed to deliveries."""
+    """The way from claims to deliveries."""
 
     __slots__ = ()
 
@@ -43,7 +43,7 @@ class HandingOut(Settling):
         offsets: Sequence[int],
         most: int = MAX_POP_MESSAGES,
     ) -> list[ClaimedRun]:
-        """Raises NotThawedError for cold ones of an earlier pop."""
+        """Return the claimed runs. Raises NotThawedError for cold messages of an earlier pop."""
         runs = window.delivered_runs(offsets, most)
         since = window.since
         if window.base < queue.min_offset:
@@ -56,8 +56,8 @@ class HandingOut(Settling):
         return [item if isinstance(item, CorruptedError) else record_of(item) for item in items]
 
     def hand_out(self, topic: str, group: str, claimed: Sequence[ClaimedRun], now_ms: int) -> Deliveries:
-        """Read what was claimed, which is durable by now.  Corrupted records are held back, alone; what was deleted
-        since, or whose group was deleted or reset, is left out: its handles would be those of the next group."""
+        """Read claimed records, which are durable by now. Corrupted ones are held back, alone. Left out are messages
+        deleted since, and those of a group deleted or reset: their handles would be the next group's."""
         context, queues = self.context(topic, group), self.engine.dispatcher.queues
         parts: list[Part] = []
         for each in claimed:
@@ -71,7 +71,7 @@ class HandingOut(Settling):
         return Deliveries(parts)
 
     def _read_claimed(self, claimed: ClaimedRun, context: HandleContext) -> tuple[list[Part], list[int]]:
-        """Runs of whole records, and the offsets of those that are not."""
+        """Return runs of whole records, and the offsets of corrupted ones."""
         queue, queue_id, since, (_, _, stamp, attempt), _, _ = claimed
         parts: list[Part] = []
         corrupted: list[int] = []
@@ -92,7 +92,7 @@ class HandingOut(Settling):
         return parts, corrupted
 
     def _items_of(self, claimed: ClaimedRun) -> tuple[int, Sequence[bytes | CorruptedError]]:
-        """The records of a run, and the offset of the first.  What left the disk since comes again with its time."""
+        """Return a run's records and first offset. Messages gone from the disk since come again at their deadline."""
         queue, _, _, (first, count, _, _), entries, cold = claimed
         at = first + len(cold)
         start = max(at, queue.min_offset)

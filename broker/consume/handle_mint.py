@@ -1,6 +1,6 @@
-"""HandleMint: makes receipt handles and checks that it made them.
+"""HandleMint: makes receipt handles and checks that they are genuine.
 
-Whether a genuine handle is still current is not its business: that is the window's.
+The window decides if a genuine handle is still current.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from domain.receipt_handle import (
 MAX_CONTEXTS: Final = 10_000
 _INDEX_OF: Final = {index_text(index): index for index in range(MAX_POP_MESSAGES)}
 Run = tuple[int, int, int, int]
-"""Queue id, first queue offset, count, stamp."""
+"""A run: queue id, first queue offset, count, stamp."""
 
 
 def _refusal(why: str) -> EntrepotError:
@@ -40,20 +40,20 @@ def _refusal(why: str) -> EntrepotError:
 
 @dataclass(slots=True)
 class HandleContext:
-    """What all handles of one (topic, group) share: the text of the route, and the MAC begun with it."""
+    """The part common to all handles of one (topic, group): the text of the route, and the MAC begun with it."""
 
     prefix: str
     mac: Any
 
     def mint(self, queue_id: int, first: int, count: int, stamp: int) -> str:
-        """Beginning of the handles of a run of MAX_RUN at most; each goes on with its index."""
+        """Return the prefix of the handles of a run (MAX_RUN at most); each handle adds its index."""
         run = RUN.pack(queue_id, first, count, stamp)
         mac = self.mac.copy()
         mac.update(run)
         return self.prefix + encode_text(run + mac.digest())
 
     def check(self, handles: Sequence[str]) -> list[tuple[int, int, int] | EntrepotError]:
-        """For each handle (queue id, queue offset, stamp), or INVALID_RECEIPT_HANDLE where it is not genuine."""
+        """Return for each handle (queue id, queue offset, stamp), or INVALID_RECEIPT_HANDLE if it is not genuine."""
         found: list[tuple[int, int, int] | EntrepotError] = []
         runs: dict[str, Run | EntrepotError] = {}
         head, length = "", 0
@@ -77,7 +77,7 @@ class HandleContext:
         return found
 
     def _checked(self, head: str) -> Run | EntrepotError:
-        """The run that handles begin with, if this store made it for this topic and group."""
+        """Return the run of a handle prefix, if this store made it for this topic and group."""
         if head[:-RUN_TEXT_LENGTH] != self.prefix:
             return _refusal("was not given out for this topic and group")
         try:
@@ -93,7 +93,7 @@ class HandleContext:
 
 
 class HandleMint:
-    """Contexts by topic and group, with the key of one store."""
+    """The contexts by topic and group, with the key of one store."""
 
     def __init__(self, key: bytes, store_id: bytes, broker_name: str) -> None:
         self._key = key
@@ -102,7 +102,7 @@ class HandleMint:
         self._contexts: OrderedDict[tuple[str, str, int, tuple[int, int]], HandleContext] = OrderedDict()
 
     def context(self, topic: str, group: str, recovery_epoch: int, since: tuple[int, int]) -> HandleContext:
-        """`since` (of topic and group) sets both apart from earlier ones of their names."""
+        """Return the context. `since` (of topic and group) sets both apart from earlier ones of their names."""
         key = (topic, group, recovery_epoch, since)
         context = self._contexts.get(key)
         if context is None:

@@ -1,10 +1,10 @@
-"""Journal: how operations on windows get into the log, and are applied.
+"""Journal: writes operations on windows to the log, and applies them.
 
-Alone each is a record of its own.  While a decision step is under way they gather in one TICK record: each is applied
-at once, so that the next decision knows of it, and the record is appended at the end of the step, or before any other
-record is.  Space for it is there before anything is applied, so the record cannot fail that says what was done.
+Outside a decision step each operation is a record of its own. In a step they gather in one TICK record. Each is applied
+at once, so that the next decision knows it. The record is appended at the end of the step, or before any other record.
+Its space is reserved before anything is applied, so its append cannot fail.
 
-Invariant: between two steps nothing is applied that is not in the log.
+Invariant: between two steps everything applied is in the log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker.store.record import RecordKind
 
 
 class Journal:
-    """Of one store."""
+    """The journal of one store."""
 
     def __init__(self, engine: StorageEngine, progress: Progress) -> None:
         self._engine, self._progress = engine, progress
@@ -28,12 +28,12 @@ class Journal:
         self._offset = 0
 
     def begin_step(self, now_ms: int) -> None:
-        """Gather from here on."""
+        """Begin to gather."""
         self._tick, self._now_ms = TickWriter(), now_ms
         self._engine.flush_gathered = self._flush
 
     def end_step(self) -> None:
-        """Append what was gathered."""
+        """Append the gathered operations."""
         try:
             self._flush()
         finally:
@@ -41,7 +41,7 @@ class Journal:
 
     @property
     def has_unwritten(self) -> bool:
-        """True while what anybody appended is still to be written."""
+        """True while any appended record is still to be written."""
         log = self._engine.commit_log
         return log.end > log.written_offset
 
@@ -55,7 +55,7 @@ class Journal:
         deadline_ms: int,
         now_ms: int,
     ) -> None:
-        """One operation; without offsets none.  Raises StorageFullError, StoreFailedError: then nothing was done."""
+        """Append one operation; none if it has no offsets. On StorageFullError or StoreFailedError nothing was done."""
         if not offsets:
             return
         tick = self._tick
@@ -80,7 +80,7 @@ class Journal:
         most: int,
         deadline_ms: int,
     ) -> None:
-        """Let the record have it, once there is space."""
+        """Add an operation to the step's record, once there is space."""
         if tick.size + most > MAX_TICK_BYTES or not self._engine.commit_log.has_space(tick.size + most):
             self._flush()
             tick = self._tick = TickWriter()

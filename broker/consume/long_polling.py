@@ -1,4 +1,4 @@
-"""LongPolling: pops that wait for something to come, woken by what the log takes and never by a busy loop."""
+"""LongPolling: pops that wait for messages, woken by the log's growth and never by a busy loop."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final, Protocol
 from domain.errors import Code, EntrepotError
 
 MAX_WAITERS: Final = 100_000
-"""Named limit: beyond it a pop that would wait is refused (TOO_MANY_REQUESTS)."""
+"""Most waiting pops; beyond, a pop that would wait is refused (TOO_MANY_REQUESTS)."""
 
 
 class Waiter(Protocol):
-    """A pop that waits.  `sees_taken`: it may claim messages that are not durable yet."""
+    """A waiting pop. `sees_taken`: it may claim messages that are not durable yet."""
 
     @property
     def sees_taken(self) -> bool: ...
@@ -24,11 +24,8 @@ class Waiter(Protocol):
 
 
 class LongPolling:
-    """Waiters by topic and group, first come first served.
-
-    One waiter of each group is woken for a topic that grew; having taken what it wants it wakes the next, so that a
-    single message does not wake everybody.
-    """
+    """Waiters by topic and group, first come first served. One waiter of each group is woken when a topic grows. Having
+    taken its messages it wakes the next, so a single message does not wake everybody."""
 
     def __init__(self) -> None:
         self._waiters: dict[str, dict[str, deque[Waiter]]] = {}
@@ -42,7 +39,7 @@ class LongPolling:
 
     @property
     def is_released(self) -> bool:
-        """Whether waiting has been ended for good."""
+        """True once waiting has been ended for good."""
         return self._released
 
     def is_awaited(self, topic: str) -> bool:
@@ -54,14 +51,14 @@ class LongPolling:
         return group in self._waiters.get(topic, ()) or group in self._watchers.get(topic, ())
 
     def park(self, topic: str, group: str, waiter: Waiter) -> None:
-        """Let it wait until it is woken.  Raises TOO_MANY_REQUESTS."""
+        """Add a waiter until it is woken. Raises TOO_MANY_REQUESTS."""
         if self._count >= MAX_WAITERS:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many long polls are waiting")
         self._waiters.setdefault(topic, {}).setdefault(group, deque()).append(waiter)
         self._count += 1
 
     def unpark(self, topic: str, group: str, waiter: Waiter) -> bool:
-        """Let it wait no more; says whether it did."""
+        """Remove a waiter; True if it was waiting."""
         waiters = self._waiters.get(topic, {}).get(group)
         if waiters is None or waiter not in waiters:
             return False
@@ -78,7 +75,7 @@ class LongPolling:
                 del self._waiters[topic]
 
     def watch(self, topic: str, group: str, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back whenever a waiter of the group would be woken; returns the way to stop that."""
+        """Call back whenever a waiter of the group would be woken; returns the function that stops it."""
         groups = self._watchers.setdefault(topic, {})
         groups[group] = (*groups.get(group, ()), callback)
         self._count += 1
@@ -103,12 +100,12 @@ class LongPolling:
         self._wake_waiters(topic, group, (True, False))
 
     def wake_visible(self, topic: str) -> None:
-        """The same for messages that are durable now: who sees what is taken was woken before."""
+        """Wake waiters for durable messages; those that see taken messages were woken before."""
         self._tell_watchers(topic, None)
         self._wake_waiters(topic, None, (False,))
 
     def wake_taken(self, topics: Iterable[str]) -> None:
-        """Wake who may claim what is taken and not durable yet."""
+        """Wake waiters that may claim messages taken and not durable yet."""
         for topic in topics:
             if topic in self._waiters:
                 self._wake_waiters(topic, None, (True,))
@@ -120,7 +117,7 @@ class LongPolling:
                 watchers = watched.get(name, ())
                 for watcher in watchers:
                     watcher()
-                if len(watchers) > 1:  # who hears of it first has it often: each is the first in turn
+                if len(watchers) > 1:  # the first to be told often gets the message: each is first in turn
                     watched[name] = (*watchers[1:], watchers[0])
 
     def _wake_waiters(self, topic: str, group: str | None, kinds: tuple[bool, ...]) -> None:
@@ -134,7 +131,7 @@ class LongPolling:
                 first.wake()
 
     def release(self) -> None:
-        """Wake all; from now on nobody waits."""
+        """Wake all; nobody waits from now on."""
         self._released = True
         waiting = [
             (topic, group, waiter)

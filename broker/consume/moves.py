@@ -1,8 +1,8 @@
-"""Moves: dead letters, and retries out of the way of newer messages; each is one log record that stores the message
-again and settles the one it was made from, so that it is never lost and never both.
+"""Moves: dead letters, and retries moved out of the way of newer messages.
 
-`%DLQ%<group>` holds what a group gave up.  `%RETRY%<group>+<topic>` holds what would keep the group's window on the
-topic from moving on: it waits there with its attempts, and pops of the topic deliver it as what it was first.
+Each is one log record that stores the message again and settles its source, so that it is never lost and never doubled.
+`%DLQ%<group>` holds messages that a group gave up. `%RETRY%<group>+<topic>` holds messages that would stop the group's
+window on the topic. They wait there with their attempts, and pops of the topic deliver them as the original messages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from domain.topic import Cleanup, Topic
 
 @dataclass(slots=True)
 class Moves:
-    """Appends what is moved."""
+    """An appender of moved messages."""
 
     engine: StorageEngine
     registry: Registry
@@ -46,7 +46,7 @@ class Moves:
         why: str,
         now_ms: int,
     ) -> None:
-        """To the group's dead letters."""
+        """Move messages to the group's dead letters."""
         name = dead_letter_topic(group.name)
         self._ensure_topic(name, now_ms)
         for message in messages:
@@ -67,14 +67,13 @@ class Moves:
     def retry_later(
         self, queue: ConsumeQueue, window: ConsumeWindow, group: ConsumerGroup, message: StoredMessage, now_ms: int
     ) -> None:
-        """To the group's retry topic, with its attempts and the time at which it is due."""
+        """Move a message to the group's retry topic, with its attempts and due time."""
         at = message.queue_offset
         move = Move(group.name, queue.topic, queue.queue_id, at, window.attempt(at), window.deadline(at))
         self._retry(as_first_stored(message), _first_place(message, queue), move, "moved to the retry topic", now_ms)
 
     def resend(self, letter: StoredMessage, group: ConsumerGroup, now_ms: int) -> None:
-        """A dead letter, to be tried again from the first attempt on.  Raises TOPIC_NOT_FOUND where the topic it came
-        from is gone."""
+        """Send a dead letter again, from its first attempt on. Raises TOPIC_NOT_FOUND if its source topic is gone."""
         system = letter.system
         topic = str(system[SystemProperty.DEAD_LETTER_TOPIC])
         if topic not in self.registry.topics:
@@ -108,7 +107,7 @@ class Moves:
 
 
 def _first_place(message: StoredMessage, queue: ConsumeQueue) -> Place:
-    """Where the group first met the message that it read in a queue."""
+    """Return the place where the group first met a message read in a queue."""
     system = message.system
     if SystemProperty.RETRY_TOPIC not in system:
         return queue.topic, queue.queue_id, message.queue_offset
@@ -120,7 +119,7 @@ def _first_place(message: StoredMessage, queue: ConsumeQueue) -> Place:
 
 
 def _copy(message: StoredMessage, topic: str, system: dict[str, SystemValue]) -> Message:
-    """The same content for another topic; origin and reason are in the system properties."""
+    """Return a copy for another topic, with origin and reason in the system properties."""
     return Message(
         topic=topic,
         body=message.body,

@@ -1,4 +1,4 @@
-"""Where one is in a queue: what can be read of it, and which offset a position is."""
+"""Positions in a queue: the readable bounds, and the offset of a position."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from domain.topic import QueueBounds
 
 
 def place_of(engine: StorageEngine, queue: ConsumeQueue, position: Position) -> int:
-    """The queue offset of a position."""
+    """Return the queue offset of a position."""
     if position.kind is PositionKind.EARLIEST:
         return queue.min_offset
     if position.kind is PositionKind.LATEST:
@@ -23,12 +23,12 @@ def place_of(engine: StorageEngine, queue: ConsumeQueue, position: Position) -> 
 
 
 def bounds_of(queues: Iterable[ConsumeQueue]) -> list[QueueBounds]:
-    """What can be read of each."""
+    """Return the readable bounds of each queue."""
     return [QueueBounds(queue.queue_id, queue.min_offset, queue.visible_offset) for queue in queues]
 
 
 def check_inside(queue: ConsumeQueue, offset: int) -> None:
-    """Raise ILLEGAL_OFFSET unless the offset is one that can be read, or the end."""
+    """Raise ILLEGAL_OFFSET unless the offset can be read or is the end."""
     if not queue.min_offset <= offset <= queue.visible_offset:
         raise EntrepotError(
             Code.ILLEGAL_OFFSET, f"offset {offset} is outside of {queue.min_offset} to {queue.visible_offset}"

@@ -1,8 +1,8 @@
-"""Progress: every group's windows, as the consumption records of the log made them.
+"""Progress: every group's windows, as made by the consumption records of the log.
 
 A record's payload (big-endian): u8 op, u32 queue id, i64 deadline ms, u64 first offset, u16 topic length, u16 group
-length, u32 count, topic, group, then u32 distances from the first offset; no distances at all means a run of
-consecutive offsets.  A TICK record has many of them (`tick_record.py`).
+length, u32 count, topic, group, then u32 distances from the first offset. Without distances it is a run of consecutive
+offsets. A TICK record has many of them (`tick_record.py`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _HEAD = struct.Struct(">BIqQHHI")
 
 
 MOVED_QUEUE: Final = 0
-"""The one queue of a dead-letter or retry topic."""
+"""Queue id of a dead-letter or retry topic's one queue."""
 
 
 def encode_op(
     op: ConsumptionOp, group: str, topic: str, queue_id: int, offsets: Sequence[int], deadline_ms: int = 0
 ) -> bytes:
-    """One record's payload; START has the one offset where the group begins."""
+    """Return one record's payload; START has the one offset where the group begins."""
     first = min(offsets)
     raw_topic, raw_group = topic.encode(), group.encode()
     count = len(offsets)
@@ -62,7 +62,7 @@ class Consumed:
 
 
 def decode_ops(payload: bytes) -> list[Consumed]:
-    """The operations of a record.  Raises ValueError, struct.error."""
+    """Return the operations of a record. Raises ValueError, struct.error."""
     return [_consumed(found) for found in _read_ops(payload)]
 
 
@@ -86,7 +86,7 @@ def _consumed(found: TickOp) -> Consumed:
 
 
 class Progress:
-    """Windows by (group, topic), then queue id."""
+    """The windows by (group, topic), then queue id."""
 
     def __init__(self, rows: ChangedRows) -> None:
         self.windows: dict[tuple[str, str], dict[int, ConsumeWindow]] = {}
@@ -113,7 +113,7 @@ class Progress:
         commit_log_offset: int,
         store_time_ms: int,
     ) -> None:
-        """One operation on a window, of the record at a place of the log."""
+        """Apply one operation of the record at an offset of the log to a window."""
         attempt_id = ""
         if op == ConsumptionOp.ATTEMPT:
             topic, _, attempt_id = topic.partition("\0")
@@ -153,7 +153,7 @@ class Progress:
         self._rows.mark(window_key(group, topic, queue_id), window, commit_log_offset)
 
     def apply_move(self, move: Move, topic: str, queue_offset: int, commit_log_offset: int) -> None:
-        """Settle the message that a dead letter or a retry was made from; a retry waits in its window from now on."""
+        """Settle the source of a dead letter or retry; a retry waits in its window from now on."""
         window = self.windows.get((move.group, move.topic), {}).get(move.queue_id)
         if window is not None and commit_log_offset >= window.as_of:
             self._rows.mark(window_key(move.group, move.topic, move.queue_id), window, commit_log_offset)
@@ -171,15 +171,15 @@ class Progress:
             window.admit(queue_offset, move.attempts, move.visible_at_ms)
 
     def drop_group(self, group: str, commit_log_offset: int) -> None:
-        """Forget what the group knew before the record at an offset."""
+        """Drop the group's windows made before the record at an offset."""
         self._drop([key for key in self.windows if key[0] == group], commit_log_offset)
 
     def drop_topic(self, topic: str, commit_log_offset: int) -> None:
-        """Forget what groups knew of the topic before the record at an offset."""
+        """Drop all windows on the topic made before the record at an offset."""
         self._drop([key for key in self.windows if key[1] == topic], commit_log_offset)
 
     def drop_queues(self, topic: str, first_id: int, commit_log_offset: int) -> None:
-        """Forget what groups knew of the queues that a topic has no more."""
+        """Drop all windows on queues that a topic no longer has."""
         for key in [key for key in self.windows if key[1] == topic]:
             self._drop_windows(key, [i for i in self.windows[key] if i >= first_id], commit_log_offset)
 
@@ -196,7 +196,7 @@ class Progress:
                 del windows[queue_id]
                 self._rows.drop(window_key(*key, queue_id), commit_log_offset)
 
-    # -- saying again (`broker.retention.restatement`) -----------------------------------------------------------
+    # -- restatement (`broker.retention.restatement`) ------------------------------------------------------------
 
     def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes]]:
         for (group, topic), windows in list(self.windows.items()):
@@ -216,17 +216,17 @@ class Progress:
     # -- rows ----------------------------------------------------------------------------------------------------
 
     def restore_window(self, key: bytes, row: bytes) -> None:
-        """Take a window's row."""
+        """Restore a window from its row."""
         group, topic, queue_id = read_window_key(key)
         self.windows.setdefault((group, topic), {})[queue_id] = ConsumeWindow.restore(row)
 
 
 def window_key(group: str, topic: str, queue_id: int) -> bytes:
-    """The key of a window's row."""
+    """Return the key of a window's row."""
     return b"w" + group.encode() + b"\0" + topic.encode() + b"\0" + queue_id.to_bytes(4, "big")
 
 
 def read_window_key(key: bytes) -> tuple[str, str, int]:
-    """The reverse of `window_key`."""
+    """Reverse `window_key`."""
     group, topic, number = key[1:].split(b"\0", 2)
     return group.decode(), topic.decode(), int.from_bytes(number, "big")

@@ -1,6 +1,6 @@
-"""Reminders: when deliveries of a window may come back, by deadline.
+"""Reminders: the times when deliveries of a window may come back, by deadline.
 
-A reminder is kept for as long as it lasts, whatever became of its messages: whoever is reminded looks again.
+A reminder stays until its time, whatever became of its messages: the reader checks them again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Reminders:
         self._batches: dict[int, list[Sequence[int]]] = {}
 
     def add(self, deadline_ms: int, offsets: Sequence[int]) -> None:
-        """Remind of offsets at a time."""
+        """Add a reminder of offsets at a time."""
         batches = self._batches.get(deadline_ms)
         if batches is None:
             self._batches[deadline_ms] = [offsets]
@@ -28,17 +28,17 @@ class Reminders:
             batches.append(offsets)
 
     def next_ms(self) -> int | None:
-        """The first time of all; None without any."""
+        """Return the first time of all, or None."""
         return self._timers[0] if self._timers else None
 
     def take_due(self, now_ms: int) -> Iterator[tuple[int, Sequence[int]]]:
-        """Deadline and offsets of each batch whose time has come, which is forgotten."""
+        """Take out each batch whose time has come: deadline and offsets."""
         while self._timers and self._timers[0] <= now_ms:
             deadline = heappop(self._timers)
             for offsets in self._batches.pop(deadline):
                 yield deadline, offsets
 
     def clear(self) -> None:
-        """Forget all."""
+        """Remove all."""
         self._timers.clear()
         self._batches.clear()

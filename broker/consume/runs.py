@@ -1,4 +1,4 @@
-"""Reading runs of records, through a filter if there is one."""
+"""Reads runs of records, through a filter if there is one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from domain.expression.filter import FilterExpression, compile_filter
 from protocols.remoting.records import ENTRY, MAX_RUN_BYTES, encode_run
 
 MAX_FOUND: int = 4096
-"""Named limit: of the messages that one run through a filter has."""
+"""Most messages in one run through a filter."""
 
 
 def read_run(
@@ -29,8 +29,8 @@ def read_run(
     filter: FilterExpression | None,
     least: int | None = None,
 ) -> bytes:
-    """The records from an offset up to another that the filter wants, as many as have `max_bytes`.  `least`: the first
-    offset that can be read at all, where that is not the disk's."""
+    """Return the records in a range of offsets that the filter wants, as many as have `max_bytes`. `least`: the first
+    readable offset, if it is not the disk's."""
     max_bytes = min(max(max_bytes, 1), MAX_RUN_BYTES)
     first = queue.min_offset if least is None else least
     entries, next_offset = find_entries(engine, queue, from_offset, to_offset, max_bytes, filter)
@@ -40,7 +40,7 @@ def read_run(
 def read_whole_or_corrupted(
     engine: StorageEngine, queue: ConsumeQueue, from_offset: int, to_offset: int, max_bytes: int
 ) -> bytes:
-    """The same of all records; one that the disk cannot read is there with bytes that fail their check."""
+    """As `read_run` for all records; one that the disk cannot read is there with bytes that fail their check."""
     try:
         return read_run(engine, queue, from_offset, to_offset, max_bytes, None)
     except CorruptedError:
@@ -55,7 +55,7 @@ def read_whole_or_corrupted(
 
 
 def read_nothing(queue: ConsumeQueue, offset: int) -> bytes:
-    """The run of a queue that has not come as far as an offset: the next one goes on there."""
+    """Return the run of a queue that has not reached an offset: the next run starts there."""
     return encode_run(np.empty(0, ENTRY), b"", (offset, queue.min_offset, offset))
 
 
@@ -67,10 +67,8 @@ def find_entries(
     max_bytes: int,
     filter: FilterExpression | None,
 ) -> tuple[NDArray[Any], int]:
-    """Which records a run has (`protocols.remoting.records.ENTRY`), and where the next one goes on.
-
-    Raises ILLEGAL_OFFSET, ILLEGAL_FILTER_EXPRESSION, MESSAGE_CORRUPTED.
-    """
+    """Return a run's entries (`protocols.remoting.records.ENTRY`), and the offset of the next run. Raises
+    ILLEGAL_OFFSET, ILLEGAL_FILTER_EXPRESSION, MESSAGE_CORRUPTED."""
     check_inside(queue, from_offset)
     end = min(to_offset, queue.visible_offset)
     compiled = None if filter is None else compile_filter(filter)

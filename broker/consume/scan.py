@@ -1,6 +1,6 @@
-"""Scan: new messages of a queue through a filter.
+"""Scan: reads new messages of a queue through a filter.
 
-The filter hash of the queue's entries rejects most of what a filter does not want, so that only the rest is read.
+The filter hash of the queue's entries rejects most unwanted messages, so only the rest is read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from domain.message import StoredMessage
 
 CHUNK_ENTRIES: Final = 4096
 MAX_SCANNED: Final = 131_072
-"""Entries looked at in one go at most: then others get their turn."""
+"""Entries looked at in one go at most, before others get their turn."""
 READ_BATCH: Final = 64
 
 log = structlog.get_logger(__name__)
@@ -29,15 +29,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Scanned:
-    """What was found: messages and the offsets to be delivered (corrupted ones, which cannot be looked at, included),
-    and the offset up to which was looked."""
+    """The result: messages, the offsets to be delivered (also corrupted ones, which no filter can read), and its
+    end."""
 
     next_offset: int
     offsets: list[int] = field(default_factory=list)
     messages: list[StoredMessage] = field(default_factory=list)
     corrupted: list[int] = field(default_factory=list)
     room_bytes: int = sys.maxsize
-    """Room that is left for bodies; the last one may take more."""
+    """Room left for bodies, in bytes; the last one may take more."""
 
 
 def scan_filtered(
@@ -49,7 +49,7 @@ def scan_filtered(
     count: int,
     room_bytes: int = sys.maxsize,
 ) -> Scanned:
-    """Look at the messages from `start` to `end` until `count` are found that the filter wants, or `room_bytes`."""
+    """Look at messages from `start` to `end` until `count` wanted ones or `room_bytes` are found."""
     found = Scanned(start, room_bytes=room_bytes)
     if wanted.expression.kind is FilterKind.SUB_TOPIC:
         return _scan_sub_topics(engine, queue, end, wanted, count, found)
@@ -68,7 +68,7 @@ def scan_filtered(
 
 
 def scan_page(page: Page, start: int, end: int, count: int, room_bytes: int) -> Scanned:
-    """The same in a page that has what the filter wants."""
+    """As `scan_filtered`, in a page of messages that the filter wants."""
     found = Scanned(min(page.end, end), room_bytes=room_bytes)
     for offset in sorted(each for each in page.items if start <= each < end):
         if len(found.offsets) >= count or found.room_bytes <= 0:
@@ -87,7 +87,7 @@ def scan_page(page: Page, start: int, end: int, count: int, room_bytes: int) -> 
 def _scan_sub_topics(
     engine: StorageEngine, queue: ConsumeQueue, end: int, wanted: MessageFilter, count: int, found: Scanned
 ) -> Scanned:
-    """The same by the index of sub-topics, which passes over millions at once."""
+    """As `scan_filtered`, by the index of sub-topics, which passes over millions at once."""
     while found.next_offset < end:
         wanting = count - len(found.offsets)
         limit = min(max(wanting + wanting // 8, READ_BATCH), CHUNK_ENTRIES)
@@ -111,7 +111,7 @@ def _take_enough(
     count: int,
     found: Scanned,
 ) -> bool:
-    """Read candidates until there is enough: no more than that while all of them are wanted."""
+    """Read candidates until there are enough: no more than needed while all of them are wanted."""
     at, step = 0, count - len(found.offsets)
     while at < len(candidates):
         batch = candidates[at : at + min(max(step, 1), READ_BATCH)]
@@ -132,7 +132,7 @@ def _take(
     count: int,
     found: Scanned,
 ) -> bool:
-    """Read candidates and keep what is wanted; says whether there is enough."""
+    """Read candidates and keep the wanted ones; True if there are enough."""
     for (queue_offset, _), item in zip(candidates, engine.read_places(queue, candidates), strict=True):
         if isinstance(item, CorruptedError):
             log.error("message is corrupted and held back", topic=queue.topic, error=item.message)

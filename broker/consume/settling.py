@@ -19,19 +19,19 @@ from domain.ports import REJECTED
 from protocols.remoting.record_run import RETRY_QUEUE
 
 Receipts: TypeAlias = Sequence[Receipt | DeliveryPlaces]
-"""Names of deliveries; gateways on other machines send places, each for all that it names."""
+"""Names of deliveries. Gateways on other machines send places, each with all its deliveries."""
 Found: TypeAlias = dict[ConsumeQueue, Sequence[int]]
 
 
 class Settling(GroupWindows):
-    """What ends a delivery."""
+    """The operations that end a delivery."""
 
     __slots__ = ()
 
     # -- settling ------------------------------------------------------------------------------------------------
 
     def acknowledge(self, topic: str, group: str, receipts: Receipts, now_ms: int) -> list[EntrepotError | None]:
-        """Settle what the receipts name."""
+        """Settle the deliveries that the receipts name."""
         current, outcomes = self._current(topic, group, receipts)
         for queue, offsets in current.items():
             self._append(ConsumptionOp.SETTLE, group, queue, offsets, 0, now_ms)
@@ -48,7 +48,7 @@ class Settling(GroupWindows):
         suspend: bool = False,
         now_ms: int,
     ) -> list[EntrepotError | None]:
-        """A new deadline for what the receipts name; a release makes them void; what is suspended was no attempt."""
+        """Set new deadlines for named deliveries. A release voids their handles; a suspended one was no attempt."""
         current, outcomes = self._current(topic, group, receipts)
         op = ConsumptionOp.RELEASE if release else ConsumptionOp.RENEW
         for queue, offsets in current.items():
@@ -73,7 +73,7 @@ class Settling(GroupWindows):
     def reject(
         self, topic: str, group: str, receipts: Receipts, now_ms: int, reason: str = REJECTED
     ) -> list[EntrepotError | None]:
-        """Move what the receipts name to the dead letters, which say why.  Raises NotThawedError."""
+        """Move named messages to the dead letters, with the reason. Raises NotThawedError."""
         current, outcomes = self._current(topic, group, receipts)
         if missed := [each for queue, offsets in current.items() for each in self.thawed.lacks(queue, offsets)]:
             raise NotThawedError(missed)
@@ -83,7 +83,7 @@ class Settling(GroupWindows):
         return outcomes
 
     def held(self, topic: str, group: str, receipts: Receipts) -> list[tuple[StoredMessage, int]]:
-        """Messages that the receipts may settle, read again: as they were first stored, with their attempts."""
+        """Return messages that the receipts may settle, read again: as first stored, with their attempts."""
         found: list[tuple[StoredMessage, int]] = []
         for queue, offsets in self._current(topic, group, receipts)[0].items():
             window = self.progress.windows[group, queue.topic][queue.queue_id]
@@ -92,7 +92,7 @@ class Settling(GroupWindows):
         return found
 
     def _current(self, topic: str, group: str, receipts: Receipts) -> tuple[Found, list[EntrepotError | None]]:
-        """Which offsets the receipts may settle, by queue; a refusal for each message that may not be."""
+        """Return the offsets that the receipts may settle, by queue, and a refusal for each other message."""
         outcomes: list[EntrepotError | None] = []
         taken: dict[int, set[int]] = {}
         for places in self._places(topic, group, receipts):
@@ -120,7 +120,7 @@ class Settling(GroupWindows):
         }, outcomes
 
     def _places(self, topic: str, group: str, receipts: Receipts) -> list[DeliveryPlaces | EntrepotError]:
-        """Places that the receipts name, in order; a refusal for a receipt handle that is not genuine."""
+        """Return the places that the receipts name, in order; a refusal for each receipt handle that is not genuine."""
         joined = places_of(receipts)
         texts = [receipt for receipt in joined if isinstance(receipt, str)]
         if not texts:
@@ -143,7 +143,7 @@ class Settling(GroupWindows):
                     continue
                 named, offsets = (queue_id, stamp), [offset]
                 window = self._window_of(topic, group, queue_id)
-                since = 0 if window is None else window.since  # the handle itself says of which topic and group it is
+                since = 0 if window is None else window.since  # the handle itself has topic and group
                 found.append(DeliveryPlaces(queue_id, self.epoch, since, stamp, offsets))
         return found
 
@@ -153,7 +153,7 @@ class Settling(GroupWindows):
         return self.retry_windows(group, topic).get(marked_id - RETRY_QUEUE)
 
     def _is_of_now(self, window: ConsumeWindow, places: DeliveryPlaces) -> bool:
-        """True for places of this window, and of no earlier one of its name."""
+        """True for places of this window, not of an earlier one of its name."""
         return places.since == window.since and places.epoch == self.epoch
 
     def _queue_of(self, topic: str, group: str, marked_id: int) -> ConsumeQueue:
@@ -161,10 +161,10 @@ class Settling(GroupWindows):
             return self.engine.dispatcher.queue(topic, marked_id)
         return self.engine.dispatcher.queue(retry_topic(group, topic), marked_id - RETRY_QUEUE)
 
-    # -- moving away ---------------------------------------------------------------------------------------------
+    # -- dead letters --------------------------------------------------------------------------------------------
 
     def bury_exhausted(self, now_ms: int) -> None:
-        """Background step: messages whose last attempt ended unsettled go to the dead letters, polled for or not."""
+        """Move messages whose last attempt ended unsettled to the dead letters, polled for or not (background step)."""
         for (group_name, topic), windows in list(self.progress.windows.items()):
             group = self.registry.groups.get(group_name)
             if group is None:
@@ -173,7 +173,7 @@ class Settling(GroupWindows):
                 spent = window.exhausted(now_ms, group.max_attempts) if window.unsettled else []
                 if spent:
                     queue = self.engine.dispatcher.queue(topic, queue_id)
-                    if window.base < (least := self.thawed.least(queue)):  # what is before it cannot be read any more
+                    if window.base < (least := self.thawed.least(queue)):  # earlier messages cannot be read any more
                         self._append(ConsumptionOp.TRIM, group_name, queue, [least], 0, now_ms)
                         spent = [offset for offset in spent if offset >= least]
                     self._bury(queue, window, group, spent, "max attempts reached", now_ms)
@@ -200,6 +200,6 @@ def _not_current() -> EntrepotError:
 
 
 def _in_order(offsets: set[int]) -> Sequence[int]:
-    """Ascending; neighbours as a range."""
+    """Return offsets ascending; neighbours as a range."""
     first, last = min(offsets), max(offsets)
     return range(first, last + 1) if last - first + 1 == len(offsets) else sorted(offsets)

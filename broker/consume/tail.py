@@ -17,13 +17,13 @@ TAIL_BATCH: Final = 1024
 """Messages handed over in one go, before others get their turn."""
 
 HEALING_SECONDS: Final = 0.1
-"""Pause before a record that is being healed is read again."""
+"""Pause before a record that is being healed is read again, in seconds."""
 
 log = structlog.get_logger(__name__)
 
 
 class QueueTail:
-    """Implements `domain.ports.Tail`."""
+    """A `domain.ports.Tail` of one queue."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class QueueTail:
     def _hand_over(self) -> None:
         if self._is_closed:
             return
-        self._next = max(self._next, self._queue.min_offset)  # what was before it is gone
+        self._next = max(self._next, self._queue.min_offset)  # earlier messages are gone
         items = self._engine.read(self._queue, self._next, TAIL_BATCH)
         messages = [item for item in items if not isinstance(item, CorruptedError)]
         if len(messages) < len(items):
@@ -83,7 +83,7 @@ class QueueTail:
             self._schedule()
 
     def _without_healing(self, items: list[StoredMessage | CorruptedError]) -> list[StoredMessage | CorruptedError]:
-        """What comes before the first record that is being healed: it goes on there a moment later."""
+        """Return the items before the first record that is being healed; reading resumes there a moment later."""
         for at, item in enumerate(items):
             if isinstance(item, CorruptedError):
                 place = item.commit_log_offset

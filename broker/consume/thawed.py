@@ -1,10 +1,10 @@
 """Thawed: cold messages in memory, for decisions on windows that lag behind the disk.
 
-A decision reads at once, and an object store does not.  So what a decision finds missing here is noted, and nothing is
-decided of it; `broker.ports.thawing` fetches it, and the decision is made again.
+A decision reads at once, and an object store does not. So a message missing here is noted, and no decision is made on
+it. `broker.ports.thawing` fetches it, and the decision is made again.
 
-A page has all that the tier has of a queue between two offsets; one that was read through a filter has the filter's
-messages alone.  The pages that were looked at longest ago go first, within a bound in bytes.
+A page has everything that the tier has of a queue between two offsets; read through a filter, it has that filter's
+messages alone. The pages longest unused go first, within a bound in bytes.
 """
 
 from __future__ import annotations
@@ -23,23 +23,22 @@ from domain.message import StoredMessage
 from domain.position import Position
 
 MAX_BYTES: Final = 64 << 20
-"""Named limit: of the messages of all pages."""
+"""Bytes of the messages of all pages at most."""
 MESSAGE_BYTES: Final = 512
-"""Bytes of a message besides its body, about."""
+"""Bytes of a message besides its body, estimated."""
 MAX_STARTS: Final = 4096
-"""Named limit: of starts that are known."""
+"""Most starts kept."""
 Item: TypeAlias = StoredMessage | CorruptedError
 Start: TypeAlias = Position | int
-"""Start of a group: a position, or the first message behind a place of the log."""
+"""Start of a group: a position, or the first message behind an offset of the log."""
 
 
 class GoneError(CorruptedError):
-    """A message that was there once, and that no reader will see again: progress passes it."""
+    """A message that no reader will ever see again: progress passes it."""
 
 
 class Missed(NamedTuple):
-    """A lack of a decision: messages of a queue from an offset on (`most` of them, 0: a page), or the offset of a
-    start."""
+    """A decision's missing input: messages of a queue from an offset on (`most`; 0: a page), or a start's offset."""
 
     queue: ConsumeQueue
     offset: int
@@ -49,7 +48,7 @@ class Missed(NamedTuple):
 
 
 class NotThawedError(Exception):
-    """A decision cannot be made before what it missed is here.  It has changed nothing."""
+    """A decision needs its missing input first. It has changed nothing."""
 
     def __init__(self, missed: list[Missed]) -> None:
         super().__init__("cold messages are missing")
@@ -58,7 +57,7 @@ class NotThawedError(Exception):
 
 @dataclass(eq=False, slots=True)
 class Page:
-    """Messages from `first` on to before `end`.  What has no message there is gone, or not wanted."""
+    """The messages from `first` up to `end`. An offset without one is gone, or not wanted."""
 
     first: int
     end: int
@@ -70,7 +69,7 @@ class Page:
         self.bytes = sum(bodies) + MESSAGE_BYTES * (len(self.items) + 1)
 
     def next_there(self, offset: int) -> int:
-        """The first offset from one on that has a message; else the page's end."""
+        """Return the first offset from one on that has a message; else the page's end."""
         return min((at for at in self.items if at >= offset), default=self.end)
 
 
@@ -78,13 +77,13 @@ Key: TypeAlias = tuple[ConsumeQueue, FilterExpression | None]
 
 
 class Thawed:
-    """Of one broker.  `tier`: set where there is one."""
+    """The thawed pages and starts of one broker. `tier`: set where there is one."""
 
     def __init__(self) -> None:
         self.tier: ColdReads | None = None
         self.missed: list[Missed] = []
         self.wished: list[Missed] = []
-        """Messages that the next decisions will probably miss: they are worth fetching before."""
+        """Messages that the next decisions will probably miss, worth fetching in advance."""
         self._pages: dict[Key, list[Page]] = {}
         self._used: OrderedDict[Page, Key] = OrderedDict()
         self._starts: dict[tuple[ConsumeQueue, Start], int] = {}
@@ -93,20 +92,20 @@ class Thawed:
     # -- bounds --------------------------------------------------------------------------------------------------
 
     def least(self, queue: ConsumeQueue) -> int:
-        """The offset before which nothing can be read any more; 0 while that is not known."""
+        """Return the first readable offset; 0 while it is not known."""
         if self.tier is None or not queue.min_offset:
             return queue.min_offset
         return 0 if self.tier.is_pending(queue) else self.tier.min_offset(queue)
 
     def earliest(self, queue: ConsumeQueue) -> int:
-        """The first offset that can be read.  Raises UNAVAILABLE while that is not known."""
+        """Return the first readable offset. Raises UNAVAILABLE while it is not known."""
         if self.tier is not None and queue.min_offset and self.tier.is_pending(queue):
             raise EntrepotError(Code.UNAVAILABLE, f"the cold messages of topic {queue.topic!r} are not known yet")
         return self.least(queue)
 
     def offset_of(self, queue: ConsumeQueue, start: Start) -> int | None:
-        """The offset of a start, where it is cold; None where the disk says it.  Raises NotThawedError, and UNAVAILABLE
-        while it is not known."""
+        """Return the offset of a cold start; None where the disk has it. Raises NotThawedError, and UNAVAILABLE while
+        it is not known."""
         if self.earliest(queue) >= queue.min_offset:
             return None
         found = self._starts.get((queue, start))
@@ -117,7 +116,7 @@ class Thawed:
     # -- pages ---------------------------------------------------------------------------------------------------
 
     def page(self, queue: ConsumeQueue, offset: int, wanted: FilterExpression | None = None) -> Page | None:
-        """The page with an offset; None where it is not here, which is noted."""
+        """Return the page with an offset; None, and a note of it, if it is not here."""
         found = self._find((queue, wanted), offset)
         if found is None:
             self.missed.append(Missed(queue, offset, wanted))
@@ -131,7 +130,7 @@ class Thawed:
         return found
 
     def item(self, queue: ConsumeQueue, offset: int) -> Item:
-        """The message that a page has at an offset, through whatever filter it was read.  Raises NotThawedError."""
+        """Return the message at an offset, of a page read through any filter. Raises NotThawedError."""
         found = self._find((queue, None), offset)
         if found is None:
             pages = (self._find(key, offset) for key in self._pages if key[0] is queue)
@@ -141,12 +140,12 @@ class Thawed:
         return found.items.get(offset) or GoneError(f"message {offset} of topic {queue.topic!r} is gone")
 
     def lacks(self, queue: ConsumeQueue, offsets: Sequence[int]) -> list[Missed]:
-        """Misses among messages that are needed for themselves."""
+        """Return what is missing of messages that are needed themselves."""
         cold = [offset for offset in offsets if offset < queue.min_offset]
         return [Missed(queue, each, most=1) for each in cold if self._find((queue, None), each) is None]
 
     def has(self, missed: Missed) -> bool:
-        """True for what has come meanwhile."""
+        """True if a missing input has come meanwhile."""
         if missed.start is not None:
             return (missed.queue, missed.start) in self._starts
         return self._find((missed.queue, missed.wanted), missed.offset) is not None
@@ -157,7 +156,7 @@ class Thawed:
         return pages[at] if at >= 0 and offset < pages[at].end else None
 
     def put(self, missed: Missed, items: dict[int, Item], end: int) -> None:
-        """A page of what was missed, up to an offset."""
+        """Add a page of missing messages, up to an offset."""
         key = missed.queue, missed.wanted
         page = Page(missed.offset, end, items)
         insort(self._pages.setdefault(key, []), page, key=_first)
@@ -167,7 +166,7 @@ class Thawed:
             self._drop(*self._used.popitem(last=False))
 
     def put_start(self, queue: ConsumeQueue, start: Start, offset: int) -> None:
-        """The offset of a start that was missed."""
+        """Add the offset of a missing start."""
         while len(self._starts) >= MAX_STARTS:
             del self._starts[next(iter(self._starts))]
         self._starts[queue, start] = offset
@@ -179,12 +178,12 @@ class Thawed:
             del self._pages[key]
 
     def take_missed(self) -> list[Missed]:
-        """All that was noted since, once."""
+        """Take all misses noted since the last call, each once."""
         found, self.missed = self.missed, []
         return found
 
     def take_wished(self) -> list[Missed]:
-        """The same of what will be missed next."""
+        """Take the misses expected next, each once."""
         found, self.wished = self.wished, []
         return found
 

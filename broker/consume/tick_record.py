@@ -1,4 +1,4 @@
-"""The TICK record: all operations of one decision step on consumption, in the order in which they were decided.
+"""The TICK record: all operations of one decision step on consumption, in the order of their decision.
 
 Payload (big-endian): u8 op (TICK), u16 count of names; each name as u16 topic length, u16 group length, topic, group;
 sections up to the end:
@@ -6,7 +6,8 @@ sections up to the end:
     u8 op  u16 name  u32 queue id  i64 deadline ms  u16 n  n ranges: u64 first queue offset, u32 count
     u8 op | 0x80  u16 name  u32 queue id  i64 deadline ms  u16 n  bitmap: u64 first queue offset, n bytes
 
-A bitmap stands where it is shorter, for SETTLE alone, whose order says nothing: bit 0 of byte 0 is the first offset.
+A bitmap is used where it is shorter, for SETTLE alone, as its order does not matter. Bit 0 of byte 0 is the first
+offset.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final, NamedTuple
 from broker.consume.consumption_op import JOINED_OPS, ConsumptionOp
 
 MAX_TICK_BYTES: Final = 64 * 1024
-"""Payload of one record; what a step decides beyond it is another one."""
+"""Payload of one record, in bytes; a step's further operations go to another one."""
 BITMAP: Final = 0x80
 _HEAD = struct.Struct(">BH")
 _NAME = struct.Struct(">HH")
@@ -30,7 +31,7 @@ _BITS: Final = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(2
 
 
 class TickOp(NamedTuple):
-    """One operation.  `offsets`: neighbours as a range."""
+    """One operation. `offsets`: neighbours as a range."""
 
     op: int
     group: str
@@ -63,14 +64,14 @@ class _Section:
 
 
 class TickWriter:
-    """Gathers the operations of one record."""
+    """A gatherer of one record's operations."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, str], int] = {}
         self._encoded_names: list[bytes] = []
         self._sections: list[_Section] = []
         self._last: dict[tuple[int, int], _Section] = {}
-        """The last section of each window: what follows it may go on in it."""
+        """Last section of each window: a following operation may extend it."""
         self.size = _HEAD.size
         """Bytes that the payload has at most."""
 
@@ -80,13 +81,13 @@ class TickWriter:
 
     @staticmethod
     def most(group: str, topic: str, ranges: int) -> int:
-        """Bytes that an operation on so many ranges adds at most."""
+        """Return the bytes that an operation on so many ranges adds at most."""
         return _NAME.size + 4 * (len(topic) + len(group)) + _SECTION.size + ranges * _RANGE.size
 
     def add(
         self, op: int, group: str, topic: str, queue_id: int, ranges: Sequence[tuple[int, int]], deadline_ms: int
     ) -> None:
-        """An operation on ranges: first offset and count of each."""
+        """Add an operation on ranges: first offset and count of each."""
         number = self._names.get((group, topic))
         if number is None:
             number = self._names[group, topic] = len(self._names)
@@ -110,13 +111,13 @@ class TickWriter:
                 self.size += _RANGE.size
 
     def encode(self) -> bytes:
-        """The record's payload."""
+        """Return the record's payload."""
         head = _HEAD.pack(ConsumptionOp.TICK, len(self._encoded_names))
         return b"".join([head, *self._encoded_names, *[section.encode() for section in self._sections]])
 
 
 def ranges_of(offsets: Sequence[int]) -> list[tuple[int, int]]:
-    """First offset and count of each run of neighbours, in the order in which they stand."""
+    """Return first offset and count of each run of neighbours, in their order."""
     if isinstance(offsets, range):
         return [(offsets.start, len(offsets))]
     found: list[tuple[int, int]] = []
@@ -131,7 +132,7 @@ def ranges_of(offsets: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def read_tick(payload: bytes) -> Iterator[TickOp]:
-    """The operations of a record.  Raises ValueError, struct.error for other bytes."""
+    """Yield the operations of a record. Raises ValueError, struct.error for other bytes."""
     _, count = _HEAD.unpack_from(payload)
     at = _HEAD.size
     names: list[tuple[str, str]] = []

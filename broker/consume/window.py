@@ -4,17 +4,17 @@
     before base         all done with (`base` is the committed offset)
     from frontier on    never looked at
 
-Decisions (`claim`, `is_current`) read; `deliver`, `settle`, `change`, `skip`, `hold` and `admit` write, and are called
-only with what a record of the log says, live and in recovery alike.  Time comes in.
+Decisions (`claim`, `is_current`) read. `deliver`, `settle`, `change`, `skip`, `hold` and `admit` write, and only apply
+a record of the log, live and in recovery alike. The time is an argument.
 
-A delivery that its consumer suspended does not count as an attempt: the next one has its number again.  What handles
-are stamped with is the number of deliveries, which tells the two apart.
+A delivery that its consumer suspended does not count as an attempt: the next one has its number again. Handles are
+stamped with the number of deliveries, which tells the two apart.
 
-Neighbours come as ranges, and most of them are alike: then one comparison and one slice assignment do for all of them.
+Neighbours are ranges, and most of them are alike: then one comparison and one slice assignment cover all of them.
 Others (settled in between, delivered unequally often) go message by message, with the same outcome.
 
-Invariants: deliveries never fall; `base` never passes a message that is not settled; a reminder counts only for the
-messages that still have the deadline it was made with.
+Invariants: deliveries never decrease. `base` never passes a message that is not settled. A reminder counts only for
+messages that still have its deadline.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from broker.consume.window_row import WindowRow
 from broker.consume.window_state import MAX_NUMBER, PENDING, RELEASED, SETTLED, WindowState
 
 MAX_SPREAD = 16
-"""Longest spread of a window, in limits of unsettled messages: what a filter passed over lies between."""
+"""Longest spread of a window, in limits of unsettled messages: messages that a filter rejected lie between."""
 
 
 class DeliveredRun(NamedTuple):
-    """Neighbours that were delivered equally often: first offset, how many, stamp and attempts of each."""
+    """Neighbours that were delivered equally often: first offset, count, stamp and attempts of each."""
 
     first: int
     length: int
@@ -40,15 +40,13 @@ class DeliveredRun(NamedTuple):
 
 
 class ConsumeWindow(WindowState):
-    """See the module."""
+    """A group's window on one message queue (see the module)."""
 
     __slots__ = ()
 
     def claim(self, now_ms: int, count: int, end: int, limit: int, visible_end: int) -> Sequence[int]:
-        """Offsets that may be delivered now: returned ones first, then new ones up to `end`.
-
-        `limit` bounds how many may be unsettled.  What was admitted and cannot be read yet (`visible_end`) stays due.
-        """
+        """Return offsets that may be delivered now: returned ones first, then new ones up to `end`. `limit` bounds the
+        unsettled ones. Admitted messages that cannot be read yet (`visible_end`) stay due."""
         if self.has_due(now_ms):
             self._collect_due(now_ms)
         returned = self._claim_due(now_ms, count, visible_end) if self._due else []
@@ -58,7 +56,7 @@ class ConsumeWindow(WindowState):
         return [*returned, *new] if returned else new
 
     def has_due(self, now_ms: int) -> bool:
-        """True if anything that was delivered, or waits for its delivery, may be due."""
+        """True if a message that was delivered, or waits for its delivery, may be due."""
         next_ms = self._reminders.next_ms()
         return bool(self._due) or (next_ms is not None and next_ms <= now_ms)
 
@@ -80,7 +78,7 @@ class ConsumeWindow(WindowState):
         return offsets
 
     def delivered_runs(self, offsets: Sequence[int], most: int) -> list[DeliveredRun]:
-        """Offsets that were just delivered, as runs of `most` messages."""
+        """Return offsets just delivered as runs of `most` messages."""
         if isinstance(offsets, range) and not self._uncounted and 0 < len(offsets) <= most:
             index, count = offsets.start - self._origin, len(offsets)
             number = self._attempts[index]
@@ -101,36 +99,36 @@ class ConsumeWindow(WindowState):
         return found
 
     def forget_due(self, now_ms: int) -> None:
-        """A FIFO pop looks at all that is unsettled: what is due needs no list."""
+        """Forget the list of due messages: a FIFO pop looks at everything unsettled."""
         self._collect_due(now_ms)
         self._due.clear()
         self.is_unlisted = True
 
     def end_fifo(self) -> None:
-        """The group is no FIFO group any more: what waits, held or due, is to be listed again."""
+        """End FIFO for the group: held and due messages are to be listed again."""
         self.groups, self.is_unlisted = None, False
         for index in range(self._head, len(self._status)):
             if self._status[index] < SETTLED:
                 self._reminders.add(self._deadlines[index], (self._origin + index,))
 
     def unclaim(self, offsets: Iterable[int]) -> None:
-        """Claimed ones that were not delivered after all: they are due again."""
+        """Make claimed messages that were not delivered due again."""
         frontier = self.frontier
         self._due.extendleft(reversed([offset for offset in offsets if offset < frontier]))
 
     def deadline(self, offset: int) -> int:
-        """When it becomes visible (again); 0 for one never delivered or long settled."""
+        """Return the time when a message becomes visible (again); 0 for one never delivered or long settled."""
         index = offset - self._origin
         return self._deadlines[index] if self._head <= index < len(self._deadlines) else 0
 
     def unsettled_from(self, offset: int) -> int:
-        """Messages from an offset on that were looked at and are not settled."""
+        """Return how many messages from an offset on were looked at and are not settled."""
         if offset <= self.base:
             return self.unsettled
         return sum(status < SETTLED for status in self._status[offset - self._origin :])
 
     def is_in_flight(self, offset: int, now_ms: int) -> bool:
-        """Whether a consumer has it."""
+        """True if a consumer has the message."""
         index = offset - self._origin
         return (
             self._head <= index < len(self._status)
@@ -139,14 +137,14 @@ class ConsumeWindow(WindowState):
         )
 
     def is_held_back(self, end: int, limit: int, now_ms: int) -> bool:
-        """Whether the window spreads over `limit` messages up to an offset, and its first one is with no consumer."""
+        """True if the window spreads over `limit` messages up to an offset, and no consumer has its first one."""
         index = self._head
         if end - self._origin - index < limit or index >= len(self._status):
             return False
         return self._status[index] == RELEASED or self._deadlines[index] <= now_ms
 
     def is_current(self, offset: int, stamp: int) -> bool:
-        """Whether a handle with this stamp may settle the message."""
+        """True if a handle with this stamp may settle the message."""
         index = offset - self._origin
         return (
             self._head <= index < len(self._status)
@@ -169,18 +167,18 @@ class ConsumeWindow(WindowState):
         return [attempts[at - origin] for at in offsets if not status[at - origin]].count(number) == len(offsets)
 
     def offsets_of_try(self, attempt_id: str, now_ms: int) -> list[int]:
-        """Offsets of an attempt that are still with its consumer."""
+        """Return offsets of an attempt that its consumer still has."""
         _, stamps = self.tries.get(attempt_id, (0, ()))
         return [o for o, stamp in stamps if self.is_current(o, stamp) and self.is_in_flight(o, now_ms)]
 
     def next_due(self) -> int | None:
-        """When something in flight may come back (0: now); None if nothing is in flight."""
+        """Return the time when a message in flight may come back (0: now); None if none is in flight."""
         if self._due:
             return 0
         return self._reminders.next_ms()
 
     def exhausted(self, now_ms: int, max_attempts: int) -> list[int]:
-        """Offsets whose last attempt has ended without being settled: dead letters to be."""
+        """Return offsets whose last attempt ended unsettled: dead letters to be."""
         self._collect_due(now_ms)
         found = []
         for offset in self._due:
@@ -195,7 +193,7 @@ class ConsumeWindow(WindowState):
         return sorted(set(found))
 
     def in_flight(self, now_ms: int) -> int:
-        """Delivered, not settled, and not visible again yet."""
+        """Return how many messages are delivered, not settled, and not visible again yet."""
         return sum(
             1
             for index in range(self._head, len(self._status))
@@ -212,13 +210,13 @@ class ConsumeWindow(WindowState):
                     is_ordered = is_ordered and before < offset
                     before = offset
                     due.append(offset)
-        if not is_ordered:  # what returns has its old place among what is to be delivered
+        if not is_ordered:  # returned messages have their old place among those to be delivered
             self._due = deque(sorted(self._due))
 
     # -- the row ---------------------------------------------------------------------------------------------------
 
     def row(self, as_of: int) -> bytes:
-        """What `restore` makes a window of (`WindowRow`)."""
+        """Return the row for `restore` (`WindowRow`)."""
         first = self._head
         return WindowRow(
             as_of,
@@ -235,7 +233,7 @@ class ConsumeWindow(WindowState):
 
     @classmethod
     def restore(cls, encoded: bytes) -> ConsumeWindow:
-        """The window of a row."""
+        """Make a window from its row."""
         row = WindowRow.decode(encoded)
         window = cls(row.base, since=row.since)
         window.as_of, window.generation, window.delivered_end = row.as_of, row.generation, row.delivered_end

@@ -1,8 +1,8 @@
-"""The row that a consume window is written as.
+"""The row of a consume window.
 
-Big-endian: as-of offset (8), since (8), generation (8), base (8), delivered end (8), count (4), deflated (1), size (4),
-then of that size status bytes, attempts (2 each) and deadlines (8 each), little-endian; then as msgpack, if there are
-any, the attempts that consumers named, or the array of these and of the deliveries that do not count.
+Big-endian: as-of offset (8), since (8), generation (8), base (8), delivered end (8), count (4), deflated (1), size (4).
+Then, in that size, little-endian: status bytes, attempts (2 each) and deadlines (8 each). Then as msgpack, if there are
+any: the attempts that consumers named, or an array of these and the deliveries that do not count.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 DEFLATE_ABOVE: Final = 16_384
 Try = tuple[int, Sequence[tuple[int, int]]]
-"""A consumer's attempt: when it ends, and the offsets and stamps that it got."""
+"""A consumer's attempt: its end, and its offsets and stamps."""
 
 _ROW = struct.Struct(">QQQQQI?I")
 _Tries = dict[str, tuple[int, list[tuple[int, int]]]]
@@ -26,7 +26,7 @@ _decode_extras = msgspec.msgpack.Decoder(_Tries | tuple[_Tries, dict[int, tuple[
 
 
 class WindowRow(NamedTuple):
-    """What a window is, from its base on; `uncounted` by offset (`ConsumeWindow`)."""
+    """A window's content from its base on; `uncounted` by offset (`ConsumeWindow`)."""
 
     as_of: int
     since: int
@@ -40,7 +40,7 @@ class WindowRow(NamedTuple):
     uncounted: dict[int, tuple[int, int]]
 
     def encode(self) -> bytes:
-        """See the module."""
+        """Return the encoded row (see the module)."""
         data = b"".join((self.status, self.attempts.tobytes(), self.deadlines.tobytes()))
         deflated = len(data) > DEFLATE_ABOVE
         if deflated:
@@ -52,7 +52,7 @@ class WindowRow(NamedTuple):
 
     @classmethod
     def decode(cls, row: bytes) -> WindowRow:
-        """The reverse."""
+        """Reverse `encode`."""
         as_of, since, generation, base, delivered_end, count, deflated, size = _ROW.unpack_from(row)
         data, extras = row[_ROW.size : _ROW.size + size], row[_ROW.size + size :]
         if deflated:

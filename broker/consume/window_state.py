@@ -1,7 +1,4 @@
-"""WindowState: a window's arrays, and how the records of the log change them.
-
-See `window.py`.
-"""
+"""WindowState: a window's arrays, changed by the records of the log (see `window.py`)."""
 
 from __future__ import annotations
 
@@ -13,24 +10,24 @@ from broker.consume.reminders import Reminders
 from broker.consume.window_row import Try
 
 PENDING, RELEASED, SETTLED, FILTERED = 0, 1, 2, 3
-"""Delivered; waiting for its next delivery, or for its first (no attempts yet); consumed or moved elsewhere; not wanted
-by the filter.  From SETTLED on a message is done with."""
+"""Status of a message: delivered; waiting for its next or first delivery (no attempts yet); consumed or moved
+elsewhere; not wanted by the filter. From SETTLED on it is done with."""
 MAX_TRIES = 1024
 MAX_UNCOUNTED = 0x7FFF
-"""Deliveries of one message that may not count: those behind them do."""
+"""Deliveries of one message that may not count at most; further ones count."""
 DONE = bytes((SETTLED, FILTERED))
 RUN = 256
-"""Status bytes that are looked at together."""
+"""Status bytes compared at once."""
 ATTEMPT_BITS = 16
 MAX_NUMBER = 0xFFFF
-"""Of deliveries of one message that are told apart."""
+"""Deliveries of one message that are told apart at most."""
 MAX_GENERATION = 0xFFFF
 COMPACT_AFTER = 4096
 """Settled messages at the head that are kept before the arrays are moved down."""
 
 
 class WindowState:
-    """Written by what a record says, live and in recovery alike, and by nothing else."""
+    """The state of one window, written only by records, live and in recovery alike."""
 
     __slots__ = (
         "_attempts",
@@ -61,7 +58,7 @@ class WindowState:
         self.tries: dict[str, Try] = {}
         self.groups: object = None  # `fifo.MessageGroups` of a FIFO group's window, in memory only
         self.is_changed = False
-        self.is_unlisted = False  # something may wait of which there is no reminder (FIFO looks at all there is)
+        self.is_unlisted = False  # a message may wait without a reminder (FIFO looks at all messages)
         self._origin = base
         self._head = 0
         self._status = bytearray()
@@ -69,21 +66,21 @@ class WindowState:
         self._deadlines = array("q")
         self._reminders = Reminders()
         self._due: deque[int] = deque()
-        self._uncounted: dict[int, tuple[int, int]] = {}  # by offset: how many, and the number of the last of them
+        self._uncounted: dict[int, tuple[int, int]] = {}  # by offset: count, and the number of the last of them
         self.unsettled = 0
 
     @property
     def base(self) -> int:
-        """The committed offset: everything before it is settled."""
+        """Committed offset: everything before it is settled."""
         return self._origin + self._head
 
     @property
     def frontier(self) -> int:
-        """The first offset that was never delivered."""
+        """First offset that was never delivered."""
         return self._origin + len(self._status)
 
     def attempt(self, offset: int) -> int:
-        """Deliveries so far that count; 0 for one never delivered or long settled."""
+        """Return the deliveries so far that count; 0 for a message never delivered or long settled."""
         return self._deliveries(offset) - self._uncounted_of(offset)
 
     def _deliveries(self, offset: int) -> int:
@@ -94,22 +91,22 @@ class WindowState:
         return self._uncounted[offset][0] if offset in self._uncounted else 0
 
     def is_settled(self, offset: int) -> bool:
-        """True for a message that is done with."""
+        """True for a settled message."""
         index = offset - self._origin
         return index < self._head or (index < len(self._status) and self._status[index] >= SETTLED)
 
     def stamp(self, offset: int) -> int:
-        """Mark of the current delivery, in its handles: deliveries begin anew with each reset, stamps do not."""
+        """Return the mark of the current delivery, in its handles: a reset restarts deliveries but not stamps."""
         return self.stamp_of(self._deliveries(offset))
 
     def stamp_of(self, delivery: int) -> int:
-        """The stamp of a delivery."""
+        """Return the stamp of a delivery."""
         return self.generation << ATTEMPT_BITS | delivery
 
-    # -- changes, as the log says them ---------------------------------------------------------------------------
+    # -- changes, from the log -----------------------------------------------------------------------------------
 
     def deliver(self, offsets: Sequence[int], deadline_ms: int) -> None:
-        """One more delivery for each, invisible until the deadline.  What lies between new ones is not wanted."""
+        """Apply one more delivery to each offset, invisible until the deadline. New ones in between are unwanted."""
         status, attempts, deadlines, origin = self._status, self._attempts, self._deadlines, self._origin
         new = 0
         if isinstance(offsets, range) and offsets[0] == self.frontier:
@@ -131,7 +128,7 @@ class WindowState:
         self._reminders.add(deadline_ms, offsets)
         last = offsets[-1] if isinstance(offsets, range) else max(offsets)
         self.delivered_end = max(self.delivered_end, last + 1)
-        if status[self._head] >= SETTLED:  # what lay between is at the head
+        if status[self._head] >= SETTLED:  # messages in between are at the head
             self.settle(())
 
     def remember_try(self, attempt_id: str, offsets: Sequence[int], deadline_ms: int, now_ms: int) -> None:
@@ -142,22 +139,22 @@ class WindowState:
             self.tries[attempt_id] = (deadline_ms, [(offset, self.stamp(offset)) for offset in offsets])
 
     def skip(self, end: int) -> None:
-        """Nothing from the frontier up to an offset is wanted."""
+        """Mark everything from the frontier up to an offset as not wanted."""
         self._extend(end - self.frontier, FILTERED, 0, 0)
         self.settle(())
 
     def trim(self, end: int) -> None:
-        """Nothing before an offset can be read any more."""
+        """Settle everything before an offset: it can no longer be read."""
         self._extend(end - self.frontier, FILTERED, 0, 0)
         self.settle(range(self.base, end))
 
     def hold(self, end: int) -> None:
-        """All from the frontier up to an offset waits for its first delivery."""
+        """Hold everything from the frontier up to an offset for its first delivery."""
         self._extend(end - self.frontier, RELEASED, 0, 0)
         self.is_unlisted = True
 
     def admit(self, offset: int, attempts: int, deadline_ms: int) -> None:
-        """A message that was delivered elsewhere before waits here from now on."""
+        """Add a message that was delivered elsewhere before and waits here from now on."""
         if offset >= self.frontier:
             self._extend(offset - self.frontier, FILTERED, 0, 0)
             self._extend(1, RELEASED, attempts, deadline_ms)
@@ -173,7 +170,7 @@ class WindowState:
                 self.unsettled += count
 
     def settle(self, offsets: Iterable[int]) -> None:
-        """Consumed, or moved to the dead letters."""
+        """Settle messages that were consumed, or moved to the dead letters."""
         status, origin, head = self._status, self._origin, self._head
         length = len(status)
         if isinstance(offsets, range) and self._settle_all(offsets):
@@ -198,7 +195,7 @@ class WindowState:
             self._due.clear()
 
     def _settle_all(self, offsets: range) -> bool:
-        """Settle neighbours that are all with consumers, at once; says whether they are."""
+        """Settle neighbours at once, if consumers have all of them; True if so."""
         count, first = len(offsets), offsets.start - self._origin
         if self._uncounted or first < self._head or self._status[first : first + count] != bytes(count):
             return False
@@ -207,7 +204,7 @@ class WindowState:
         return True
 
     def change(self, offsets: Sequence[int], deadline_ms: int, *, release: bool) -> None:
-        """A new deadline; a released one's handle is void."""
+        """Set a new deadline; a release voids the handle."""
         for offset in offsets:
             index = offset - self._origin
             if self._head <= index < len(self._status) and self._status[index] < SETTLED:
@@ -217,7 +214,7 @@ class WindowState:
         self._reminders.add(deadline_ms, offsets)
 
     def uncount(self, offsets: Sequence[int]) -> None:
-        """The last delivery of each does not count as an attempt."""
+        """Uncount the last delivery of each message as an attempt."""
         for offset in offsets:
             delivery, (count, last) = self._deliveries(offset), self._uncounted.get(offset, (0, 0))
             if delivery > last and count < MAX_UNCOUNTED and not self.is_settled(offset):

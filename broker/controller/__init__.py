@@ -1,1 +1,1 @@
-"""The controller: who of a broker group's replicas is master, agreed on by Raft and decided without an operator."""
+"""The controller: elects the master among a broker group's replicas, by agreement (Raft) and without an operator."""

@@ -1,4 +1,4 @@
-"""Agreement: what the leading controller wants committed, told to replicas, and replied to who asked."""
+"""Agreement: the leading controller's pending commands, orders to replicas, and replies to requests."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from domain.replication.mastership import Appointment
 
 @dataclass(frozen=True, slots=True)
 class ControllerOptions:
-    """Times in seconds.  `lease`: silence after which a master is replaced.  `fence`: longest wait for promises.
-    `catch_up`: longest pause of a planned move.  `open`: longest time until a new master opens.  `again`: between two
+    """Times in seconds. `lease`: silence after which a master is replaced. `fence`: longest wait for promises.
+    `catch_up`: longest pause of a planned move. `open`: longest time until a new master opens. `again`: between two
     elections of one group, doubled up to `most_again` while none succeeds."""
 
     lease: float = 3.0
@@ -59,8 +59,8 @@ NOT_AGREED = "the controllers have not agreed on it in time"
 
 
 class Agreement:
-    """`cluster`: id of the controllers as a group.  `wall_ms`: time of day, for what people are shown.  `now`: time of
-    the event under way, in seconds of any steady clock."""
+    """The effects of an event. `cluster`: id of the controllers as a group. `wall_ms`: time of day, shown to people.
+    `now`: time of the event under way, in seconds of any steady clock."""
 
     def __init__(
         self, register: Register, cluster: str, chance: Random, wall_ms: Callable[[], int], options: ControllerOptions
@@ -73,24 +73,24 @@ class Agreement:
         self._effects: list[Effect] = []
 
     def number(self) -> int:
-        """A number that nothing else has here."""
+        """Return a number that nothing else has here."""
         self._numbers += 1
         return self._numbers
 
     def propose(self, command: Command, then: Callable[[str | None], None]) -> None:
-        """`then` gets the reason why it changed nothing, empty where it counts; None where that is not known."""
+        """Propose a command. `then` gets the reason why it changed nothing: empty if it counts, None if unknown."""
         token = self.number()
         self._proposed[token] = then
         self._effects.append(Propose(token, command))
 
     def ended(self, token: int, reason: str | None) -> None:
-        """A proposal has come to its end."""
+        """End a proposal."""
         then = self._proposed.pop(token, None)
         if then is not None:
             then(reason)
 
     def forget(self) -> None:
-        """Another leads: what becomes of the proposals is its."""
+        """Forget all proposals: another leads and decides their outcome."""
         self._proposed.clear()
 
     def tell(self, group: str, replica: int, order: Order) -> None:
@@ -103,11 +103,11 @@ class Agreement:
         self._effects.append(Reply(request, error=EntrepotError(code, message)))
 
     def done(self) -> list[Effect]:
-        """The effects of the event."""
+        """Return the effects of the event."""
         effects, self._effects = self._effects, []
         return effects
 
     def decided(self, name: str) -> Appointment | None:
-        """The last appointment of a group; None before its first one."""
+        """Return the last appointment of a group, or None before its first one."""
         group = self.register.groups.get(name)
         return None if group is None or not group.appointment.known else group.appointment

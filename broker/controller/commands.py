@@ -13,10 +13,8 @@ from domain.replication.mastership import Appointment
 
 
 class Adopt(Struct, frozen=True, tag=True):
-    """Take a group in, or one that has gone on without these controllers: all its replicas were heard.
-
-    `base`: order of the appointment that is decided here, (0, 0) of a new group.
-    """
+    """Take a group in, or one that went on without these controllers: all its replicas were heard. `base`: order of the
+    appointment that is decided here, (0, 0) of a new group."""
 
     shape: GroupShape
     appointment: Appointment
@@ -26,7 +24,7 @@ class Adopt(Struct, frozen=True, tag=True):
 
 
 class BeginElection(Struct, frozen=True, tag=True):
-    """End the mastership that was decided: from now on its master changes no set."""
+    """End the decided mastership: from now on its master changes no set."""
 
     group: str
     epoch: int
@@ -47,7 +45,7 @@ class Decide(Struct, frozen=True, tag=True):
 
 
 class ChangeSet(Struct, frozen=True, tag=True):
-    """Take a master's change of its set in place of the appointment with the order `base`."""
+    """Replace the appointment with the order `base` by a master's change of its set."""
 
     group: str
     appointment: Appointment
@@ -61,7 +59,7 @@ class Reshape(Struct, frozen=True, tag=True):
 
 
 class WantReplicas(Struct, frozen=True, tag=True):
-    """Have these replicas count, as an operator says; the master changes who counts (`ChangeSet`)."""
+    """Note an operator's choice of replicas that count; the master changes the set (`ChangeSet`)."""
 
     group: str
     counting: tuple[int, ...]
@@ -75,7 +73,7 @@ class NameController(Struct, frozen=True, tag=True):
 
 
 class HearController(Struct, frozen=True, tag=True):
-    """Remember the last start of a controller's directory: an old copy of it counts for nothing."""
+    """Remember the last start of a controller's directory: an old copy of it has no say."""
 
     controller: int
     start: DirectoryStart
@@ -90,11 +88,11 @@ _decoder: Final = msgspec.msgpack.Decoder(Command)
 
 
 def encode_command(command: Command) -> bytes:
-    """Bytes of an entry of the log."""
+    """Return the bytes of an entry of the log."""
     return _encoder.encode(command)
 
 
 def decode_command(data: bytes) -> Command:
-    """The reverse.  Raises msgspec.DecodeError."""
+    """Reverse `encode_command`. Raises msgspec.DecodeError."""
     found: Command = _decoder.decode(data)
     return found

@@ -1,6 +1,6 @@
 """Contest: one election of one group, driven by the leading controller.
 
-QUIESCING   a planned move: the old master holds writes back until the next one has all
+QUIESCING   a planned move: the old master holds writes back until the next one has everything
 BEGINNING   the end of the old mastership is being committed
 FENCING     every replica is asked to promise the epoch
 DECIDING    the appointment is being committed
@@ -25,8 +25,8 @@ class Phase(Enum):
 
 
 class Contest:
-    """`reason`: a sentence.  `wanted`: next master, or NOBODY.  `avoided`: not to win.  `lost`: replicas that an
-    operator gives up.  `requests`: of operators that wait for its end."""
+    """One election. `reason`: a sentence. `wanted`: next master, or NOBODY. `avoided`: not to win. `lost`: replicas
+    that an operator gives up. `requests`: of operators that wait for its end."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Contest:
         self.made: Appointment | None = None
 
     def fence(self, awaited: Collection[int], number: int, deadline: float) -> None:
-        """Wait for the promises of these replicas, no longer than until the deadline."""
+        """Wait for the promises of these replicas until the deadline at most."""
         self.phase, self.awaited, self.order, self.deadline = Phase.FENCING, set(awaited), number, deadline
 
     def answered(self, replica: int, answer: FenceAnswer | Promise) -> None:
@@ -63,8 +63,8 @@ class Contest:
             self.refusal = answer
 
     def decide(self, latest: Appointment, counting: Collection[int]) -> Appointment:
-        """The appointment, in place of `latest`.  `counting`: ids of the replicas that the rule is about; all of them
-        must have answered for a group's first master, but for those that are lost.  Raises ElectionError."""
+        """Return the appointment that replaces `latest`. `counting`: ids of the replicas under the rule; for a group's
+        first master all of them must have answered, except lost ones. Raises ElectionError."""
         epoch, token = self.promise.epoch, self.promise.token
         if latest.known:
             election = Election(

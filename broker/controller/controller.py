@@ -1,8 +1,8 @@
-"""Controller: the leading controller's decisions, as a pure machine.  What happens comes in, what is to be done goes
-out: commands for the log, orders to replicas, replies to who asked.
+"""Controller: the leading controller's decisions, as a pure machine.
 
-Only the leader decides, and only what is committed is told.  Everything here but the register is soft: a new leader
-begins with nothing, and gives everybody one lease before it judges.  So does one that was paused itself.
+Events come in. Effects go out: commands for the log, orders to replicas, replies to requests. Only the leader decides,
+and only committed decisions are told. Everything here except the register is soft: a new leader begins with nothing,
+and gives everybody one lease before it judges. So does a leader that was paused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOT_LEADER: Final = "this controller does not lead the others"
 
 
 class Controller:
-    """`cluster`: id of the controllers as a group.  `wall_ms`: time of day, for what people are shown.  `now`: seconds
+    """The machine. `cluster`: id of the controllers as a group. `wall_ms`: time of day, shown to people. `now`: seconds
     of any steady clock."""
 
     elections_type = Elections
@@ -45,14 +45,14 @@ class Controller:
     # -- leading -------------------------------------------------------------------------------------------------
 
     def led(self, now: float) -> list[Effect]:
-        """It leads, and its register has all that was committed before."""
+        """Begin to lead: the register has everything committed before."""
         self.is_leader = True
         self._agreement.now = self._ticked = now
         self._judges_from = now + self.options.lease
         return self._agreement.done()
 
     def followed(self, now: float) -> list[Effect]:
-        """It leads no more: what it had under way is another's."""
+        """Cease to lead: everything under way is another's."""
         self._agreement.now, self.is_leader = now, False
         self._agreement.forget()
         for watched in self.watched.values():
@@ -61,13 +61,13 @@ class Controller:
         return self._agreement.done()
 
     def applied(self, token: int, reason: str, now: float) -> list[Effect]:
-        """A proposal is committed; `reason`: why it changed nothing."""
+        """Note that a proposal is committed; `reason`: why it changed nothing."""
         self._agreement.now = now
         self._agreement.ended(token, reason)
         return self._agreement.done()
 
     def not_applied(self, token: int, now: float) -> list[Effect]:
-        """A proposal was refused, or its outcome is not known."""
+        """Note that a proposal was refused, or its outcome is unknown."""
         self._agreement.now = now
         self._agreement.ended(token, None)
         return self._agreement.done()
@@ -75,7 +75,7 @@ class Controller:
     # -- replicas ------------------------------------------------------------------------------------------------
 
     def attached(self, shape: GroupShape, report: Report, now: float) -> list[Effect]:
-        """A replica takes orders from now on.  Raises BAD_REQUEST where there are too many groups."""
+        """Add a replica that takes orders from now on. Raises BAD_REQUEST where there are too many groups."""
         self._agreement.now = now
         if shape.name not in self.watched and len(self.watched) >= MAX_GROUPS:
             raise EntrepotError(Code.BAD_REQUEST, f"there are {MAX_GROUPS} groups")
@@ -94,7 +94,7 @@ class Controller:
         return f"replica {report.member.replica} has the data of another group than {name} is: {told}"
 
     def detached(self, name: str, replica: int, now: float) -> list[Effect]:
-        """Its connection has ended."""
+        """Note that a replica's connection has ended."""
         self._agreement.now = now
         watched = self.watched.get(name)
         if watched is not None and replica in watched.heard:
@@ -104,7 +104,7 @@ class Controller:
         return self._agreement.done()
 
     def reported(self, name: str, report: Report, now: float) -> list[Effect]:
-        """A replica's heartbeat."""
+        """Take a replica's heartbeat."""
         self._agreement.now = now
         watched = self.watched.get(name)
         heard = None if watched is None else watched.heard.get(report.member.replica)
@@ -122,7 +122,7 @@ class Controller:
             heard.idle_since = self._agreement.now
 
     def obeyed(self, name: str, replica: int, answer: OrderAnswer, now: float) -> list[Effect]:
-        """A replica has answered an order."""
+        """Take a replica's answer to an order."""
         self._agreement.now = now
         watched = self.watched.get(name)
         if watched is not None and self.is_leader:
@@ -130,19 +130,19 @@ class Controller:
         return self._agreement.done()
 
     def decided(self, name: str) -> Appointment | None:
-        """The last appointment of a group; None before its first one."""
+        """Return the last appointment of a group, or None before its first one."""
         return self._agreement.decided(name)
 
     def wanted(self, name: str) -> tuple[int, ...]:
-        """Ids of the replicas of a group that an operator has count; empty where none said."""
+        """Return the ids of a group's replicas that an operator has count; empty without an operator's choice."""
         group = self.register.groups.get(name)
         return () if group is None else group.wanted
 
     # -- time ----------------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> list[Effect]:
-        """Time has passed; comes each `options.tick` seconds."""
-        if now - self._ticked > self.options.lease / 2:  # it was paused: what has come meanwhile is read first
+        """Advance the time; to be called each `options.tick` seconds."""
+        if now - self._ticked > self.options.lease / 2:  # it was paused: waiting messages are read first
             self._judges_from = now + self.options.lease
         self._agreement.now = self._ticked = now
         if self.is_leader:
@@ -153,7 +153,7 @@ class Controller:
         return self._agreement.done()
 
     def _look(self, watched: Watched) -> None:
-        """Do what a group needs now."""
+        """Do the group's next step."""
         if not self.is_leader:
             return
         if watched.contest is not None:
@@ -180,14 +180,14 @@ class Controller:
         if verdict.reason:
             self._elections.begin(watched, Contest(watched.name, verdict.reason, avoided=verdict.avoided))
 
-    # -- groups that come ----------------------------------------------------------------------------------------
+    # -- new groups ----------------------------------------------------------------------------------------------
 
     def _is_behind(self, group: Group, watched: Watched) -> bool:
-        """Replicas know of an appointment that these controllers have not made: they have lost it, or others did."""
+        """True if replicas know of an appointment that these controllers lost, or others made."""
         return any(each.report.appointment.epoch > group.appointment.epoch for each in watched.heard.values())
 
     def _take_in(self, watched: Watched, group: Group | None) -> None:
-        """Take a group in once all its replicas were heard: none of them may know of a later master then."""
+        """Take a group in once all its replicas were heard: then none of them may know of a later master."""
         agreement = self._agreement
         fresh = watched.fresh(agreement.now, self.options.lease)
         if not fresh:
@@ -221,7 +221,7 @@ class Controller:
             watched.problem = "its first master needs all its replicas, and not all report"
 
     def _keep_shape(self, watched: Watched, group: Group) -> None:
-        """Follow the settings of the master: addresses move."""
+        """Follow the master's settings: addresses move."""
         master = watched.heard.get(group.appointment.master)
         if master is None or master.shape == group.shape or watched.reshaping is not None:
             return
@@ -237,7 +237,7 @@ class Controller:
     def elect(
         self, request: int, name: str, to: int, lost: Sequence[int], now: float, *, is_unclean: bool
     ) -> list[Effect]:
-        """An operator wants a master elected; 0: the best replica."""
+        """Elect a master for an operator; 0: the best replica."""
         self._agreement.now = now
         try:
             group, watched = self._led(name)
@@ -253,7 +253,7 @@ class Controller:
         return self._agreement.done()
 
     def _led(self, name: str) -> tuple[Group, Watched]:
-        """The group that an operator means.  Raises UNAVAILABLE, BAD_REQUEST."""
+        """Return the group that an operator means. Raises UNAVAILABLE, BAD_REQUEST."""
         group, watched = self.register.groups.get(name), self.watched.get(name)
         if not self.is_leader:
             raise EntrepotError(Code.UNAVAILABLE, NOT_LEADER)
@@ -262,7 +262,7 @@ class Controller:
         return group, watched
 
     def change_replicas(self, request: int, name: str, replica: int, change: ReplicaChange, now: float) -> list[Effect]:
-        """An operator says whether a replica counts; the reply is the group's view."""
+        """Make a replica count, or not, for an operator; the reply is the group's view."""
         self._agreement.now = now
         agreement = self._agreement
         try:
@@ -282,7 +282,7 @@ class Controller:
         return agreement.done()
 
     def change_set(self, request: int, name: str, change: SetChange, now: float) -> list[Effect]:
-        """A master wants its set changed; the reply is the appointment that is decided then."""
+        """Change a master's set; the reply is the appointment decided then."""
         self._agreement.now = now
         agreement, group, watched = self._agreement, self.register.groups.get(name), self.watched.get(name)
         if not self.is_leader or group is None or watched is None:
@@ -316,7 +316,7 @@ class Controller:
             self._agreement.reply(request, appointment)
 
     def views(self) -> list[GroupView]:
-        """Every group as it is known here."""
+        """Return every group as it is known here."""
         return [self._view(name) for name in sorted({*self.register.groups, *self.watched})]
 
     def _view(self, name: str) -> GroupView:

@@ -1,11 +1,11 @@
-"""A controller's directory: whose it is, and the files of its part in Raft.
+"""A controller's directory: its identity, and the files of its part in Raft.
 
 controller.json   {"controller": ..., "start": {"incarnation": ..., "run": ..., "tokens": [...]}, "is_refused": ...,
                    "cluster": ..., "founders": [...]}
 raft/             see `broker.raft.files`
 
-A directory belongs to one controller of one group of controllers for ever.  One that was emptied may have forgotten a
-vote, and so comes back under a new id alone.
+A directory always belongs to one controller of one group. An emptied one may have forgotten a vote, so it only comes
+back under a new id.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ FILE: Final = "controller.json"
 
 
 class ControllerIdentity(msgspec.Struct):
-    """`start`: its last one.  `cluster`: id of the group of controllers, empty before it belongs to one; `founders`:
-    those that began it, each as id:incarnation.  `is_refused`: others take it for an old copy."""
+    """A controller's identity. `start`: its last one. `cluster`: id of the group of controllers, empty before it
+    belongs to one; `founders`: those that began it, each as id:incarnation. `is_refused`: others take it for an old
+    copy."""
 
     controller: int
     start: DirectoryStart
@@ -46,7 +47,7 @@ class ControllerIdentity(msgspec.Struct):
 
 
 class ControllerDirectory:
-    """Opened by one process at a time.  Raises StoreFailedError, OSError."""
+    """The directory, opened by one process at a time. Raises StoreFailedError, OSError."""
 
     def __init__(self, path: Path, controller: int) -> None:
         make_private_directory(str(path))
@@ -54,7 +55,7 @@ class ControllerDirectory:
         self._path = path
         try:
             self.identity = self._load(controller)
-            if not self.identity.is_refused:  # of a copy that starts often enough nobody could tell
+            if not self.identity.is_refused:  # a copy that starts often enough could not be told apart
                 self.identity.start = self.identity.start.next(secrets.token_hex(4))
                 self._save()
         except BaseException:
@@ -79,7 +80,7 @@ class ControllerDirectory:
         put_durably(self._path / FILE, msgspec.json.format(msgspec.json.encode(self.identity), indent=2))
 
     def note_refused(self, is_refused: bool) -> None:
-        """Others do not listen to it, or do again.  Raises OSError."""
+        """Note that others refuse it, or accept it again. Raises OSError."""
         if is_refused != self.identity.is_refused:
             self.identity.is_refused = is_refused
             self._save()
@@ -104,12 +105,12 @@ class ControllerDirectory:
         self._save()
 
     def files(self) -> RaftFiles:
-        """Files of its part in Raft."""
+        """Return the files of its part in Raft."""
         return RaftFiles(OsDirectory(self._path / "raft"), self.identity.controller)
 
 
 def founder(identity: ControllerIdentity) -> str:
-    """A controller's name among the founders."""
+    """Return a controller's name among the founders."""
     return f"{identity.controller}:{identity.incarnation}"
 
 
@@ -118,5 +119,5 @@ def id_of(founder: str) -> int:
 
 
 def cluster_of(founders: Collection[str]) -> str:
-    """The id of a group of controllers: its founders need not agree on it."""
+    """Return the id of a group of controllers: its founders need not agree on it."""
     return hashlib.sha256(" ".join(sorted(founders)).encode()).hexdigest()[:32]

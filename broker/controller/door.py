@@ -1,4 +1,4 @@
-"""The door of a controller: a listening socket of its own, or that of a name server."""
+"""The listener of a controller: a socket of its own, or that of a name server."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from broker.remoting.listener import RemotingListener, Service
 MOST_FENCE_SECONDS: Final = 1.0
 MOST_TICK_SECONDS: Final = 0.1
 TICKS: Final = 20
-"""Looks at all groups in the time of a lease."""
+"""Checks of all groups in the time of a lease."""
 
 
 def options_of(lease: float) -> ControllerOptions:
-    """`lease`: seconds of silence after which a master is replaced."""
+    """Return the options. `lease`: seconds of silence after which a master is replaced."""
     return ControllerOptions(
         lease=lease, fence=min(lease, MOST_FENCE_SECONDS), tick=min(lease / TICKS, MOST_TICK_SECONDS)
     )
@@ -27,7 +27,7 @@ def options_of(lease: float) -> ControllerOptions:
 def links_of(
     controller: int, cluster: str, lease: float, silence_seconds: float, tls: ssl.SSLContext | None
 ) -> LinkSettings:
-    """Connections of a controller to the others."""
+    """Return the settings of a controller's connections to the others."""
     return LinkSettings(
         who=f"controller {controller}",
         cluster=cluster,
@@ -38,7 +38,7 @@ def links_of(
 
 
 class SharedDoor:
-    """A controller in a process that answers for others, too.  That one's door opens first, and closes first."""
+    """A controller in a process with another server, whose listener opens first and closes first."""
 
     def __init__(self, server: ControllerServer, service: Service) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""Elections: how the leading controller has a group's next master promised, chosen and told.
+"""Elections: the steps by which the leading controller has a group's next master promised, chosen and told.
 
     end the old mastership (commit) -> fence -> choose by the rule -> commit -> tell
 
@@ -23,7 +23,7 @@ from domain.replication.rule import RuleKind
 
 
 class Elections:
-    """Of all groups; one at a time of each."""
+    """The elections of all groups; one at a time of each."""
 
     contest_type = Contest
 
@@ -34,7 +34,7 @@ class Elections:
     # -- by an operator ------------------------------------------------------------------------------------------
 
     def ask(self, request: int, watched: Watched, to: int, lost: Sequence[int], *, is_unclean: bool) -> None:
-        """An operator wants a master elected; 0: the best replica."""
+        """Elect a master for an operator; 0: the best replica."""
         group = self._register.groups[watched.name]
         wanted = f"wants replica {to}" if to else "wants an election"
         contest = self.contest_type(
@@ -47,7 +47,7 @@ class Elections:
         )
         try:
             self._try_out(contest, watched, group)
-        except ElectionError as error:  # nobody is fenced for what cannot be
+        except ElectionError as error:  # nobody is fenced for an impossible election
             self._agreement.refuse(request, Code.PRECONDITION_FAILED, str(error))
             return
         master = self._reachable(watched).get(group.appointment.master)
@@ -79,7 +79,8 @@ class Elections:
         self._agreement.tell(watched.name, master, order)
 
     def _quiesced(self, watched: Watched, contest: Contest, *, is_even: bool) -> None:
-        """Under a rule that confirms nothing alone it may be without that: a master may be out of its slaves' reach."""
+        """Go on once the next master has caught up, or without that under a rule that confirms nothing alone: a master
+        may be out of its slaves' reach."""
         if not is_even and self._register.groups[watched.name].appointment.rule.kind is RuleKind.ASYNC:
             self._failed(
                 watched,
@@ -100,7 +101,7 @@ class Elections:
         return 1 + max(group.appointment.epoch, group.electing.epoch, promised)
 
     def begin(self, watched: Watched, contest: Contest) -> None:
-        """Commit that the old mastership ends."""
+        """Commit the end of the old mastership."""
         agreement = self._agreement
         group = self._register.groups[watched.name]
         promise = contest.promise = Promise(
@@ -128,7 +129,7 @@ class Elections:
         self.look(watched, contest)
 
     def obeyed(self, watched: Watched, replica: int, answer: OrderAnswer) -> None:
-        """A replica has answered an order."""
+        """Take a replica's answer to an order."""
         contest = watched.contest
         if contest is None or answer.number != contest.order:
             return
@@ -142,12 +143,12 @@ class Elections:
             self.look(watched, contest)
 
     def gone(self, watched: Watched, replica: int) -> None:
-        """A replica takes no orders any more."""
+        """Note that a replica takes no more orders."""
         if watched.contest is not None:
             watched.contest.awaited.discard(replica)
 
     def look(self, watched: Watched, contest: Contest) -> None:
-        """Take the next step, if that is possible now."""
+        """Take the next step, if it is possible now."""
         if contest.phase is Phase.FENCING and not contest.awaited:
             self._decide(watched, contest)
         elif contest.phase is Phase.OPENING and contest.made is not None:
@@ -159,7 +160,7 @@ class Elections:
                 self._failed(watched, contest, "another election has begun meanwhile")
 
     def overdue(self, watched: Watched, contest: Contest) -> None:
-        """Its deadline is over."""
+        """Act on an expired deadline."""
         if contest.phase is Phase.QUIESCING:
             self._quiesced(watched, contest, is_even=False)
         elif contest.phase is Phase.FENCING:
@@ -199,7 +200,7 @@ class Elections:
             watched.contest = None
 
     def tell_decided(self, watched: Watched) -> None:
-        """Tell all replicas who is master."""
+        """Tell all replicas the master."""
         appointment = self._agreement.decided(watched.name)
         if appointment is not None:
             for replica in sorted(watched.heard):
@@ -226,7 +227,7 @@ class Elections:
         self.give_up(watched, code, problem)
 
     def give_up(self, watched: Watched, code: Code, problem: str) -> None:
-        """End an election that comes to nothing here."""
+        """End an election without a result."""
         contest, watched.contest = watched.contest, None
         for request in () if contest is None else contest.requests:
             self._agreement.refuse(request, code, problem)

@@ -1,7 +1,7 @@
 """Founding: a controller with an empty directory finds its group, or begins one with others that have none.
 
-All controllers that the settings name begin a group, once every one of them is there with an empty directory.  None
-begins one beside a group that exists: its register would know of no master, and its votes would be given again.
+All controllers in the settings begin a group, once every one of them is there with an empty directory. None begins one
+beside an existing group: its register would know of no master, and its votes would be given again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 class Founding:
-    """`links`: to all other controllers of the settings, by id.  `problem`: in words, empty where there is none."""
+    """The founding of one controller. `links`: to all others of the settings, by id. `problem`: in words, or empty."""
 
     def __init__(self, directory: ControllerDirectory, links: Mapping[int, Link]) -> None:
         self._directory, self._links = directory, links
@@ -56,7 +56,7 @@ class Founding:
         return found
 
     def _decide(self, views: Mapping[int, ControllerView]) -> str:
-        """The reason to wait; empty once it belongs to a group."""
+        """Return the reason to wait; empty once it belongs to a group."""
         own = self._directory.identity
         for number, view in sorted(views.items()):
             if view.controller != number:
@@ -76,7 +76,7 @@ class Founding:
         return ""
 
     def _join(self, cluster: str, view: ControllerView) -> str:
-        """A founder that comes late begins as one; another one waits until it is taken in."""
+        """Join a group: a late founder begins as one; another controller waits until it is taken in."""
         own = self._directory.identity
         if founder(own) in view.founders:
             self._directory.found(view.founders)

@@ -1,7 +1,7 @@
-"""Liveness: the replicas of a group as they report themselves, and the judgement of its master.
+"""Liveness: the reports of a group's replicas, and the judgement of its master.
 
-Soft state of one controller: nothing of it is agreed on.  A wrong judgement costs a needless election and no more.
-Pure: time comes in, in seconds of any steady clock.
+Soft state of one controller: nothing of it is agreed on. A wrong judgement costs only a needless election. Pure: time
+is an argument, in seconds of any steady clock.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from domain.replication.rule import RuleKind
 
 @dataclass(slots=True)
 class Heard:
-    """A replica's last report, of the time `at`.  `is_attached`: it takes orders here.  `idle_since`: time since which
-    it has been master by name only."""
+    """A replica's last report, of the time `at`. `is_attached`: it takes orders here. `idle_since`: time since which it
+    has been master by name only."""
 
     shape: GroupShape
     report: Report
@@ -35,13 +35,13 @@ class Heard:
 
     @property
     def is_apart(self) -> bool:
-        """Its connection to the master has ended."""
+        """True if its connection to the master has ended."""
         return self.report.master_silence >= NEVER
 
 
 class Verdict(NamedTuple):
-    """`reason` for an election, in words; empty where none is held.  `avoided`: the replica that is not to win it.
-    `problem`: what is wrong, where no election would help."""
+    """A judgement. `reason` for an election, in words; empty where none is held. `avoided`: the replica that is not to
+    win it. `problem`: a fault that no election would mend."""
 
     reason: str = ""
     avoided: int = NOBODY
@@ -52,7 +52,7 @@ FINE = Verdict()
 
 
 def candidates(appointment: Appointment, heard: Mapping[int, Heard], now: float, lease: float) -> dict[int, Heard]:
-    """Replicas by whose answers the rule elects: those that report now, with the directories that count."""
+    """Return replicas whose answers elect by the rule: those that report now, with the directories that count."""
     counted = appointment.members if appointment.rule.kind is RuleKind.IN_SYNC else appointment.known
     found = {member.replica: heard[member.replica] for member in counted if member.replica in heard}
     return {
@@ -61,7 +61,7 @@ def candidates(appointment: Appointment, heard: Mapping[int, Heard], now: float,
 
 
 def judge(group: Group, heard: Mapping[int, Heard], now: float, lease: float) -> Verdict:
-    """The judgement of a group's master."""
+    """Return the judgement of a group's master."""
     appointment = group.appointment
     fault = _fault(appointment, heard, now, lease)
     if fault is None:
@@ -87,11 +87,11 @@ def judge(group: Group, heard: Mapping[int, Heard], now: float, lease: float) ->
 def judge_smaller(
     group: Group, made: Appointment, heard: Mapping[int, Heard], now: float, lease: float, asked_since: float
 ) -> Verdict:
-    """The judgement of a set that its master wants smaller: FINE where it is to have its way.
+    """Return the judgement of a set that its master wants smaller: FINE where it may have it.
 
-    A set below `min_in_sync` takes no messages, and nobody but its members can be elected from then on.  So where a
-    replica that is to go is there, an election is held as soon as it has lost the master too, and it has enough others
-    to lead.  The two need not notice the loss at once: for that a lease is waited, from `asked_since`.
+    A set below `min_in_sync` takes no messages, and nobody but its members can be elected from then on. So an election
+    is held once a replica that is to go has lost the master too, if it has enough others to lead. The two need not
+    notice the loss at once: for that a lease is waited, from `asked_since`.
     """
     known, rule = group.appointment, made.rule
     if rule.kind is not RuleKind.IN_SYNC or len(made.members) >= rule.min_in_sync:
@@ -113,8 +113,8 @@ def judge_smaller(
 def _fault(
     appointment: Appointment, heard: Mapping[int, Heard], now: float, lease: float
 ) -> tuple[str, bool, bool] | None:
-    """The fault of a master: in words, True where it is not to win again, True where another replica must have lost it
-    too.  None where it has none."""
+    """Return a master's fault: in words, True where it is not to win again, True where another replica must have lost
+    it too. None without a fault."""
     number = appointment.master
     master = heard.get(number)
     if master is None:

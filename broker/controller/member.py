@@ -1,6 +1,6 @@
-"""Member: one controller's part in Raft: the machine, its files, its clock, and the register that its log makes.
+"""Member: one controller's part in Raft: the machine, its files, its clock, and the register made by its log.
 
-The machine says what is to be durable; a thread writes it, batch after batch, and the machine hears when that is done.
+The machine asks for durable writes. A thread does them, batch after batch, and the machine hears when they are done.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ log = structlog.get_logger(__name__)
 
 
 class Member:
-    """`send`: brings messages to another member.  `on_led` and `on_followed`: its leadership begins, with all that was
-    committed applied, and ends.  `on_ended`: a proposal's token, and why it changed nothing, None: not known.
-    `on_failure`: it cannot go on."""
+    """A member. `send`: brings messages to another member. `on_led`: its leadership begins, with everything committed
+    applied. `on_followed`: it ends. `on_ended` gets a proposal's token and the reason why it changed nothing (None:
+    unknown). `on_failure`: it cannot go on."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class Member:
         self._is_stepping = False
         self._tokens = 0
         self._leads = self._is_closed = False
-        self.problem = ""  # for which it has stopped
+        self.problem = ""  # reason of its stop
         self.is_leader = False
-        """True once it leads and its register has all that was committed before."""
+        """True once it leads and its register has everything committed before."""
 
     @property
     def leader(self) -> int:
-        """Id of the leader, as far as it is known; 0 where it is not."""
+        """Id of the leader if known, else 0."""
         return self.machine.state.leader
 
     @property
@@ -96,19 +96,19 @@ class Member:
         self._ticking = self._loop.call_later(self._options.heartbeat_ms / 2000, self._tick)
         self.step(raft.Tick())
 
-    # -- what is asked -------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------
 
     def received(self, source: int, messages: list[Message]) -> None:
-        """Messages of another member have come."""
+        """Take another member's messages."""
         for message in messages:
             self.step(raft.Receive(source, message))
 
     def propose(self, token: int, command: Command) -> None:
-        """Have a command committed: `on_ended` tells."""
+        """Have a command committed; `on_ended` reports it."""
         self.step(raft.Propose(token, encode_command(command)))
 
     async def read(self) -> None:
-        """Return when the register has all that was committed before.  Raises UNAVAILABLE where this is no leader."""
+        """Return when the register has everything committed before. Raises UNAVAILABLE on a follower."""
         await self._ask(lambda token: raft.Read(token))
 
     async def change(self, change: Change) -> None:
@@ -130,7 +130,7 @@ class Member:
     # -- the machine ---------------------------------------------------------------------------------------------
 
     def step(self, event: raft.Event) -> None:
-        """Have an event happen; those that come of it happen behind it."""
+        """Process an event, and then those that follow from it."""
         if self._is_closed:
             return
         self._events.append(event)
@@ -175,7 +175,7 @@ class Member:
                 self._fail(reason)
 
     def _fail(self, problem: str) -> None:
-        """It cannot go on, and does not: nothing more is written, sent or told as durable."""
+        """Stop for good: nothing more is written, sent or told as durable."""
         if not self._is_closed:
             self._is_closed = True
             self.problem = problem
@@ -203,7 +203,7 @@ class Member:
             question.set_exception(EntrepotError(code, reason))
 
     def _role_changed(self, role: raft.Role) -> None:
-        """A leader begins once it has applied all that was committed: a read says when."""
+        """Change the role. A leader begins once it has applied everything committed: a read tells when."""
         leads = role is raft.Role.LEADER
         if leads and not self._leads:
             self._begin = self._loop.create_task(self._begin_leading(self.machine.state.term))

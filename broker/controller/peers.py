@@ -1,6 +1,6 @@
-"""ControllerPeers: the connections of a controller to the others, and what it has heard of them.
+"""ControllerPeers: the connections of a controller to the others, and their last reports.
 
-Messages of one tick of the event loop go out as one request.  Any of them may get lost: Raft says them again.
+Messages of one tick of the event loop go out as one request. Any of them may get lost: Raft repeats them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from protocols.remoting import operations as wire
 
 SEND_SECONDS: Final = 2.0
 MAX_UNANSWERED: Final = 64
-"""Named limit: requests to one controller that it has not taken; further messages are dropped."""
+"""Most requests that one controller has not taken; further messages are dropped."""
 
 
 class ControllerPeers:
-    """`sender`: own name, once there is a group.  `heard`: others, as they were heard last.  `problems`: of others, in
-    words, by id; `refusals`: why others do not listen to this one."""
+    """The connections. `sender`: own name, once there is a group. `heard`: others, as last heard. `problems`: of
+    others, in words, by id; `refusals`: others' reasons not to listen to this one."""
 
     def __init__(self, controller: int, addresses: Mapping[int, str], settings: LinkSettings) -> None:
         self._own, self._addresses, self._settings = controller, dict(addresses), settings
@@ -47,7 +47,7 @@ class ControllerPeers:
         return self._addresses.get(controller, "")
 
     def reach(self, members: Mapping[int, str]) -> None:
-        """Have a connection to each other member; an empty address leaves the one that the settings name."""
+        """Connect to each other member; an empty address keeps the one in the settings."""
         for number, address in members.items():
             known = self._addresses.get(number, "")
             if number != self._own and address and address != known:
@@ -69,7 +69,7 @@ class ControllerPeers:
             closing.add_done_callback(self._closing.discard)
 
     def hear(self, sender: Sender) -> str:
-        """Take a sender for that controller; else the reason, in words: it is not what was heard, or an old copy."""
+        """Accept a sender as that controller, or return the reason: another was heard, or it is an old copy."""
         known = self.heard.get(sender.controller)
         if known is not None and (problem := sender.start.old_copy(sender.controller, known.start)):
             return problem
@@ -77,12 +77,12 @@ class ControllerPeers:
         return ""
 
     def forget(self, sender: Sender) -> None:
-        """It was heard, and all controllers together know better."""
+        """Correct what was heard of a sender: all controllers together know better."""
         if self.heard.get(sender.controller) == sender:
             del self.heard[sender.controller]
 
     def send(self, target: int, message: Message) -> None:
-        """Send a message with the others of this tick."""
+        """Send a message together with the others of this tick."""
         waiting = self._waiting.setdefault(target, [])
         if not waiting:
             self._loop.call_soon(self._flush, target)

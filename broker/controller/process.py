@@ -2,7 +2,7 @@
 
 replicas -> attach, report, obey, change their set      `Controller` decides
 other controllers -> Raft's messages                    `Member` agrees
-operators -> elect, look, change the controllers
+operators -> elect, view, change the controllers
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ from protocols.remoting.connection import Requested
 from protocols.remoting.values import encode
 
 MAX_REQUESTS: Final = 1000
-"""Named limit: of requests that wait for the others' agreement."""
+"""Most requests that wait for the others' agreement."""
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
-    """`addresses`: host:port of every controller, this one included, by id.  `cluster`: name of the deployment."""
+    """Settings of a controller. `addresses`: host:port of every controller, this one included, by id. `cluster`: name
+    of the deployment."""
 
     controller: int
     addresses: Mapping[int, str]
@@ -63,7 +64,8 @@ class ControllerSettings:
 
 
 class ControllerServer:
-    """`stopped` is done when it cannot go on: with why.  `install` has it answer for a listener; then `start`."""
+    """A controller's server. `stopped` is done with the reason when it cannot go on. First `install` its operations in
+    a listener, then `start`."""
 
     def __init__(self, settings: ControllerSettings, links: LinkSettings, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
@@ -176,7 +178,7 @@ class ControllerServer:
         if self._member is None:
             return
         self._peers.problems.pop(sender.controller, None)
-        if target not in ("", self._directory.identity.start.token):  # the question was that of another process
+        if target not in ("", self._directory.identity.start.token):  # the question was for another process
             messages = [each for each in messages if not isinstance(each, ANSWERS)]
         self._member.received(sender.controller, messages)
 
@@ -203,7 +205,7 @@ class ControllerServer:
         self._perform(effects)
 
     def _follow_members(self) -> None:
-        """Reach all members; the leader has the starts of all of them known to all."""
+        """Connect to all members; the leader has the starts of all of them known to all."""
         member, register = self._member, self._ready.register
         if member is None:
             return
@@ -295,7 +297,6 @@ class ControllerServer:
         return found
 
     async def _asked(self, ask: Any) -> Any:
-        """The reply to a request."""
         if len(self._requests) >= MAX_REQUESTS:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many requests wait for the controllers")
         self._count += 1
@@ -354,7 +355,7 @@ class ControllerServer:
         return "" if member.leader else "no controller leads: a majority of them does not answer"
 
     async def _change_controllers(self, old: int, new: int, address: str) -> None:
-        """Add, remove or replace one; returns once the change has begun, and is then carried through."""
+        """Add, remove or replace a controller; returns once the change has begun, which is then carried through."""
         member = self._leading
         change: Change = Replace(old, new) if old and new else Add(new) if new else Remove(old)
         if new:

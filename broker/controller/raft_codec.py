@@ -1,4 +1,4 @@
-"""Messages of Raft between controllers, as bytes: who sends them to whom, then each with the number of its kind."""
+"""Messages of Raft between controllers, as bytes: sender and target, then each message with the number of its kind."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _KINDS: Final[tuple[type[Any], ...]] = (
     raft.SnapshotChunk,
     raft.SnapshotAnswer,
 )
-"""Their numbers are for ever."""
+"""Kinds of messages; their numbers never change."""
 ANSWERS: Final = (raft.PreVoteAnswer, raft.VoteAnswer, raft.AppendAnswer, raft.SnapshotAnswer)
 _NUMBERS: Final = {kind: number for number, kind in enumerate(_KINDS)}
 
 
 MAX_SNAPSHOT_BYTES: Final = 256 << 20
-"""Named limit: of a register that comes as a whole."""
+"""Most bytes of a register that comes as a whole."""
 
 
 class Sender(NamedTuple):
@@ -46,12 +46,12 @@ _decoders: Final = [msgspec.msgpack.Decoder(kind).decode for kind in _KINDS]
 
 
 def encode_messages(sender: Sender, target: str, messages: Sequence[raft.Message]) -> bytes:
-    """The payload of a request.  `target`: token of the start that answers are for; empty where none was heard."""
+    """Return a request's payload. `target`: token of the start that answers are for; empty if none was heard."""
     return _encode((sender, target, [(_NUMBERS[type(each)], each) for each in messages]))
 
 
 def decode_messages(payload: bytes) -> tuple[Sender, str, list[raft.Message]]:
-    """The reverse.  Raises BAD_REQUEST."""
+    """Reverse `encode_messages`. Raises BAD_REQUEST."""
     try:
         sender, target, found = _decode(payload)
         messages = [_decoders[number](data) for number, data in found]
@@ -63,7 +63,7 @@ def decode_messages(payload: bytes) -> tuple[Sender, str, list[raft.Message]]:
 
 
 def _check(message: raft.Message) -> None:
-    """Raise ValueError for what no controller says that keeps the rules: the machine takes it for granted."""
+    """Raise ValueError for messages against the rules, which the machine does not check."""
     values = [getattr(message, name) for name in message.__struct_fields__]
     if any(isinstance(value, int) and value < 0 for value in values):
         raise ValueError("a number is below 0")

@@ -2,12 +2,12 @@
 
 Invariants:
 
-    an appointment takes the place of one alone: of the one that it was made from
+    an appointment replaces only the one that it was made from
     one appointment for each epoch's election, and epochs of a group only grow
     once an election has begun, the earlier master changes its set no more
-    every replica of the decided set has all that is confirmed
+    every replica of the decided set has everything that is confirmed
 
-The last one rests on masters: one waits for the union of this set and its own (`broker.replication.set_keeping`).
+The last one relies on masters: each waits for the union of this set and its own (`broker.replication.set_keeping`).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from domain.replication.control import GroupShape
 from domain.replication.mastership import Appointment, Promise
 
 MAX_GROUPS: Final = 10_000
-"""Named limit."""
+"""Most groups of a register."""
 
 
 class Group(Struct, frozen=True):
-    """`electing`: the election under way, if its epoch is above that of `appointment`.  `reason`: of the last election,
-    a sentence.  `decided_ms`: time of the last appointment of another master.  `wanted`: ids of the replicas that an
-    operator has count; empty where the settings say who."""
+    """A broker group. `electing`: the election under way, if its epoch is above that of `appointment`. `reason`: of the
+    last election, a sentence. `decided_ms`: time of the last appointment of another master. `wanted`: ids of the
+    replicas that an operator has count; empty where the settings decide."""
 
     shape: GroupShape
     appointment: Appointment
@@ -71,14 +71,14 @@ class _State(Struct):
 
 
 class Register:
-    """Of one controller: what is committed, as far as it is applied here."""
+    """The register of one controller: everything committed, as far as it is applied here."""
 
     def __init__(self) -> None:
         self._state = _State()
 
     @property
     def groups(self) -> dict[str, Group]:
-        """By name."""
+        """Groups by name."""
         return self._state.groups
 
     @property
@@ -87,26 +87,26 @@ class Register:
         return self._state.addresses
 
     def old_copy(self, controller: int, start: DirectoryStart) -> str:
-        """Reason why a controller's directory is not the one that was heard of last; empty where it is."""
+        """Return the reason why a controller's directory is not the one last heard of; empty where it is."""
         known = self._state.starts.get(controller)
         return "" if known is None else start.old_copy(controller, known)
 
     def start_of(self, controller: int) -> DirectoryStart | None:
-        """The last start of a controller's directory that was heard of."""
+        """Return the last start of a controller's directory that was heard of."""
         return self._state.starts.get(controller)
 
     # -- the log -------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> bytes:
-        """All of it."""
+        """Return all of it."""
         return msgspec.msgpack.encode(self._state)
 
     def restore(self, data: bytes) -> None:
-        """Be what a snapshot says.  Raises msgspec.DecodeError."""
+        """Take over a snapshot. Raises msgspec.DecodeError."""
         self._state = msgspec.msgpack.decode(data, type=_State)
 
     def apply(self, command: Command) -> str:
-        """Take a command; returns the reason why it changed nothing, empty where it counts."""
+        """Apply a command; return the reason why it changed nothing, empty where it counts."""
         match command:
             case Adopt():
                 return self._adopt(command)

@@ -1,6 +1,6 @@
-"""Replica changes: which replicas of a group are to count, as operators say.  Pure.
+"""Replica changes: an operator's choice of a group's replicas that count. Pure.
 
-The controllers keep the wish, and the group's master carries it out (`broker.replication.set_keeping`).
+The controllers keep the choice, and the group's master carries it out (`broker.replication.set_keeping`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from domain.replication.rule import RuleKind
 
 
 def changed(group: Group, replica: int, change: ReplicaChange, fresh: Mapping[int, Heard]) -> frozenset[int]:
-    """Ids of the replicas that are to count then.  `fresh`: those that report.  Raises BAD_REQUEST,
-    PRECONDITION_FAILED, with why not."""
+    """Return the ids of the replicas that are to count after a change. `fresh`: those that report. Raises BAD_REQUEST,
+    PRECONDITION_FAILED, with the reason."""
     is_member = any(member.replica == replica for member in group.appointment.known)
     if not group.appointment.known:
         raise EntrepotError(Code.PRECONDITION_FAILED, "the group has no master yet")

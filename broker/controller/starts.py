@@ -1,7 +1,7 @@
-"""Starts of a controller's directory: by them an old copy of it, and an emptied one, are known.
+"""Starts of a controller's directory, which reveal an old copy of it, or an emptied one.
 
-Each start has a number and a random token, durable before anybody is told of it.  So a directory that lacks a start
-that was heard, or has another one in its place, has forgotten what it voted since.
+Each start has a number and a random token, durable before anybody is told of it. A directory that lacks a start that
+was heard, or has another one in its place, has forgotten its votes since.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Final
 from msgspec import Struct
 
 MAX_TOKENS: Final = 32
-"""Named limit: of the starts that a directory remembers.  A copy that was started so often unheard is not found."""
+"""Most starts that a directory remembers. A copy that was started so often unheard is not found."""
 
 
 class DirectoryStart(Struct, frozen=True):
-    """`run`: number of the start.  `tokens`: of the last ones, this one's at the end."""
+    """A start. `run`: its number. `tokens`: of the last ones, this one's at the end."""
 
     incarnation: str
     run: int
@@ -26,11 +26,11 @@ class DirectoryStart(Struct, frozen=True):
         return self.tokens[-1] if self.tokens else ""
 
     def next(self, token: str) -> DirectoryStart:
-        """The start behind this one."""
+        """Return the start after this one."""
         return DirectoryStart(self.incarnation, self.run + 1, (*self.tokens, token)[-MAX_TOKENS:])
 
     def old_copy(self, controller: int, known: DirectoryStart) -> str:
-        """Reason why it is neither the start that was heard as `known`, nor a later one; empty where it is."""
+        """Return the reason why it is neither the start heard as `known`, nor a later one; empty where it is."""
         fault = self._fault(known)
         if not fault:
             return ""

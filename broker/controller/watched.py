@@ -1,4 +1,4 @@
-"""Watched: a group as the leading controller follows it."""
+"""Watched: a group, followed by the leading controller."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from domain.replication.control import GroupShape
 
 
 class Watched:
-    """`heard`: reports of its replicas, by id.  `contest`: the election under way.  `not_before`: of the next; `pause`
-    before it, while none succeeds.  `problem`: in words, empty where there is none.  `smaller_than`: order of the
-    appointment that its master wanted a smaller set for last, for the first time at `smaller_since`."""
+    """A group. `heard`: reports of its replicas, by id. `contest`: the election under way. `not_before`: time of the
+    next; `pause` before it, while none succeeds. `problem`: in words, or empty. `smaller_than`: order of the
+    appointment for which its master last wanted a smaller set, first at `smaller_since`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -23,5 +23,5 @@ class Watched:
         self.reshaping: GroupShape | None = None
 
     def fresh(self, now: float, lease: float) -> dict[int, Heard]:
-        """Replicas that report, and take orders."""
+        """Return replicas that report, and take orders."""
         return {replica: each for replica, each in self.heard.items() if each.is_fresh(now, lease)}

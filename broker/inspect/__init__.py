@@ -1,1 +1,1 @@
-"""Looking into a data directory from outside, without a server and without changing a byte of it."""
+"""The inspection of a data directory from outside, without a server and without a change to it."""

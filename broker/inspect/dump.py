@@ -1,4 +1,4 @@
-"""The records of a commit log as plain values, one after the other."""
+"""The records of a commit log as plain values, in order."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from domain.replication.epochs import read_epoch
 from protocols.remoting.stored_record import InvalidRecordError, decode_message
 
 MOST_OFFSETS = 1000
-"""Offsets of one consumption record that are written out."""
+"""Most offsets of one consumption record that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which records; None is no limit.  Offsets are of the commit log."""
+    """The conditions on records; None is no limit. Offsets are of the commit log."""
 
     topic: str | None = None
     queue_id: int | None = None
@@ -42,8 +42,8 @@ class Wanted:
 
 
 def records(log: LogFiles, wanted: Wanted) -> Iterator[dict[str, Any]]:
-    """The wanted ones in their order.  A gap comes as `{"gap": reason, "offset": ..., "to": ...}`, unless it is the
-    space taken ahead, or lies where reading began."""
+    """Yield the wanted records in order. A gap is `{"gap": reason, "offset": ..., "to": ...}`, unless it is reserved
+    space, or where reading began."""
     left = wanted.limit
     for found in log.scan(wanted.from_offset):
         if left == 0:
@@ -72,7 +72,7 @@ def _is_of(described: dict[str, Any], wanted: Wanted) -> bool:
 
 
 def describe(found: Record, *, bodies: bool = False) -> dict[str, Any]:
-    """One record."""
+    """Return one record as plain values."""
     header = found.header
     described: dict[str, Any] = {
         "offset": header.commit_log_offset,
@@ -139,7 +139,7 @@ def _value(value: str | bytes) -> str:
 
 
 def _consumption(payload: bytes) -> dict[str, Any]:
-    """One operation as fields of the record; of several, which one step decided, a list of them."""
+    """Return one operation as fields of the record; several, decided in one step, as a list of them."""
     told = [_operation(found) for found in decode_ops(payload)]
     return told[0] if len(told) == 1 else {"op": "tick", "ops": told}
 
@@ -158,7 +158,7 @@ def _operation(found: Consumed) -> dict[str, Any]:
 
 
 def line(described: dict[str, Any]) -> str:
-    """A record for people."""
+    """Return a record for people."""
     if "gap" in described:
         return f"{described['offset']:>12}  (no whole record up to {described['to']}: {described['gap']})"
     rest = dict(described)
@@ -174,7 +174,7 @@ def line(described: dict[str, Any]) -> str:
 
 
 def _op_words(op: dict[str, Any]) -> str:
-    """An operation on a window."""
+    """Return an operation on a window for people."""
     head = f"{op.pop('op')} {op.pop('group')} {op.pop('topic')}/{op.pop('queue')} {op.pop('offsets')}"
     return "  ".join([head, *_fields(op)])
 

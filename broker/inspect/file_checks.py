@@ -1,4 +1,4 @@
-"""Files: message index and postings against what is known of them, and files that belong to nothing."""
+"""Checks of files: message index and postings against their rows, and files that belong to nothing."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _STATE: Final = "state.db"
 
 
 def check_index(files: OpenFiles, rows: Rows, position: int, findings: Findings) -> dict[str, Any]:
-    """Every byte of the message index's files against their rows.  (Recovery builds all of them anew if one of them is
-    missing or cut; what is corrupted within is noticed when it is searched.)"""
+    """Check every byte of the message index's files against their rows. (Recovery rebuilds all if one is missing or
+    cut. Corruption within is noticed in a search.)"""
     index_rows = {key[1:].decode(): row for key, row in rows.items() if key[:1] == b"i"}
     names = sorted(name for name in index_rows if name != HEAD_ROW)
     entries, last_offset = 0, -1
@@ -61,7 +61,7 @@ def _indexed_until(files: OpenFiles, rows: dict[str, bytes], findings: Findings)
 
 
 def check_postings(store: OpenedStore, root: str, findings: Findings) -> int:
-    """Postings files that are there against their queues' files; one that is missing is built in time."""
+    """Check postings files against their queues' files; a missing one is built in time."""
     checked = 0
     dispatcher = store.engine.dispatcher
     for (topic, queue_id), queue in sorted({**dispatcher.queues, **dispatcher.retired}.items()):
@@ -81,7 +81,7 @@ def check_postings(store: OpenedStore, root: str, findings: Findings) -> int:
 def check_strays(
     root: str, log: LogFiles, rows: Rows, store: OpenedStore | None, findings: Findings, *, was_unclean: bool
 ) -> None:
-    """Files that belong to nothing."""
+    """Find files that belong to nothing."""
     for name in sorted(os.listdir(root)):
         if name not in _ROOT_NAMES and name.partition("-")[0] != _STATE:
             findings.stray("foreign-file", f"{name} is not the store's")
@@ -123,7 +123,7 @@ def _is_used(queue: ConsumeQueue, number: int) -> bool:
 
 
 def _files_below(root: str, tree: str) -> Iterator[str]:
-    """Paths of the files below a directory of the root, from the root on."""
+    """Yield the paths of the files below a directory of the root, from the root on."""
     for directory, _, names in sorted(os.walk(f"{root}/{tree}")):
         for name in sorted(names):
             yield os.path.relpath(os.path.join(directory, name), root)

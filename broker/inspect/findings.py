@@ -1,4 +1,4 @@
-"""Findings: what is wrong with a data directory, each in one line."""
+"""Findings: the faults of a data directory, each in one line."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from enum import IntEnum
 from typing import Any, Final
 
 MOST_OF_A_KIND: Final = 50
-"""Findings of one kind that are listed; of the rest only the number is told."""
+"""Findings of one kind that are listed; the rest is only counted."""
 
 
 class Severity(IntEnum):
-    """The gravest first.  A NOTE is no problem."""
+    """Severity, the gravest first. A NOTE is no problem."""
 
-    DAMAGE = 0  # what had been kept is corrupted or missing, or the store does not open
-    DERIVED = 1  # derived data is corrupted or does not say what the log says; where the log has it, it can be rebuilt
+    DAMAGE = 0  # kept data is corrupted or missing, or the store does not open
+    DERIVED = 1  # derived data is corrupted or differs from the log; it can be rebuilt where the log has it
     STRAY = 2  # it belongs to nothing
     NOTE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`kind` is a word for programs, `text` a sentence for people."""
+    """One fault. `kind` is a word for programs, `text` a sentence for people."""
 
     severity: Severity
     kind: str
@@ -33,7 +33,7 @@ class Finding:
 
 
 class Findings:
-    """Collects them, a bounded number of each kind."""
+    """A collection of findings, bounded for each kind."""
 
     def __init__(self) -> None:
         self._found: list[Finding] = []
@@ -61,7 +61,7 @@ class Findings:
         return all(severity == Severity.NOTE for severity, _ in self._counts)
 
     def listed(self) -> list[Finding]:
-        """Most severe first, otherwise as they were found."""
+        """Return the findings, most severe first, otherwise as they were found."""
         more = [
             Finding(severity, kind, f"{count - MOST_OF_A_KIND} more findings of the kind {kind!r}")
             for (severity, kind), count in self._counts.items()

@@ -1,7 +1,7 @@
-"""LogFiles: the commit log as it lies there, read from end to end with nothing taken for granted.
+"""LogFiles: the commit log on disk, read from end to end with nothing taken for granted.
 
-Recovery ends at the first record that is not whole; here what follows it is looked for as well, so that every whole
-record is found, and between them every gap.
+Recovery ends at the first record that is not whole. Here the search goes on, so that every whole record is found, and
+every gap between them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from broker.store.record import HEADER_SIZE, RecordHeader
 from protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
 
 UNKNOWN_SEGMENT_SIZE: Final = 1 << 62
-"""The segment size is kept nowhere: it is told by the names of the files, if there is more than one."""
+"""Stand-in for an unknown segment size, which only the names of more than one file tell."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file.  `end`: of the file, as an offset of the log."""
+    """One file. `end`: of the file, as an offset of the log."""
 
     path: str
     start: int
@@ -41,7 +41,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """No whole record begins between two offsets.  `used_end`: behind the last byte there that is not zero."""
+    """A range of offsets where no whole record begins. `used_end`: after its last byte that is not zero."""
 
     start: int
     end: int
@@ -50,7 +50,7 @@ class Gap:
 
 
 class LogFiles:
-    """The segments of `<root>/commitlog`.  `foreign`: names there that are no segment's."""
+    """The segments of `<root>/commitlog`. `foreign`: names there that are no segment's."""
 
     def __init__(self, root: str) -> None:
         self.directory = f"{root}/commitlog"
@@ -66,7 +66,7 @@ class LogFiles:
 
     @classmethod
     def of_diverged(cls, root: str) -> list[LogFiles]:
-        """Each part that a replica cut from its log and kept in `<root>/diverged`, as a log of its own."""
+        """Return each part that a replica cut from its log and kept in `<root>/diverged`, as a log of its own."""
         found = []
         directory = f"{root}/diverged"
         for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
@@ -87,7 +87,7 @@ class LogFiles:
         return sum(segment.end - segment.start for segment in self.segments)
 
     def scan(self, start: int = 0) -> Iterator[Record | Gap]:
-        """All whole records from an offset on, and the gaps between and behind them."""
+        """Yield all whole records from an offset on, and the gaps between and behind them."""
         expected = max(start, self.start)
         for segment in self.segments:
             is_last = segment is self.segments[-1]
@@ -102,7 +102,7 @@ class LogFiles:
 
 
 class _Scan:
-    """Walks through one segment, which should reach to `limit`."""
+    """A walk through one segment, which should reach to `limit`."""
 
     def __init__(self, descriptor: int, segment: Segment, limit: int, segment_size: int) -> None:
         self._descriptor = descriptor
@@ -131,13 +131,13 @@ class _Scan:
             offset += header.length
 
     def _read_record(self, offset: int) -> bytes:
-        """Bytes from an offset on, with the whole of the record there."""
+        """Return bytes from an offset on, with the whole of the record there."""
         data = self._read(SCAN_CHUNK, offset)
         claimed = record.peek_length(data, 0)
         return self._read(claimed, offset) if len(data) < claimed <= self._segment.end - offset else data
 
     def _next_record(self, start: int) -> tuple[int | None, int]:
-        """Where the first whole record behind a place begins, and the end of what is not zero before it."""
+        """Return the offset of the next whole record, and the end of non-zero bytes before it."""
         used_end = offset = start
         while offset < self._segment.end:
             data = self._read(SCAN_CHUNK + HEADER_SIZE, offset)

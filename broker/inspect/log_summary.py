@@ -1,8 +1,8 @@
-"""LogSummary: what a walk through the commit log has seen, and which of its gaps are damage.
+"""LogSummary: the records met in a walk through the commit log, and the gaps that are damage.
 
-A gap is damage if a whole record behind it was written when the place of the gap had been synced, which its durable
-floor says, or if the state file's rows have what was there.  Otherwise it is a torn tail: what was being written when
-the process ended, which recovery cuts together with all that follows.
+A gap is damage if the state file's rows know its content. It is damage, too, if a later whole record was written after
+the gap's place had been synced, by its durable floor. Otherwise it is a torn tail: the writes under way when the
+process ended, which recovery cuts together with everything after them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Run:
 
 
 class LogSummary:
-    """`position`: what lies before it had been synced, as the state file says."""
+    """The summary of one log. `position`: everything before it was synced, by the state file."""
 
     def __init__(self, position: int) -> None:
         self.damage: list[tuple[Gap, int | None]] = []
@@ -74,7 +74,7 @@ class LogSummary:
 
     @property
     def end(self) -> int:
-        """Where recovery ends the log, if it opens the store."""
+        """End of the log in a recovery that opens the store."""
         return self.kept.end
 
     @property

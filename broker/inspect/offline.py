@@ -1,8 +1,8 @@
-"""OfflineStore: the messages of a data directory that no server has open, read where they lie.
+"""OfflineStore: the messages of a data directory that no server has open, read in place.
 
-It is put together as a start would, over a disk that keeps to itself what recovery changes; the log's segments are
-mapped into memory, so that records are read without being copied.  The directory's lock is held, shared with other
-readers: a server that starts meanwhile is refused.
+It is assembled as at a start, over a disk that keeps recovery's changes to itself. The log's segments are mapped into
+memory, so that records are read without a copy. The directory's lock is held, shared with other readers: a server that
+starts meanwhile is refused.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from protocols.remoting.records import RecordRun
 
 
 class OfflineStore:
-    """Implements `store_client.blocking.BlockingReader`.  Raises NotAStoreError, StoreFailedError (it is in use)."""
+    """A `store_client.blocking.BlockingReader`. Raises NotAStoreError, StoreFailedError (it is in use)."""
 
     def __init__(self, root: str) -> None:
         root = os.path.abspath(root)
@@ -59,34 +59,34 @@ class OfflineStore:
         self._segment_size = opened.engine.commit_log.layout.segment_size_bytes
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Release the directory."""
         self._maps.clear()
         self._disk.close_all()
         self._scratch.cleanup()
         self._lock.release()
 
     def topics(self) -> list[str]:
-        """Names of all topics, the system's own included."""
+        """Return the names of all topics, the system's own included."""
         return sorted(self._registry.topics)
 
     def bounds(self, topic: str) -> list[QueueBounds]:
-        """What can be read of each queue.  Raises TOPIC_NOT_FOUND."""
+        """Return the readable bounds of each queue. Raises TOPIC_NOT_FOUND."""
         definition = self._registry.topics.get(topic)
         if definition is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
         return bounds_of(self._queue(topic, queue_id) for queue_id in range(definition.queues))
 
     def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
-        """The queue offset of a position.  Raises TOPIC_NOT_FOUND."""
+        """Return the queue offset of a position. Raises TOPIC_NOT_FOUND."""
         return place_of(self._engine, self._queue(topic, queue_id), position)
 
     def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
-        """About how many bytes of the log the messages from an offset up to another have."""
+        """Return about how many bytes of the log the messages of a range have."""
         queue = self._queue(topic, queue_id)
         return bytes_between(queue, max(from_offset, queue.min_offset), min(to_offset, queue.visible_offset))
 
     def tiering(self, topics: Sequence[str]) -> list[TierStatus]:
-        """A directory does not tell of its tier: what has left it is not read."""
+        """Return nothing: a directory does not know its tier, and messages there are not read."""
         return []
 
     def records(
@@ -98,10 +98,8 @@ class OfflineStore:
         max_bytes: int,
         filter: FilterExpression | None = None,
     ) -> RecordRun:
-        """The records from an offset up to another, those of one segment at most.
-
-        Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET, ILLEGAL_FILTER_EXPRESSION, MESSAGE_CORRUPTED.
-        """
+        """Return the records in a range of offsets, those of one segment at most. Raises TOPIC_NOT_FOUND,
+        ILLEGAL_OFFSET, ILLEGAL_FILTER_EXPRESSION, MESSAGE_CORRUPTED."""
         queue = self._queue(topic, queue_id)
         entries, next_offset = find_entries(self._engine, queue, from_offset, to_offset, max_bytes, filter)
         places = entries["commit_log_offset"].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Consume queues: what their rows say against their files, and their entries against the records of the log."""
+"""Checks of consume queues: rows against files, and entries against the records of the log."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from broker.store.state_file import Rows
 from domain.errors import CorruptedError
 
 SAMPLE: Final = 16
-"""Entries looked at of each queue, unless all are."""
+"""Entries of each queue to be checked, unless all are."""
 BATCH: Final = 64
 BLOCK: Final = 1024
 MOST_BLOCKS: Final = 512
-"""Entries read at once while the log is walked through, and how many times so many are kept."""
+"""Entries read at once in a walk through the log, and number of such blocks kept."""
 
 
 def check_files(
     files: OpenFiles, rows: Rows, store: OpenedStore | None, findings: Findings, *, was_unclean: bool
 ) -> None:
-    """Each queue's files against the checksums in its row.  (Recovery builds a queue anew whose files are corrupted.)
+    """Check each queue's files against the checksums in its row. (Recovery rebuilds a queue with corrupted files.)
 
-    Files are removed before the row is, and before the record that says so is durable: after an unclean end, those of a
-    queue that was dropped or emptied are not missed.
+    Files are removed before the row, and before the record of it is durable. So after an unclean end, files of a
+    dropped or emptied queue are not missed.
     """
     for key, value in rows.items():
         if key[:1] != b"q":
@@ -58,7 +58,7 @@ def _is_kept(store: OpenedStore, row: ConsumeQueue) -> bool:
 
 
 def check_topics(store: OpenedStore, findings: Findings) -> None:
-    """Queues and topics against each other."""
+    """Check queues and topics against each other."""
     topics, queues = store.registry.topics, store.engine.dispatcher.queues
     for topic, queue_id in sorted({*queues, *store.engine.dispatcher.retired}):
         if topic not in topics:
@@ -70,7 +70,7 @@ def check_topics(store: OpenedStore, findings: Findings) -> None:
 
 
 def describe(store: OpenedStore) -> list[dict[str, Any]]:
-    """Each queue in numbers."""
+    """Return each queue in numbers."""
     dispatcher = store.engine.dispatcher
     return [
         {
@@ -87,7 +87,7 @@ def describe(store: OpenedStore) -> list[dict[str, Any]]:
 
 
 def check_samples(store: OpenedStore, findings: Findings) -> int:
-    """Some entries of each queue, the first and the last among them.  Returns how many."""
+    """Check some entries of each queue, with the first and the last; return their number."""
     checked = 0
     for queue in _queues(store):
         low, count = queue.min_offset, queue.visible_offset - queue.min_offset
@@ -98,7 +98,7 @@ def check_samples(store: OpenedStore, findings: Findings) -> int:
 
 
 def check_entries(store: OpenedStore, queue: ConsumeQueue, offsets: Iterable[int], findings: Findings) -> int:
-    """Entries of one queue: each leads to a whole record that says the same."""
+    """Check entries of one queue: each must lead to a whole record that matches it. Returns their number."""
     checked, previous = 0, -1
     for batch in _batches(offsets):
         try:
@@ -120,8 +120,8 @@ def check_entries(store: OpenedStore, queue: ConsumeQueue, offsets: Iterable[int
 
 
 class EntryWalk:
-    """All entries, in the order of the log: each record is looked up in its queues, and what is left over of a queue
-    leads to no record of its own."""
+    """A check of all entries in log order. Each record is looked up in its queues; leftover entries of a queue have no
+    record of their own."""
 
     def __init__(self, store: OpenedStore, findings: Findings) -> None:
         self._store = store
@@ -130,7 +130,7 @@ class EntryWalk:
         self._blocks: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
 
     def run(self, log: LogFiles) -> int:
-        """Returns how many entries there are."""
+        """Run the check; return the number of entries."""
         end = self._store.engine.end
         for found in log.scan():
             if isinstance(found, Record) and found.header.kind in MESSAGE_KINDS:

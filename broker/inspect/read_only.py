@@ -1,7 +1,7 @@
-"""Opening what is in a data directory without changing a byte of it.
+"""Opens a data directory without a change to it.
 
-`ReadOnlyDisk` serves reads from the real files.  What recovery writes, cuts or removes is so only for whoever asks this
-disk: it is kept in a scratch directory elsewhere, so that memory stays small whatever has to be derived.
+`ReadOnlyDisk` serves reads from the real files. Recovery's writes, cuts and removals are visible only through this
+disk. They are kept in a scratch directory elsewhere, so that memory stays small whatever has to be derived.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class _File:
 
 
 class ReadOnlyDisk:
-    """Implements `broker.store.disk.Disk`.  `hidden`: paths that it does not show."""
+    """A `broker.store.disk.Disk`. `hidden`: paths that it does not show."""
 
     def __init__(self, scratch: str, hidden: Iterable[str] = ()) -> None:
         self._scratch = scratch
         self._hidden = frozenset(hidden)
         self._drafts: dict[str, str] = {}
         self._removed: set[str] = set()
-        self._ends: dict[str, int] = {}  # where a real file was cut
+        self._ends: dict[str, int] = {}  # end of a real file that was cut
         self._files: dict[str, _File] = {}
         self._paths: dict[int, str] = {}
         self._last = self._made = 0
@@ -64,7 +64,7 @@ class ReadOnlyDisk:
             del self._files[path]
 
     def close_all(self) -> None:
-        """Let go of everything that is still open."""
+        """Close everything that is still open."""
         for descriptor in list(self._paths):
             self.close(descriptor)
 
@@ -91,7 +91,7 @@ class ReadOnlyDisk:
         return min(size, self._ends.get(self._paths[descriptor], size))
 
     def make_directory(self, path: str) -> None:
-        """Directories are there when something is in them."""
+        """Do nothing: a directory exists when something is in it."""
 
     def names(self, path: str) -> list[str]:
         found = {name for name in _listed(path) if self._is_real(f"{path}/{name}")}
@@ -112,7 +112,7 @@ class ReadOnlyDisk:
         self._ends.pop(path, None)
 
     def _draft(self, descriptor: int) -> _File:
-        """The file as one that may be written: a copy, unless it is one already."""
+        """Return the file as a writable one: a copy, unless it is one already."""
         path, file = self._paths[descriptor], self._file(descriptor)
         if not file.is_draft:
             draft = self._new_draft(path)
@@ -143,7 +143,7 @@ class ReadOnlyDisk:
 
 
 class IdleSyncChannel:
-    """Implements `broker.store.sync_channel.SyncChannel`: there is nothing to be made durable."""
+    """A `broker.store.sync_channel.SyncChannel` with nothing to make durable."""
 
     def fileno(self) -> int:
         raise NotImplementedError("no event loop here")
@@ -165,7 +165,7 @@ class IdleSyncChannel:
 
 
 class ReadRows:
-    """Implements `broker.store.state_file.StateFile` on rows that were read already."""
+    """A `broker.store.state_file.StateFile` of rows read already."""
 
     def __init__(self, path: str, rows: Rows | None) -> None:
         self.path = path
@@ -179,10 +179,8 @@ class ReadRows:
 
 
 class SharedLock:
-    """Keeps a server from opening the directory while it is looked into.  Raises StoreFailedError while one has it.
-
-    A copied directory may have no lock file: none is made.
-    """
+    """A lock that keeps a server from opening the directory during the inspection. Raises StoreFailedError while one
+    has it. A copied directory may have no lock file: none is made."""
 
     def __init__(self, root: str) -> None:
         self._descriptor: int | None = None

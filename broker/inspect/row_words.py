@@ -1,4 +1,4 @@
-"""What a row of the state file says, as plain values."""
+"""The rows of the state file as plain values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TIMER = struct.Struct(">QQI")
 
 
 def describe_row(files: OpenFiles, key: bytes, value: bytes) -> dict[str, Any]:
-    """The row's kind, its key, and its fields; what cannot be read is said so.  `files` is not read from."""
+    """Return the row's kind, key and fields, or a note that it cannot be read. `files` is not read from."""
     kind = chr(key[0]) if key else ""
     found: dict[str, Any] = {"kind": ROW_KINDS.get(kind, kind), "key": name_of_row(key), "bytes": len(value)}
     try:
@@ -32,7 +32,7 @@ def describe_row(files: OpenFiles, key: bytes, value: bytes) -> dict[str, Any]:
 
 
 def epoch_words(start: EpochStart) -> dict[str, Any]:
-    """A start of a master."""
+    """Return a start of a master as plain values."""
     named = {"epoch": start.epoch, "run": start.run, "start": start.start, "replica": start.replica}
     return named | ({"isUnclean": True} if start.is_unclean else {})
 

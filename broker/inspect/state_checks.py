@@ -1,5 +1,7 @@
-"""Windows, timers and half messages against the queues and records they speak of; and all that is derived against what
-the log alone gives."""
+"""Checks of windows, timers and half messages against their queues and records.
+
+All derived state is compared with the state derived from the log alone.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from domain.names import is_retry_topic, retried_topic, retry_group
 
 
 def check_windows(store: OpenedStore, findings: Findings) -> list[dict[str, Any]]:
-    """Each window lies on a queue that is there, of a group that is there; returns them in numbers."""
+    """Check that each window is on an existing queue, of an existing group; return them in numbers."""
     told = []
     for (group, topic), windows in sorted(store.progress.windows.items()):
         if group not in store.registry.groups:
@@ -47,7 +49,7 @@ def check_windows(store: OpenedStore, findings: Findings) -> list[dict[str, Any]
 
 
 def check_retries(store: OpenedStore, findings: Findings) -> None:
-    """Retry topics are of a group and a topic that are there."""
+    """Check that retry topics are of an existing group and topic."""
     for name in sorted(store.registry.topics):
         if is_retry_topic(name):
             if retry_group(name) not in store.registry.groups:
@@ -57,7 +59,7 @@ def check_retries(store: OpenedStore, findings: Findings) -> None:
 
 
 def check_timers(store: OpenedStore, findings: Findings) -> int:
-    """Each timer leads to a timed record that waits for that time."""
+    """Check that each timer leads to a timed record that waits for that time."""
     count = 0
     for deliver_at_ms, offset in store.engine.pending.timers.after((0, -1)):
         count += 1
@@ -70,7 +72,7 @@ def check_timers(store: OpenedStore, findings: Findings) -> int:
 
 
 def check_halves(store: OpenedStore, findings: Findings) -> int:
-    """Each half message leads to a half record of that transaction."""
+    """Check that each half message leads to a half record of that transaction."""
     waiting = store.engine.pending.halves.waiting
     for key, half in waiting.items():
         message = _kept(store, half.commit_log_offset, RecordKind.HALF, f"the half message {key[1]!r}", findings)
@@ -92,7 +94,7 @@ def _kept(store: OpenedStore, offset: int, kind: RecordKind, name: str, findings
 
 
 def compare(found: OpenedStore, derived: OpenedStore, findings: Findings) -> None:
-    """What the state file and the log behind it give, against what the log gives alone."""
+    """Compare the state from the state file and the rest of the log with the state from the log alone."""
     for name, there, wanted in _pairs(found, derived):
         for key in sorted(there.keys() | wanted.keys(), key=str):
             if there.get(key) != wanted.get(key):

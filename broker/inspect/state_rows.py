@@ -1,7 +1,7 @@
 """The state file's rows, read without writing: SQLite would make files beside it even for a reader.
 
-Where there is a write-ahead log, both are copied to a temporary directory and read there; else the file is opened as
-one that nobody changes: the caller has the directory's lock, and has waited for the last writer.
+A file with a write-ahead log is copied with it to a temporary directory and read there. Otherwise the file is opened as
+immutable: the caller has the directory's lock, and has waited for the last writer.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ ROW_KINDS: Final = {
 
 WRITER_SECONDS: Final = 10.0
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit Linux
-_SQLITE_LOCKS: Final = 0x40000000  # where SQLite has its locks, whatever the file's length
+_SQLITE_LOCKS: Final = 0x40000000  # place of SQLite's locks, whatever the file's length
 _SQLITE_LOCKS_SIZE: Final = 512
 
 
 @dataclass(slots=True)
 class StateReading:
-    """What of the state file can be read.  `problems`: why a store would not take it; then it derives all anew.
-    `harm`: what SQLite itself finds, which need not keep the rows from being read."""
+    """The readable part of the state file. `problems`: reasons why a store would not take it, and derives all anew.
+    `harm`: SQLite's own findings, which need not keep the rows from being read."""
 
     exists: bool = False
     rows: Rows = field(default_factory=dict)
@@ -57,7 +57,7 @@ class StateReading:
 
     @property
     def position(self) -> int | None:
-        """Up to where in the log the rows know everything."""
+        """Commit-log offset up to which the rows know everything."""
         meta = read_meta(self.rows)
         return None if meta is None else meta[0]
 
@@ -72,8 +72,8 @@ class StateReading:
 
 
 def wait_for_writer(path: str) -> None:
-    """A server that was killed leaves a process that still carries out what it was asked for, and then closes the state
-    file.  Raises StoreFailedError if that takes too long."""
+    """Wait for the process that a killed server leaves: it finishes its requests and closes the state file. Raises
+    StoreFailedError if that takes too long."""
     deadline = time.monotonic() + WRITER_SECONDS
     while owner := _locked_by(path):
         if time.monotonic() > deadline:
@@ -82,7 +82,7 @@ def wait_for_writer(path: str) -> None:
 
 
 def _locked_by(path: str) -> int:
-    """The process with SQLite's lock on a file, else 0."""
+    """Return the process with SQLite's lock on a file, else 0."""
     if not os.path.exists(path):
         return 0
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -96,7 +96,7 @@ def _locked_by(path: str) -> int:
 
 @contextmanager
 def opened(path: str) -> Iterator[sqlite3.Connection]:
-    """The state file at a path, for reading.  Raises sqlite3.Error, OSError."""
+    """Open the state file at a path for reading. Raises sqlite3.Error, OSError."""
     with tempfile.TemporaryDirectory(prefix="entrepot-state-") as scratch:
         source = f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1"
         if any(os.path.exists(path + suffix) for suffix in ("-wal", "-journal")):
@@ -112,7 +112,7 @@ def opened(path: str) -> Iterator[sqlite3.Connection]:
 
 
 def read_state(path: str) -> StateReading:
-    """Every row that is whole, and what is wrong."""
+    """Return every whole row, and the problems."""
     reading = StateReading(exists=os.path.exists(path))
     if not reading.exists:
         return reading
@@ -147,7 +147,7 @@ def _read_rows(connection: sqlite3.Connection, reading: StateReading) -> None:
 
 
 def name_of_row(key: bytes) -> str:
-    """A row's key for people."""
+    """Return a row's key for people."""
     kind = ROW_KINDS.get(chr(key[0]) if key else "", "?")
     rest = key[1:]
     if kind == "queue":

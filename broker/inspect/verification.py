@@ -1,8 +1,8 @@
-"""Verification: whether a data directory is whole, found out without changing it.
+"""Verification: the check of a data directory, without a change to it.
 
-The log is read from end to end, the state file's rows and every derived file are checked as they lie there; then the
-store is put together as a start would (`opening.assemble`), over a disk that keeps to itself what recovery changes,
-and what comes out is checked against the log once more.
+The log is read from end to end, and the state file's rows and every derived file are checked in place. Then the store
+is assembled as at a start (`opening.assemble`), over a disk that keeps recovery's changes to itself. The result is
+checked against the log once more.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from domain.errors import CorruptedError, EntrepotError
 
 
 class NotAStoreError(Exception):
-    """The directory is no data directory, or not one that can be looked into."""
+    """The directory is no data directory, or not one that can be inspected."""
 
 
 @dataclass(slots=True)
 class Report:
-    """What `verify` found; `facts` are numbers, by part."""
+    """The result of `verify`; `facts` are numbers, by part."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Report:
 
 
 def lock_store(root: str) -> SharedLock:
-    """Make sure that it is a data directory and nobody's for now.  Raises NotAStoreError, StoreFailedError."""
+    """Lock a data directory that nobody uses now. Raises NotAStoreError, StoreFailedError."""
     if not os.path.isdir(root):
         raise NotAStoreError(f"there is no directory {root}")
     if not any(os.path.exists(f"{root}/{name}") for name in ("store.json", "commitlog")):
@@ -62,7 +62,7 @@ def lock_store(root: str) -> SharedLock:
 
 
 def verify(root: str, *, full: bool = False) -> Report:
-    """Look into everything.  Raises NotAStoreError, StoreFailedError (it is in use, or of a format unknown here)."""
+    """Check everything. Raises NotAStoreError, StoreFailedError (it is in use, or of a format unknown here)."""
     root = os.path.abspath(root)
     lock = lock_store(root)
     try:
@@ -192,7 +192,7 @@ class _Verification:
         self._facts["state"]["isWhole"] = state.exists and not state.problems
 
     def _assemble(self, rows: Rows | None) -> OpenedStore | None:
-        """What a start would have: the state's rows, and the log behind their position."""
+        """Return the store as a start would open it: the state's rows, and the log behind their position."""
         layout = replace(CommitLogLayout(), segment_size_bytes=self._log.segment_size)
         settings = BrokerSettings(Path(self._root), layout=layout)
         state_file = ReadRows(f"{self._root}/state.db", None if rows is None else dict(rows))
@@ -205,7 +205,7 @@ class _Verification:
         return None
 
     def _no_rows(self) -> Rows:
-        """The state of a store that has applied nothing, and wants no message index: that takes memory."""
+        """Return the state of a store that has applied nothing, without a message index: that takes memory."""
         index = MessageIndex(OpenFiles(self._disk(), self._root))
         index.indexed_until = 2**63 - 1
         return {b"i" + HEAD_ROW.encode(): index.rows()[HEAD_ROW], META_KEY: meta_change(0, 0, 0)[1] or b""}

@@ -11,7 +11,7 @@ _KIND_NAMES = {kind.value: kind.name.lower().replace("_", "-") for kind in Recor
 
 
 def kind_name(kind: int) -> str:
-    """`dead-letter`, and so on."""
+    """Return a kind's name, such as `dead-letter`."""
     return _KIND_NAMES.get(kind, f"kind-{kind}")
 
 
@@ -20,7 +20,7 @@ def kind_names() -> list[str]:
 
 
 def time_text(time_ms: int) -> str:
-    """RFC 3339 in UTC, to the millisecond; the number itself where that is no date."""
+    """Return RFC 3339 in UTC, to the millisecond; the number itself where that is no date."""
     try:
         moment = datetime.fromtimestamp(time_ms // 1000, UTC)
     except (ValueError, OverflowError, OSError):
@@ -29,12 +29,12 @@ def time_text(time_ms: int) -> str:
 
 
 def id_text(message_id: bytes) -> str:
-    """As doors write ids: hexadecimal."""
+    """Return an id as gateways write it: hexadecimal."""
     return message_id.hex().upper()
 
 
 def bytes_text(data: bytes) -> str:
-    """Text where it is text, else `base64:` and that."""
+    """Return text where it is text, else `base64:` and its encoding."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -1,1 +1,1 @@
-"""What the store knows of topics and groups: derived from the log like everything else."""
+"""The store's topics, groups and key-values: derived from the log like everything else."""

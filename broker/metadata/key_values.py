@@ -1,7 +1,7 @@
-"""KeyValueTable: the store's key-values, as the key-value records of the log made them.
+"""KeyValueTable: the store's key-values, as made by the key-value records of the log.
 
-A record is msgpack: [[key, value or nil], ...], one write.  The version of a key is the commit-log offset of the record
-that wrote it, plus 1: it grows with every write and is the same on every replica.
+A record is msgpack: [[key, value or nil], ...], one write. The version of a key is the commit-log offset of the record
+that wrote it, plus 1. It grows with every write and is the same on every replica.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from domain.errors import EntrepotError
 from domain.key_value import ABSENT, KeyValue, KeyValueChange, KeyValueEvent, conflict
 
 FEW_ADDED: Final = 64
-"""New keys that are put in order one by one; more are sorted together with all."""
+"""New keys that are inserted in order one by one; more are sorted together with all."""
 Watcher = Callable[[list[KeyValueEvent]], None]
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]]).decode
@@ -44,11 +44,11 @@ class KeyValueTable:
     def __init__(self, rows: ChangedRows) -> None:
         self._rows = rows
         self._entries: dict[str, _Entry] = {}
-        self._order: list[str] = []  # sorted; what was removed is passed over
+        self._order: list[str] = []  # sorted; removed keys are skipped
         self._added: list[str] = []
         self._watchers: list[tuple[str, Watcher]] = []
         self.version = ABSENT
-        """That of the last write, which may not be durable yet."""
+        """Version of the last write, which may not be durable yet."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -60,7 +60,7 @@ class KeyValueTable:
         return None if entry is None else KeyValue(key, entry.value, entry.version)
 
     def scan(self, prefix: str, after: str, limit: int) -> list[KeyValue]:
-        """Keys with a prefix, in order, those behind `after`."""
+        """Return the keys with a prefix after `after`, in order."""
         self._put_in_order()
         order, entries = self._order, self._entries
         at = bisect_right(order, after) if after >= prefix else bisect_left(order, prefix)
@@ -84,7 +84,7 @@ class KeyValueTable:
         added.clear()
 
     def find_conflict(self, changes: Sequence[KeyValueChange]) -> EntrepotError | None:
-        """The refusal of a write whose expectations do not hold."""
+        """Return the refusal of a write whose expectations do not hold."""
         for change in changes:
             entry = self._entries.get(change.key)
             version = ABSENT if entry is None else entry.version
@@ -113,7 +113,7 @@ class KeyValueTable:
             self._rows.mark(_row_key(key), entry, commit_log_offset)
 
     def restore(self, key: bytes, row: bytes) -> None:
-        """Take a key-value's row."""
+        """Restore a key-value from its row."""
         name = key[1:].decode()
         self._entries[name] = _Entry(row[8:], int.from_bytes(row[:8], "big"))
         self._added.append(name)
@@ -138,18 +138,18 @@ class KeyValueTable:
         return lambda: self._watchers.remove(watching) if watching in self._watchers else None
 
     def tell(self, changes: Sequence[KeyValueChange], version: int) -> None:
-        """Tell watchers of a write that is durable."""
+        """Tell watchers of a durable write."""
         for prefix, watcher in tuple(self._watchers):
             events = [KeyValueEvent(c.key, c.value, version) for c in changes if c.key.startswith(prefix)]
             if events:
                 try:
                     watcher(events)
-                except Exception:  # a fault of whoever watches: the others are told, and what was written is confirmed
+                except Exception:  # a watcher's fault: the others are told, and the write is confirmed
                     log.exception("a watcher of key-values failed", prefix=prefix)
 
 
 def encode_write(changes: Sequence[KeyValueChange]) -> bytes:
-    """A record's payload."""
+    """Return a record's payload."""
     return _encode([(change.key, change.value) for change in changes])
 
 

@@ -1,4 +1,4 @@
-"""TopicOrigin: the table that a topic of this broker has its cold messages in, where it is another than its own."""
+"""TopicOrigin: the table of a topic's cold messages on this broker, where it is not the topic's own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Starts = list[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class TopicOrigin:
-    """`table`: its path in the object store.  It belongs to this broker alone: other brokers have a part of the topic
-    in other tables, so it is not part of the topic's definition.
+    """The table of a topic. `table`: its path in the object store. It belongs to this broker alone, as other brokers
+    have parts of the topic in other tables. So it is not part of the topic's definition.
 
-    `url`: of another store than the broker's own, whose table is read and never written; then `number` is that of the
-    broker that its queues are of, and `endpoint`, `region`, `allow_http` say how it is reached.
+    `url`: of another store than the broker's own, whose table is read and never written. Then `number` is the number of
+    the broker that its queues belong to; `endpoint`, `region` and `allow_http` are for reaching it.
     """
 
     table: str
@@ -26,7 +26,7 @@ class TopicOrigin:
 
     @property
     def is_attached(self) -> bool:
-        """True for a table that is another cluster's."""
+        """True for another cluster's table."""
         return bool(self.url)
 
     @property

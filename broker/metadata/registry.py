@@ -1,9 +1,9 @@
-"""Registry: namespaces, topics and consumer groups, as the metadata records of the log made them.
+"""Registry: namespaces, topics and consumer groups, as made by the metadata records of the log.
 
 A record is JSON: {"op": "put_topic" | "drop_topic" | "put_group" | "drop_group" | "put_namespace" | "drop_namespace",
 ...definition}, or {"op": "put_topics", "topics": [...]}, or {"op": "begin_topic", "origin": ..., "starts": [[queue,
-offset], ...], ...definition}, which has a topic's queues begin at offsets.  Each of them is a row: the definition with
-the commit-log offset of the record that made it, and of the last one that changed it.
+offset], ...], ...definition}, which begins a topic's queues at offsets. Each definition is a row, with the commit-log
+offsets of the record that made it and of the last one that changed it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _decode: Final = msgspec.json.Decoder().decode
 
 @dataclass(slots=True)
 class Entry:
-    """A definition as it is kept.
+    """A stored definition.
 
-    `since`: the commit-log offset of the record that made it, which sets it apart from an earlier one of its name.
-    `latest_since`: where a group begins whose start is latest.  `stated`: the last record that says all of it.
-    `as_of`: records before it are in the row it came from.  `origin`: of a topic that did not begin with nothing.
+    `since`: commit-log offset of the record that made it, which sets it apart from an earlier one of its name.
+    `latest_since`: start of a group that begins at the latest message. `stated`: the last record that states all of it.
+    `as_of`: its row holds all records before this offset. `origin`: of a topic that began with another table.
     """
 
     value: Topic | ConsumerGroup | str
@@ -43,7 +43,7 @@ class Entry:
     origin: TopicOrigin | None = None
 
     def row(self, as_of: int) -> bytes:
-        """As JSON."""
+        """Return the row as JSON."""
         origin = [] if self.origin is None else [self.origin]
         return _encode([self.value, self.since, self.latest_since, as_of, *origin])
 
@@ -51,12 +51,11 @@ class Entry:
 class Registry:
     """Namespaces, topics and groups by name.
 
-    `constrained`: topics whose appends are looked at more closely than that they exist.  `compacted`: topics whose
-    messages need a key.
-    `retries_of_topic`, `retries_of_group`: the retry topics that go with a topic and with a group.
-    `traced`: the share of their messages that is traced, of topics that have one.  `on_group` is told the name of a
-    group that came, changed or went, and "" when a namespace did.  `on_begun` is told where a topic's queues begin.
-    `changed_at`: commit-log offset of the last record that changed any of it.
+    `constrained`: topics whose appends need more checks than existence. `compacted`: topics whose messages need a key.
+    `retries_of_topic`, `retries_of_group`: the retry topics of a topic and of a group. `traced`: the traced share of
+    messages, of topics that have one. `on_group` is told the name of a new, changed or removed group, and "" for a
+    namespace. `on_begun` is told the offsets where a topic's queues begin. `changed_at`: commit-log offset of the last
+    record that changed any of it.
     """
 
     def __init__(self, rows: ChangedRows) -> None:
@@ -78,20 +77,20 @@ class Registry:
         self._entries: dict[bytes, Entry] = {}
 
     def topic_since(self, name: str) -> int:
-        """The commit-log offset at which the topic came to be; 0 if there is none."""
+        """Return the commit-log offset at which the topic was made; 0 if there is none."""
         return self._since(_key(b"t", name))
 
     def origin_of(self, topic: str) -> TopicOrigin | None:
-        """The table that a topic goes on in; None where it has its own, or is not there."""
+        """Return the table that a topic continues; None where it has its own, or does not exist."""
         entry = self._entries.get(_key(b"t", topic))
         return None if entry is None else entry.origin
 
     def group_since(self, name: str) -> int:
-        """The commit-log offset at which the group came to be; 0 if there is none."""
+        """Return the commit-log offset at which the group was made; 0 if there is none."""
         return self._since(_key(b"g", name))
 
     def group_latest_since(self, name: str) -> int:
-        """Where the group begins if its start is latest."""
+        """Return the commit-log offset where the group begins if its start is latest."""
         return self._entries[_key(b"g", name)].latest_since
 
     def _since(self, key: bytes) -> int:
@@ -164,7 +163,7 @@ class Registry:
             self.traced.pop(topic.name, None)
 
     def _retries_with(self, name: str) -> Sequence[tuple[str, defaultdict[str, set[str]]]]:
-        """The owners of a retry topic, each with the index that it stands in; nothing for other topics."""
+        """Return the owners of a retry topic, each with its index; nothing for other topics."""
         if not is_retry_topic(name):
             return ()
         return (retried_topic(name), self.retries_of_topic), (retry_group(name), self.retries_of_group)
@@ -214,7 +213,7 @@ class Registry:
         key = _key(kind, name)
         entry = self._entries.get(key)
         if entry is None or entry.since >= commit_log_offset:
-            return False  # not there, or one that was made later
+            return False  # missing, or made later
         del self._entries[key]
         self._rows.drop(key, commit_log_offset)
         return True
@@ -222,17 +221,17 @@ class Registry:
     # -- rows ----------------------------------------------------------------------------------------------------
 
     def restore_topic(self, key: bytes, row: bytes) -> None:
-        """Take a topic's row."""
+        """Restore a topic from its row."""
         topic = self._restore(key, row, Topic)
         self._index_topic(topic)
 
     def restore_group(self, key: bytes, row: bytes) -> None:
-        """Take a group's row."""
+        """Restore a group from its row."""
         group = self._restore(key, row, ConsumerGroup)
         self.groups[group.name] = group
 
     def restore_namespace(self, key: bytes, row: bytes) -> None:
-        """Take a namespace's row."""
+        """Restore a namespace from its row."""
         name = self._restore(key, row, str)
         self.namespaces[name] = self._entries[key].since
 
@@ -244,7 +243,7 @@ class Registry:
             entry.origin = msgspec.convert(known, TopicOrigin)
         return value
 
-    # -- saying again (`broker.retention.restatement`) -----------------------------------------------------------
+    # -- restatement (`broker.retention.restatement`) ------------------------------------------------------------
 
     def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes]]:
         for key, entry in list(self._entries.items()):
@@ -264,7 +263,7 @@ class Registry:
     # -- namespaces ----------------------------------------------------------------------------------------------
 
     def has_namespace_of(self, name: str) -> bool:
-        """Whether the namespace of a topic's or group's name is there."""
+        """True if the namespace of a topic's or group's name exists."""
         namespace = split_name(name)[0]
         return namespace == DEFAULT_NAMESPACE or namespace in self.namespaces
 
@@ -282,7 +281,7 @@ def put_topics(topics: Sequence[Topic]) -> bytes:
 
 
 def begin_topic(topic: Topic, origin: TopicOrigin, starts: Starts) -> bytes:
-    """A topic is made whose queues begin at offsets."""
+    """Return the record that makes a topic whose queues begin at offsets."""
     return _encode({"op": "begin_topic", "origin": origin, "starts": starts, **_fields(topic)})
 
 

@@ -1,1 +1,1 @@
-"""The name server: who the brokers are and what they have.  It keeps nothing, and knows of no other name server."""
+"""The name server: the brokers and their topics. It stores nothing, and knows of no other name server."""

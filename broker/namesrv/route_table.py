@@ -1,9 +1,10 @@
-"""RouteTable: what a name server knows, all of it in memory and all of it told by brokers.
+"""RouteTable: a name server's knowledge, all in memory and all reported by brokers.
 
-A broker is alive while its lease runs: heartbeats renew it, a closed connection ends it at once.  One that is not alive
-stays in the table, marked, so that gateways know whose queues are away; one that said that it leaves is marked so.
+A broker is alive while its lease runs: heartbeats renew it, and a closed connection ends it at once. A broker that is
+not alive stays in the table, marked, so that gateways know whose queues are away. One that announced its leave is
+marked so.
 
-Pure: time comes in, in seconds of any steady clock.
+Pure: time is an argument, in seconds of any steady clock.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class _Entry:
 
 
 class RouteTable:
-    """`server_id`: tells this run of the server from others; versions begin anew with it."""
+    """The routes. `server_id` tells this run of the server from others; versions begin anew with it."""
 
     def __init__(self, server_id: str, lease_seconds: float) -> None:
         self._server_id = server_id
@@ -32,10 +33,7 @@ class RouteTable:
         self.version = 0
 
     def register(self, registration: Registration, connection: Hashable, now: float) -> None:
-        """Take all that a broker has.
-
-        Raises PRECONDITION_FAILED where its name or number is that of another broker's data.
-        """
+        """Register everything that a broker has. Raises PRECONDITION_FAILED for another broker's name or number."""
         broker = registration.broker
         for entry in self._entries.values():
             other = entry.route.broker
@@ -54,14 +52,14 @@ class RouteTable:
         known = self._entries.get(broker.name)
         is_older = known is not None and _age(known.route.registration) > _age(registration)
         if known is not None and is_older and (known.route.is_alive or broker.replica):
-            return  # an older word of it that came later, or of a master that is none any more
+            return  # an older report that came later, or of a former master
         route = BrokerRoute(registration)
         if known is None or known.route != route:
             self.version += 1
         self._entries[broker.name] = _Entry(route, now + self._lease_seconds, connection)
 
     def heartbeat(self, name: str, epoch: int, version: int, connection: Hashable, now: float) -> bool:
-        """Renew a lease.  False where what is known of the broker is not that: it is to register again."""
+        """Renew a lease. False where the broker is known otherwise: it is to register again."""
         entry = self._entries.get(name)
         if entry is None or _age(entry.route.registration) != (epoch, version) or not entry.route.is_alive:
             return False
@@ -69,20 +67,20 @@ class RouteTable:
         return True
 
     def unregister(self, name: str, epoch: int) -> None:
-        """A broker leaves for good."""
+        """Remove a broker that leaves for good."""
         entry = self._entries.get(name)
         if entry is not None and entry.route.broker.epoch <= epoch:
             entry.route = BrokerRoute(entry.route.registration, is_alive=False, has_left=True)
             self.version += 1
 
     def disconnected(self, connection: Hashable) -> None:
-        """A connection has closed: who registered by it is away."""
+        """Mark the brokers registered by a closed connection as away."""
         for entry in self._entries.values():
             if entry.connection == connection:
                 self._mark_away(entry)
 
     def scan(self, now: float) -> None:
-        """End the leases that are over."""
+        """End the expired leases."""
         for entry in self._entries.values():
             if entry.lease_ends <= now:
                 self._mark_away(entry)
@@ -93,7 +91,7 @@ class RouteTable:
             self.version += 1
 
     def routes(self) -> Routes:
-        """All of it."""
+        """Return all routes."""
         return Routes(self._server_id, self.version, tuple(self._entries[name].route for name in sorted(self._entries)))
 
 

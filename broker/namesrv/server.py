@@ -19,13 +19,13 @@ from protocols.remoting.values import encode
 
 SCAN_SECONDS: Final = 0.5
 GATHER_SECONDS: Final = 0.01
-"""Changes are gathered for a moment before watchers are told."""
+"""Time for which changes are gathered before watchers are told, in seconds."""
 
 log = structlog.get_logger(__name__)
 
 
 class NameServer:
-    """Make one on the loop it is to live on; `start`, `close`.  `service`: what its door answers."""
+    """A name server, made on its event loop, with `start` and `close`. `service`: the answers of its listener."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class NameServer:
 
 
 def _words(routes: Routes) -> str:
-    """For the log: every broker, and how it is."""
+    """Return every broker and its state, for the log."""
 
     def state(is_alive: bool, has_left: bool) -> str:
         return "left" if has_left else "alive" if is_alive else "away"

@@ -1,4 +1,4 @@
-"""Catalog: topics, groups and queues of an opened store, as they are asked for by name."""
+"""Catalog: topics, groups and queues of an opened store, by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from domain.topic import QueueBounds, Topic
 
 
 class Catalog:
-    """Of a master's store, or of a slave's as far as it is confirmed."""
+    """The catalog of a master's store, or of a slave's as far as it is confirmed."""
 
     def __init__(self, engine: StorageEngine, registry: Registry) -> None:
         self.engine = engine
@@ -20,21 +20,21 @@ class Catalog:
         self.tier: ColdReads | None = None
 
     def existing_topic(self, name: str) -> Topic:
-        """The topic.  Raises TOPIC_NOT_FOUND."""
+        """Return the topic. Raises TOPIC_NOT_FOUND."""
         topic = self.registry.topics.get(name)
         if topic is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}")
         return topic
 
     def existing_group(self, name: str) -> ConsumerGroup:
-        """The group.  Raises CONSUMER_GROUP_NOT_FOUND."""
+        """Return the group. Raises CONSUMER_GROUP_NOT_FOUND."""
         group = self.registry.groups.get(name)
         if group is None:
             raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"there is no group {name!r}")
         return group
 
     def existing_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue.  Raises TOPIC_NOT_FOUND."""
+        """Return the queue. Raises TOPIC_NOT_FOUND."""
         definition = self.registry.topics.get(topic)
         if definition is None or not 0 <= queue_id < definition.queues:
             missing = "topic" if definition is None else f"queue {queue_id} of topic"
@@ -42,10 +42,10 @@ class Catalog:
         return self.engine.dispatcher.queue(topic, queue_id)
 
     def bounds_of(self, topic: Topic) -> list[QueueBounds]:
-        """The readable bounds of each queue."""
+        """Return the readable bounds of each queue."""
         queues = [self.engine.dispatcher.queue(topic.name, queue_id) for queue_id in range(topic.queues)]
         return [QueueBounds(queue.queue_id, self.min_offset(queue), queue.visible_offset) for queue in queues]
 
     def min_offset(self, queue: ConsumeQueue) -> int:
-        """The first offset that can be read, from the disk or from the tier."""
+        """Return the first offset that can be read, from the disk or from the tier."""
         return queue.min_offset if self.tier is None else self.tier.min_offset(queue)

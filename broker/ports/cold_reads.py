@@ -1,4 +1,4 @@
-"""ColdReads: what the ports ask of the tier, where there is one."""
+"""ColdReads: the ports' view of the tier, where there is one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from domain.topic import Cleanup, Confirm, Topic
 
 
 class ColdPage(NamedTuple):
-    """Messages, and the offset behind all that was looked at."""
+    """Messages, and the offset after the last one looked at."""
 
     messages: list[StoredMessage]
     next_offset: int
@@ -24,11 +24,8 @@ class ColdPage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColdQuery:
-    """Cold messages, the newest first.  `topic` empty: of all topics.
-
-    They have a `key`, an id, a place in the log, a store time from `from_ms` to before `to_ms`; they lie in the log
-    before `before` and behind `above`.
-    """
+    """A query of cold messages, the newest first. `topic` empty: of all topics. Store times are from `from_ms` to
+    before `to_ms`, places in the log below `before` and above `above`."""
 
     topic: str = ""
     key: str | None = None
@@ -42,14 +39,14 @@ class ColdQuery:
 
 
 class ColdFound(NamedTuple):
-    """Messages, the newest first; `before`: where to go on with older ones, None where there are none."""
+    """Messages, the newest first; `before`: the place to go on with older ones, None where there are none."""
 
     messages: list[StoredMessage]
     before: int | None
 
 
 def merged(parts: Iterable[ColdFound], limit: int) -> ColdFound:
-    """The newest of several answers; it goes on where the first of them ends."""
+    """Return the newest of several answers; it goes on where the first of them ends."""
     parts = list(parts)
     found = _once(each for part in parts for each in part.messages)
     found.sort(key=lambda message: -message.commit_log_offset)
@@ -61,7 +58,7 @@ def merged(parts: Iterable[ColdFound], limit: int) -> ColdFound:
 
 
 def _once(found: Iterable[StoredMessage]) -> list[StoredMessage]:
-    """Each message once, where several topics have it: at its own place, unless only further ones are left."""
+    """Return each message once where several topics have it: at its own place, unless only further ones are left."""
     by_place: dict[tuple[int, bytes], StoredMessage] = {}  # places of a restored table are of several logs
     for message in found:
         place = message.topic, message.queue_id, message.queue_offset
@@ -72,7 +69,7 @@ def _once(found: Iterable[StoredMessage]) -> list[StoredMessage]:
 
 
 class CorruptedRowError(CorruptedError):
-    """A cold message whose record was corrupted when it was uploaded: this offset of a queue alone cannot be read."""
+    """A cold message that was corrupted when uploaded: only this offset of a queue cannot be read."""
 
     def __init__(self, queue_id: int, queue_offset: int, commit_log_offset: int) -> None:
         text = f"message {queue_offset} of queue {queue_id} is corrupted, and was so when it went to the object store"
@@ -81,26 +78,26 @@ class CorruptedRowError(CorruptedError):
 
 
 def is_tiered(topic: Topic) -> bool:
-    """True where a topic goes to the object store.  Messages that one disk confirms may be undone: they do not."""
+    """True for a topic with object storage. Messages confirmed by one disk may be undone, and are not stored there."""
     is_kept = topic.cleanup is Cleanup.DELETE and topic.confirm is Confirm.RULE
     return topic.tier_seconds is not None and is_kept and not is_retry_topic(topic.name)
 
 
 def may_be_cold(registry: Registry, topic: Topic) -> bool:
-    """True where a topic may have cold messages: of its own, or of another cluster."""
+    """True if a topic may have cold messages, of its own or of another cluster."""
     origin = registry.origin_of(topic.name)
     return is_tiered(topic) or (origin is not None and origin.is_attached)
 
 
 class ColdReads(Protocol):
-    """Messages below a queue's own minimum.  Raises UNAVAILABLE, TOO_MANY_REQUESTS, COLD_CORRUPTED."""
+    """Reads of messages below a queue's own minimum. Raises UNAVAILABLE, TOO_MANY_REQUESTS, COLD_CORRUPTED."""
 
     def min_offset(self, queue: ConsumeQueue) -> int:
-        """The first offset that can be read, hot or cold."""
+        """Return the first offset that can be read, hot or cold."""
         ...
 
     def hot_from(self, queue: ConsumeQueue) -> int:
-        """The offset from which on the disk is read."""
+        """Return the first offset read from the disk."""
         ...
 
     def is_pending(self, queue: ConsumeQueue) -> bool:
@@ -108,30 +105,29 @@ class ColdReads(Protocol):
         ...
 
     async def read(self, queue: ConsumeQueue, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
-        """Up to `most` messages from an offset below the queue's minimum on."""
+        """Return up to `most` messages from an offset below the queue's minimum on."""
         ...
 
     async def run(self, queue: ConsumeQueue, first: int, to_offset: int, limits: tuple[int, int]) -> bytes:
-        """Records from an offset below the queue's minimum on, in the form of `protocols.remoting.records`; `limits`:
-        of messages and of bytes."""
+        """Return records from an offset below the queue's minimum on, in the form of `protocols.remoting.records`;
+        `limits`: of messages and of bytes."""
         ...
 
     async def since(self, queue: ConsumeQueue, time_ms: int) -> int:
-        """The first cold offset that was stored at a time or later; the end of the cold part where there is none."""
+        """Return the first cold offset stored at a time or later; the end of the cold part if there is none."""
         ...
 
     async def behind(self, queue: ConsumeQueue, commit_log_offset: int) -> int:
-        """The first cold offset whose record lay at a place of the log or behind it; the end where there is none."""
+        """Return the first cold offset recorded at or behind a place of the log; the end if there is none."""
         ...
 
     async def search(self, query: ColdQuery) -> ColdFound:
-        """Messages that are not on the disk any more, by what a query says of them."""
+        """Return the messages of a query that are no longer on the disk."""
         ...
 
 
 class AwayTier:
-    """Implements `ColdReads` for a slave, which reads no tier: what only its master can read is unavailable, and not
-    taken for gone."""
+    """The `ColdReads` of a slave, which reads no tier: its cold messages are unavailable, not gone."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

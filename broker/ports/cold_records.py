@@ -1,4 +1,4 @@
-"""Records of cold messages: for readers of runs they are made anew, as they lay in the log, but for their trailers."""
+"""Records of cold messages, made anew for readers of runs: as they lay in the log, except for their trailers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from protocols.remoting.stored_record import FURTHER_FLAG
 
 
 def encode_cold(page: ColdPage, least: int, end: int, to_offset: int, max_bytes: int) -> bytes:
-    """A run of a page's messages below an offset, as many as have `max_bytes`, one at least; `least`, `end`: bounds of
-    the queue."""
+    """Return a run of a page's messages below an offset: as many as have `max_bytes`, at least one. `least`, `end`:
+    bounds of the queue."""
     records: list[bytes] = []
     entries: list[tuple[int, int, int]] = []
     size, next_offset = 0, min(page.next_offset, to_offset)
@@ -32,13 +32,13 @@ def encode_cold(page: ColdPage, least: int, end: int, to_offset: int, max_bytes:
 
 
 def encode_corrupted(error: CorruptedRowError, least: int, end: int) -> bytes:
-    """The run of a message that is corrupted: its place, with bytes that fail their check."""
+    """Return the run of a corrupted message: its place, with bytes that fail their check."""
     entry = (error.queue_offset, error.commit_log_offset, RECORD.itemsize)
     return encode_run(np.array([entry], ENTRY), bytes(RECORD.itemsize), (error.queue_offset + 1, least, end))
 
 
 def record_of(message: StoredMessage) -> bytes:
-    """The record of a cold message, as it lay in the log."""
+    """Return the record of a cold message, as it lay in the log."""
     further = message.further_places
     return b"".join(
         encode_message(

@@ -1,4 +1,4 @@
-"""ColdTail: a tail that begins in the tier, and goes on from the disk where that begins, without a seam."""
+"""ColdTail: a tail that begins in the tier and continues seamlessly from the disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from domain.position import Position
 PAGE: Final = 256
 """Messages of one cold read."""
 AGAIN_SECONDS: Final = 1.0
-"""Pause before a cold read that failed is made again."""
+"""Pause before a failed cold read is repeated, in seconds."""
 log = structlog.get_logger(__name__)
 
 
@@ -35,7 +35,7 @@ class ColdReading(Protocol):
 
 
 class ColdTail:
-    """Implements `domain.ports.Tail`."""
+    """A `domain.ports.Tail` over the tier and the disk."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ColdTail:
             self._live.close()
 
     async def _catch_up(self) -> None:
-        """Cold pages, until the disk has what is next.  A cold read that fails is made again: nothing is left out."""
+        """Hand on cold pages, until the disk has the next message. A failed cold read is repeated: none is left out."""
         while True:
             try:
                 if await self._read():
@@ -84,7 +84,7 @@ class ColdTail:
         self._live = QueueTail(self._engine, self._queue, self._next, self._on_messages)
 
     async def _read(self) -> bool:
-        """One page; says whether the disk has what follows."""
+        """Read one page; True if the disk has the next message."""
         queue = self._queue
         if not self._is_begun:
             assert isinstance(self._start, Position), "only a position has to be found first"
@@ -92,7 +92,7 @@ class ColdTail:
             self._is_begun = True
             for callback in self._begun:
                 callback()
-        self._next = max(self._next, self._reading.known_minimum(queue))  # what was before it is gone
+        self._next = max(self._next, self._reading.known_minimum(queue))  # earlier messages are gone
         if self._next >= queue.min_offset:
             return True
         pulled = await self._reading.pull(queue.topic, queue.queue_id, self._next, PAGE)

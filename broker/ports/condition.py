@@ -1,4 +1,4 @@
-"""`domain.ports.Condition`: what the broker says of itself."""
+"""`domain.ports.Condition`: the broker's report on itself."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from domain.topic import Topic
 
 
 class Condition:
-    """`deleted_segments`: how many retention has deleted.  `tier`: the broker's, where it has one;
-    `kept_bytes`: of the log, that stay because of it."""
+    """The condition of a broker. `deleted_segments`: number deleted by retention. `tier`: the broker's, if any;
+    `kept_bytes`: bytes of the log kept because of it."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Condition:
         return [] if tier is None else self._statuses(tier)
 
     def _tier_gauges(self) -> dict[str, float]:
-        """Nothing where there is no tier.  A store that is away is one problem, however many topics have it."""
+        """Return the gauges of the tier, if any. A store that is away is one problem, however many topics have it."""
         tier = self._tier()
         if tier is None:
             return {}

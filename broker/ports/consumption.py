@@ -19,7 +19,7 @@ from domain.query import HopKind
 
 
 class Consumption:
-    """Pop and what follows it, positions, dead letters."""
+    """Pops, settlements, positions and dead letters."""
 
     def __init__(self, core: BrokerCore) -> None:
         self._core = core
@@ -30,8 +30,7 @@ class Consumption:
         self.release_waiting = core.polling.release
 
     def watch_available(self, topic: str, group: str, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back when it may be worth while to pop: something came, was given back, or is due; returns the way to
-        stop that."""
+        """Call back when a pop may find something (arrived, released or due); returns the function that stops it."""
         return AvailabilityWatch(self._core, topic, group, callback).close
 
     async def acknowledge(
@@ -50,11 +49,11 @@ class Consumption:
         return await self._core.decided(acknowledge, may_wait=may_wait)
 
     def _traced(self, topic: str, group: str, receipts: Receipts) -> list[tuple[StoredMessage, int]]:
-        """Messages of the receipts where the topic is traced: receipts do not name them, so all are read."""
+        """Return the receipts' messages if the topic is traced: receipts do not name them, so all are read."""
         return self._core.consumption.held(topic, group, receipts) if topic in self._registry.traced else []
 
     def _frees(self, topic: str, group: str) -> bool:
-        """True where a settlement may let somebody who waits go on: in a message group, or at the queue's limit."""
+        """True if a settlement may free a waiter, in a message group or at the queue's limit."""
         if not self._core.polling.is_awaited_by(topic, group):
             return False
         definition = self._registry.groups.get(group)
@@ -129,7 +128,7 @@ class Consumption:
         return outcomes
 
     async def _letter(self, group: str, queue_id: int, queue_offset: int) -> StoredMessage:
-        """A dead letter of a group.  Raises ILLEGAL_OFFSET, MESSAGE_CORRUPTED."""
+        """Return a dead letter of a group. Raises ILLEGAL_OFFSET, MESSAGE_CORRUPTED."""
         found: list[StoredMessage] = []
         try:
             found = await self._reading.read(dead_letter_topic(group), queue_id, queue_offset, 1)

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class BrokerCore(Catalog):
-    """The parts of an opened store, and the short words that the ports use."""
+    """The parts of an opened store, and short names for them."""
 
     def __init__(
         self, settings: BrokerSettings, clock: Clock, opened: OpenedStore, loop: asyncio.AbstractEventLoop
@@ -57,7 +57,7 @@ class BrokerCore(Catalog):
             self.polling.wake_taken(self.engine.dispatcher.taken_topics())
 
     def follow(self, topic: Topic) -> None:
-        """Have it told of when the topic's queues grow: somebody waits for that."""
+        """Report growth of the topic's queues from now on: somebody waits for it."""
         dispatcher = self.engine.dispatcher
         for queue_id in range(topic.queues):
             queue = dispatcher.queue(topic.name, queue_id)
@@ -68,13 +68,13 @@ class BrokerCore(Catalog):
         return is_retry_topic(topic) or self.polling.is_awaited(topic)
 
     async def decided(self, decide: Callable[[], T], *, may_wait: bool = False) -> T:
-        """Result of a decision right before the next write, once it is durable.  `may_wait`: `GroupCommit.decide`."""
+        """Return a decision made right before the next write, once durable. `may_wait`: as in `GroupCommit.decide`."""
         decision = Decided(decide)
         self.commit.decide(decision, may_wait=may_wait)
         return await decision.outcome()
 
     async def record(self, kind: RecordKind, payload: bytes) -> int:
-        """Append a record of an applier's; returns its commit-log offset when it is durable."""
+        """Append a record for an applier; return its commit-log offset once it is durable."""
         offset = self.engine.append_record(kind, payload, self.now_ms())
         await self.commit.wait()
         return offset

@@ -1,6 +1,6 @@
 """`domain.ports.MessageFinder` on the index and the queues.
 
-A cursor is the commit-log offset of the last message that was told: the answer goes on with older ones.
+A cursor is the commit-log offset of the last message returned: the next answer goes on with older ones.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from domain.query import (
 )
 
 MAX_CANDIDATES: Final = 20_000
-"""Records that one query reads at most before it answers with what it has and a cursor."""
+"""Records that one query reads at most before it answers with its results so far and a cursor."""
 BATCH: Final = 256
 
 
 class Search:
-    """Messages by topic, time, key, id and place: of a master's store, or of a slave's."""
+    """Searches by topic, time, key, id and place, in a master's store or a slave's."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -54,7 +54,7 @@ class Search:
         return _merged(hot, await tier.search(wanted), limit)
 
     def _hot(self, query: MessageQuery, before: int | None, limit: int) -> MessagePage:
-        """Messages that the disk has."""
+        """Return messages that the disk has."""
         if query.key is None:
             offsets = self._newest_first(query, before)
         else:
@@ -72,7 +72,7 @@ class Search:
         return MessagePage(found, str(last) if is_cut else None)
 
     def _newest_first(self, query: MessageQuery, before: int | None) -> Iterator[int]:
-        """Commit-log offsets of the topic's queues within the time, newest first."""
+        """Yield commit-log offsets of the topic's queues within the time, newest first."""
         heap: list[tuple[int, int, Iterator[int]]] = []
         for queue in self._engine.dispatcher.queues_of(query.topic):
             start = queue.min_offset if query.from_ms is None else self._engine.first_since(queue, query.from_ms)
@@ -92,7 +92,7 @@ class Search:
                 heappush(heap, (-following, queue_id, backwards))
 
     def _message_at(self, commit_log_offset: int) -> StoredMessage | None:
-        """The message at a place, if it belongs to a topic that is there; corrupted ones are passed over."""
+        """Return the message at a place, if its topic exists; corrupted ones are skipped."""
         try:
             message = self._confirmed_at(commit_log_offset)
         except CorruptedError:
@@ -102,7 +102,7 @@ class Search:
         return message if commit_log_offset >= self._registry.topic_since(message.topic) else None
 
     def _confirmed_at(self, commit_log_offset: int) -> StoredMessage | None:
-        """The message at a place, once it is confirmed.  Raises CorruptedError."""
+        """Return the message at a place, once it is confirmed. Raises CorruptedError."""
         engine = self._engine
         return engine.commit_log.message_at(commit_log_offset) if commit_log_offset < engine.confirmed_offset else None
 
@@ -114,7 +114,7 @@ class Search:
             cold = await tier.search(ColdQuery(message_id=message_id, limit=MAX_QUERY_MESSAGES))
         except EntrepotError:
             if hot:
-                return hot  # one table that cannot be read does not hide what is found
+                return hot  # one unreadable table does not hide the others' messages
             raise
         if cold.before is not None and not hot and not cold.messages:
             raise EntrepotError(
@@ -123,7 +123,7 @@ class Search:
         return _merged(MessagePage(hot, None), cold, MAX_QUERY_MESSAGES).messages
 
     def having_id(self, message_id: bytes) -> list[StoredMessage]:
-        """The confirmed messages with an id, the newest first, at most MAX_QUERY_MESSAGES."""
+        """Return the confirmed messages with an id, the newest first, at most MAX_QUERY_MESSAGES."""
         offsets = islice(self._engine.lookup.records_with_id(message_id), MAX_CANDIDATES)
         found = (self._message_at(offset) for offset in offsets)
         same = (message for message in found if message is not None and message.message_id == message_id)
@@ -140,7 +140,7 @@ class Search:
 
 
 class Finder(Search):
-    """The same, and what became of a message."""
+    """Searches, and the history of a message."""
 
     def __init__(self, core: BrokerCore) -> None:
         super().__init__(core)
@@ -159,7 +159,7 @@ class Finder(Search):
         hops = [hop for trace in reversed(traces) for hop in hops_in(trace.body)]
         return hops + self._core.tracer.pending(message_id)
 
-    # -- what became of a message --------------------------------------------------------------------------------
+    # -- history of a message ------------------------------------------------------------------------------------
 
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
         message = self._message_at(message.commit_log_offset) or message
@@ -203,7 +203,7 @@ _RETRY: Final = (SystemProperty.RETRY_TOPIC, SystemProperty.RETRY_QUEUE, SystemP
 
 
 def _place_in(copy: StoredMessage, names: tuple[str, str, str]) -> tuple[str, int, int]:
-    """The place that a moved message's system properties name."""
+    """Return the place in a moved message's system properties."""
     topic, queue_id, queue_offset = (copy.system.get(name, "0") for name in names)
     return str(topic), int(queue_id), int(queue_offset)
 
@@ -217,13 +217,13 @@ def _is_wanted(message: StoredMessage, query: MessageQuery) -> bool:
 
 
 def _merged(hot: MessagePage, cold: ColdFound, limit: int) -> MessagePage:
-    """The newest of both; each goes on where it ends, and a message that is just leaving the disk may be in both."""
+    """Return the newest of both; each continues at its end, and a message just leaving the disk may be in both."""
     found = merged([ColdFound(hot.messages, None if hot.next is None else int(hot.next)), cold], limit)
     return MessagePage(found.messages, None if found.before is None else str(found.before))
 
 
 def _backwards(queue: ConsumeQueue, start: int, end: int) -> Iterator[int]:
-    """Commit-log offsets of a queue's entries, newest first."""
+    """Yield commit-log offsets of a queue's entries, newest first."""
     while end > start:
         first = max(start, end - BATCH)
         for commit_log_offset, _, _ in reversed(queue.entries(first, end - first)):

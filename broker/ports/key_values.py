@@ -13,7 +13,7 @@ from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, OnEvents, check
 
 
 class KeyValues:
-    """Small durable facts: nobody is told what a crash would undo."""
+    """Small durable facts: nobody is told a write that a crash may undo."""
 
     def __init__(self, core: BrokerCore) -> None:
         self._core = core

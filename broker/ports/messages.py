@@ -17,7 +17,7 @@ from domain.topic import Topic
 
 
 class Messages(Reading):
-    """Appending, and reading by offset."""
+    """The appending of messages, and reads by offset."""
 
     _backlogs: dict[str, int]
 
@@ -25,7 +25,7 @@ class Messages(Reading):
         super().__init__(core)
         self._core = core
         self._registry = core.registry
-        # looked at for every message that is appended
+        # checked for every message that is appended
         self._queues = core.engine.dispatcher.queues
         self._constrained = core.registry.constrained
         self._max_message_bytes = core.settings.max_message_bytes
@@ -68,7 +68,7 @@ class Messages(Reading):
         return not needs_one or bool(compaction_key(message))
 
     def _append_keyed(self, messages: Sequence[Message]) -> Confirmation:
-        """Append those that do not lack a key."""
+        """Append the messages that do not lack a key."""
         refusals: list[EntrepotError | None] = [
             None if self._has_needed_key(message) else lacks_key() for message in messages
         ]
@@ -82,7 +82,7 @@ class Messages(Reading):
         return queue
 
     def _queue_with_limits(self, topic: str, queue_id: int, body_bytes: int) -> ConsumeQueue:
-        """What is looked at more closely: most messages are not."""
+        """Return the queue after the rarer checks: most messages need none of them."""
         queue = self._engine.existing_queue(topic, queue_id)
         if body_bytes > self._max_message_bytes:
             raise too_large(body_bytes, self._max_message_bytes)
@@ -93,7 +93,7 @@ class Messages(Reading):
         return queue
 
     def _refusal_of(self, topic: Topic, queue_id: int, body_bytes: int) -> EntrepotError | None:
-        """Why a message may not be appended to a topic that has limits of its own."""
+        """Return the refusal of a message by a topic with limits of its own, or None."""
         if not topic.permission.writable:
             return EntrepotError(Code.FORBIDDEN, f"topic {topic.name!r} is not writable")
         if queue_id >= topic.queues:

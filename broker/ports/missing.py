@@ -1,7 +1,7 @@
-"""Appending what is missing: of messages in doubt, those that the log does not have.
+"""Appends missing messages: of messages in doubt, those that the log does not have.
 
-A gateway that lost the answer to an append asks the next master so.  What the old master confirmed is in this log, and
-what it did not confirm it never will: so what is not here now comes from nowhere else.
+A gateway that lost the answer to an append asks the next master this way. Every message that the old master confirmed
+is in this log, and it will never confirm another. So a message missing here now comes from nowhere else.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from domain.errors import EntrepotError
 from domain.message import Message, SystemProperty
 
 MINTED_BYTES: Final = 16
-"""Length of a message id that a gateway has made (`domain.message.Message`)."""
+"""Length of a message id made by a gateway, in bytes (`domain.message.Message`)."""
 
 
 class Missing:
-    """A stored message is the same as one in doubt where id, topic, time of birth and body are: producers choose ids,
-    and may give one to two messages.  Ids that gateways mint are of one message each, which is born anew where a client
+    """Appending of messages in doubt. A stored message is the same if id, topic, time of birth and body are: producers
+    choose ids, and may give one to two messages. An id from a gateway has one message, which is born anew when a client
     sends it again through another gateway."""
 
     def __init__(self, messages: Messages, finder: Finder, timers: Timers) -> None:
         self._messages, self._finder, self._timers = messages, finder, timers
 
     def append(self, messages: Sequence[Message], refusal: EntrepotError | None = None) -> Confirmation:
-        """Append those that are not stored; `refusal`: why no message is taken just now.  Refusals as `append`."""
+        """Append the messages that are not stored. `refusal`: the reason to take none now. Refusals as `append`."""
         missing = [place for place, message in enumerate(messages) if not self._is_stored(message)]
         refusals: list[EntrepotError | None] = [None] * len(messages)
         if refusal is not None:

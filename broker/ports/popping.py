@@ -1,4 +1,4 @@
-"""Pop: one pop on its way: decided in a step, parked while nothing is there, read once it is durable."""
+"""Pop: one pop under way: decided in a step, parked while there are no messages, read once it is durable."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from domain.ports import PopRequest
 from domain.topic import Topic
 
 THAW_SECONDS: Final = 5.0
-"""Least time that a pop waits for cold messages: who asks without waiting is not told that there are none."""
+"""Least time that a pop waits for cold messages, in seconds: a pop without waiting must not miss them."""
 
 
 class Popping:
-    """Pops of one broker."""
+    """The pops of one broker."""
 
     def __init__(self, core: BrokerCore) -> None:
         self._core = core
@@ -49,11 +49,11 @@ class Popping:
             found = pop.hand_out()
             if found or not pop.has_claimed or request.attempt_id:
                 return found  # an attempt would claim the same again, without end
-            core.commit.submit(Confirmation())  # all of it was corrupted, and is held back: there may be more
+            core.commit.submit(Confirmation())  # all messages were corrupted, and are held back: there may be more
 
 
 class Pop:
-    """A decision, and a waiter of long polling.  `unanswered` counts what it has claimed and nobody has yet."""
+    """A decision, and a waiter of long polling. `unanswered` counts its claimed messages that nobody has yet."""
 
     def __init__(
         self, core: BrokerCore, request: PopRequest, deadline: float, unanswered: Counter[tuple[str, str, int]]
@@ -87,7 +87,7 @@ class Pop:
             polling.wake(request.topic, request.group)  # its turn must not be lost with it
             return False
         if self._has_waited and polling.is_released:
-            return True  # the store or its gateway is ending: who waited is answered empty
+            return True  # the store or its gateway is ending: waiting pops are answered empty
         self._core.consumption.thawed.take_missed()
         try:
             try:
@@ -119,7 +119,7 @@ class Pop:
         return self._park(topic, group, now_ms)
 
     def _thaw(self, missed: list[Missed]) -> bool:
-        """Wait for what was missed, or for what comes to other queues.  Raises what the tier raised."""
+        """Wait for missing cold messages, or for messages in other queues. Raises the tier's error."""
         core, request = self._core, self._request
         now = core.loop.time()
         if self._thaw_failure is not None:
@@ -154,7 +154,7 @@ class Pop:
         """Wait, unless the time is over."""
         core, request = self._core, self._request
         if core.consumption.has_more(topic, group, now_ms):
-            core.loop.call_soon(self.wake)  # a filter passed over much: others have their turn, then it looks on
+            core.loop.call_soon(self.wake)  # a filter passed over much: it goes on after others had their turn
             return False
         remaining = self._deadline - core.loop.time()
         if remaining <= 0 or core.polling.is_released:
@@ -179,7 +179,7 @@ class Pop:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def hand_out(self) -> Deliveries:
-        """Messages that were claimed, which are durable by now.  Raises what the decision was refused with."""
+        """Return the claimed messages, which are durable by now. Raises the refusal of the decision."""
         if self._error is not None:
             raise self._error
         core, request = self._core, self._request
@@ -195,7 +195,7 @@ class Pop:
         return found
 
     def cancel(self) -> None:
-        """The consumer has gone: give back what it never saw."""
+        """Give back messages that the consumer, now gone, never saw."""
         core, request = self._core, self._request
         self._is_cancelled = True
         if core.polling.unpark(request.topic, request.group, self) and self._timer is not None:
@@ -208,7 +208,7 @@ class Pop:
             DeliveryPlaces(queue_id, epoch, since, run.stamp, [*range(run.first, run.first + run.length)])
             for _, queue_id, since, run, *_ in self._claimed
         ]
-        with suppress(EntrepotError):  # no room for the record of it: they come back when their time is over
+        with suppress(EntrepotError):  # no room for the record: they come back at their deadline
             core.consumption.change_invisible(
                 request.topic, request.group, places, 0, release=True, suspend=True, now_ms=core.now_ms()
             )
@@ -224,7 +224,7 @@ class Pop:
 
 
 def readable_topic(core: BrokerCore, name: str) -> Topic:
-    """The topic, that of a group's dead letters made where it is not there.  Raises TOPIC_NOT_FOUND, FORBIDDEN."""
+    """Return the topic; a group's dead-letter topic is made if missing. Raises TOPIC_NOT_FOUND, FORBIDDEN."""
     topic = core.registry.topics.get(name)
     if topic is None:
         owner = dead_letter_group(name)
@@ -238,7 +238,7 @@ def readable_topic(core: BrokerCore, name: str) -> Topic:
 
 
 def terms_of(request: PopRequest, group: ConsumerGroup, now_ms: int) -> PopTerms:
-    """The request with what it leaves to the group."""
+    """Return the terms of a request, completed from the group."""
     invisible_ms = group.invisible_seconds * 1000 if request.invisible_ms is None else request.invisible_ms
     expression = request.filter or group.filter
     wanted = None if expression is None else compile_filter(expression)

@@ -1,4 +1,4 @@
-"""Reading: messages by offset, positions and tails, of a master's store, or of a slave's."""
+"""Reading: messages by offset, positions and tails, of a master's store or a slave's."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ from domain.topic import QueueBounds
 
 T = TypeVar("T")
 MAX_COLD_RUN: Final = 4096
-"""Named limit: of the messages in one run of cold records."""
+"""Most messages in one run of cold records."""
 SUB_TOPIC: Final = FilterKind.SUB_TOPIC
 MAX_READ_BYTES: Final = 16 << 20
-"""Longest part of the log that one read takes into memory: a longer answer ends early."""
+"""Most bytes of the log read into memory at once: a longer answer ends early."""
 
 
 class Reading:
-    """`may_lag`: of a slave's store: an offset behind its end is one that has not come yet, and no error."""
+    """Reads of a store. `may_lag`: for a slave's store, an offset behind its end has not come yet, and is no error."""
 
     def __init__(self, catalog: Catalog, *, may_lag: bool = False) -> None:
         self._catalog, self._may_lag = catalog, may_lag
         self._engine = catalog.engine
 
     def _is_there(self, queue: ConsumeQueue, offset: int) -> bool:
-        """False for what has not come yet.  Raises ILLEGAL_OFFSET."""
+        """False for an offset that has not come yet. Raises ILLEGAL_OFFSET."""
         if self._may_lag and offset > queue.visible_offset:
             return False
         check_inside(queue, offset)
         return True
 
     def min_offset(self, queue: ConsumeQueue) -> int:
-        """The first offset that can be read."""
+        """Return the first offset that can be read."""
         return self._catalog.min_offset(queue)
 
     def _tier_of(self, queue: ConsumeQueue, offset: int) -> ColdReads | None:
-        """The tier, for an offset that only it has."""
+        """Return the tier, for an offset that only it has."""
         tier = self._catalog.tier
         if tier is None or offset >= tier.hot_from(queue):
             return None
         return tier if self.known_minimum(queue) <= offset else None
 
     def known_minimum(self, queue: ConsumeQueue) -> int:
-        """The first offset that can be read.  Raises UNAVAILABLE while that is not known: nothing is passed over."""
+        """Return the first offset that can be read. Raises UNAVAILABLE while it is not known: nothing is skipped."""
         tier = self._catalog.tier
         if tier is not None and queue.min_offset > 0 and tier.is_pending(queue):
             raise EntrepotError(Code.UNAVAILABLE, f"the cold messages of topic {queue.topic!r} are not known yet")
@@ -74,7 +74,7 @@ class Reading:
         return await self._healed(lambda: self._read(queue, from_offset, max_messages))
 
     async def _healed(self, read: Callable[[], T]) -> T:
-        """What is read, once what is corrupted of it was fetched from another replica.  Raises CorruptedError."""
+        """Return a read's result, after corrupted parts were fetched from another replica. Raises CorruptedError."""
         while True:
             try:
                 return read()
@@ -96,7 +96,7 @@ class Reading:
         for item in self._engine.read_places(queue, places):
             if isinstance(item, CorruptedError):
                 if messages:
-                    break  # what precedes the damage is good; the next read meets it first
+                    break  # messages before the damage are good; the next read meets it first
                 raise item
             messages.append(item)
         return messages
@@ -135,7 +135,7 @@ class Reading:
         max_bytes: int,
         filter: FilterExpression | None = None,
     ) -> bytes:
-        """The records from an offset up to another, in the form of `protocols.remoting.records`.
+        """Return the records in a range of offsets, in the form of `protocols.remoting.records`.
 
         Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET (below the minimum or beyond the end), ILLEGAL_FILTER_EXPRESSION,
         MESSAGE_CORRUPTED (a filter cannot look at a corrupted message).
@@ -162,7 +162,7 @@ class Reading:
         )
 
     async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
-        """About how many bytes of the log the messages from an offset up to another have.  Raises TOPIC_NOT_FOUND."""
+        """Return about how many bytes of the log the messages of a range have. Raises TOPIC_NOT_FOUND."""
         queue = self._catalog.existing_queue(topic, queue_id)
         return bytes_between(queue, max(from_offset, queue.min_offset), min(to_offset, queue.visible_offset))
 
@@ -171,7 +171,7 @@ class Reading:
     ) -> tuple[list[int], int]:
         queue = self._catalog.existing_queue(topic, queue_id)
         compile_filter(FilterExpression(SUB_TOPIC, topic_filter))
-        if tier := self._tier_of(queue, from_offset):  # by the page: what matches is found where it is read
+        if tier := self._tier_of(queue, from_offset):  # by the page: matches are found during the read
             page = await tier.read(queue, from_offset, limit, compile_filter(FilterExpression(SUB_TOPIC, topic_filter)))
             return [message.queue_offset for message in page.messages], page.next_offset
         if not self._is_there(queue, from_offset):
@@ -189,7 +189,7 @@ class Reading:
                 return least
             if position.kind is PositionKind.OFFSET and position.value < queue.min_offset:
                 return max(position.value, least)
-            if position.kind is PositionKind.TIME:  # store time may step back: cold ones are looked at first
+            if position.kind is PositionKind.TIME:  # store time may step back: cold ones are searched first
                 found = await tier.since(queue, position.value)
                 return max(found, least) if found < queue.min_offset else place_of(self._engine, queue, position)
         return place_of(self._engine, queue, position)

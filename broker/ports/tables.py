@@ -1,8 +1,8 @@
 """`domain.tiering.TierTables`: tables of the object store that become topics of this broker.
 
-A topic is made by one record, which names its table and the offset at which each of its queues begins: what lies before
-is read from the table, and what comes is stored behind it.  No message is copied.  Whatever is left half-done by a
-crash may be done again.
+One record makes a topic. It names its table and the offset at which each of its queues begins. Earlier messages are
+read from the table, and new ones are stored after it. No message is copied. Anything left half-done by a crash may be
+done again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from domain.topic import MAX_QUEUES, Permission, Topic
 
 
 class Tables:
-    """`tier`: the broker's, where it has one."""
+    """The tables of one broker. `tier`: the broker's, if any."""
 
     def __init__(self, core: BrokerCore, topology: Topology, tier: Callable[[], Tier | None]) -> None:
         self._core, self._topology, self._tier = core, topology, tier
@@ -64,7 +64,7 @@ class Tables:
         return TableTopic(topic, root, core.bounds_of(topic))
 
     def _restored(self, request: RestoreRequest, queues: int) -> Topic:
-        """The definition that is to be, with so many queues at least.  Raises PRECONDITION_FAILED, BAD_REQUEST."""
+        """Return the definition to be made, with so many queues at least. Raises PRECONDITION_FAILED, BAD_REQUEST."""
         name, before = request.topic, self._registry.topics.get(request.topic)
         _check_name(name)
         if before is None:
@@ -84,7 +84,7 @@ class Tables:
         return _with_revision(topic, request, before)
 
     def _check_unused(self, topic: Topic) -> None:
-        """A topic may be there by its definition alone, as other brokers told it: its queues have had no message."""
+        """Check that the topic, perhaps told by other brokers, has had no message here."""
         queues = self._core.engine.dispatcher.queues_of(topic.name)
         if self._registry.origin_of(topic.name) is not None or any(queue.max_offset for queue in queues):
             raise EntrepotError(
@@ -112,7 +112,7 @@ class Tables:
         return TableTopic(topic, origin.place, core.bounds_of(topic))
 
     def _attached(self, request: AttachRequest, name: str, origin: TopicOrigin, queues: int) -> Topic:
-        """The definition that is to be.  Raises PRECONDITION_FAILED."""
+        """Return the definition to be made. Raises PRECONDITION_FAILED."""
         _check_name(name)
         before, known = self._registry.topics.get(name), self._registry.origin_of(name)
         if before is not None and (known is None or known.place != origin.place):
@@ -144,7 +144,7 @@ def _check_name(topic: str) -> None:
 
 
 def _placed(before: Topic, request: RestoreRequest | AttachRequest, queues: int) -> tuple[tuple[str, int], ...]:
-    """The placement with this broker in it; nothing where the topic is on all brokers."""
+    """Return the placement with this broker in it; nothing where the topic is on all brokers."""
     if not before.placement or not request.broker:
         return before.placement
     return tuple(sorted({**dict(before.placement), request.broker: queues}.items()))

@@ -1,4 +1,4 @@
-"""Thawing: fetches the cold messages that decisions have missed (`broker.consume.thawed`)."""
+"""Thawing: fetches the cold messages that decisions missed (`broker.consume.thawed`)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from domain.position import Position
 PAGE: Final = 1024
 """Messages of a page."""
 MAX_ROUNDS: Final = 8
-"""Times that a decision is made again: what is not here by then is too much to be here at once."""
+"""Most rounds of a decision: messages missing by then are too many to be here at once."""
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
 class Thawing:
-    """Of one broker.  What is being fetched already is not fetched twice."""
+    """The thawing of one broker. Nothing under way is fetched twice."""
 
     def __init__(self, thawed: Thawed, loop: asyncio.AbstractEventLoop) -> None:
         self._thawed, self._loop = thawed, loop
         self._under_way: dict[Missed, asyncio.Task[None]] = {}
 
     async def decided(self, decide: Callable[[], Awaitable[T]]) -> T:
-        """The result of a decision, made again until nothing is missed.  Raises what the tier raises, and
-        TOO_MANY_REQUESTS for what needs too many cold messages at once."""
+        """Return a decision, repeated until nothing is missed. Raises the tier's error, and TOO_MANY_REQUESTS for a
+        decision that needs too many cold messages at once."""
         for _ in range(MAX_ROUNDS):
             try:
                 return await decide()
@@ -40,7 +40,7 @@ class Thawing:
         raise EntrepotError(Code.TOO_MANY_REQUESTS, "this needs too many cold messages at once: ask for fewer")
 
     async def fetch(self, missed: Iterable[Missed]) -> None:
-        """Fetch it.  Raises EntrepotError where the tier gives nothing of it: it may be asked again."""
+        """Fetch missing messages. Raises EntrepotError where the tier gives none; they may be asked for again."""
         tasks = self._begun(missed)
         found = await asyncio.gather(*map(asyncio.shield, tasks), return_exceptions=True)  # others wait for them, too
         failures = [failure for failure in found if failure is not None]
@@ -48,7 +48,7 @@ class Thawing:
             raise failures[0]
 
     def fetch_soon(self, missed: Iterable[Missed]) -> None:
-        """The same for nobody who waits: a failure is told by the log."""
+        """As `fetch`, with nobody waiting: a failure is logged."""
         for task in self._begun(missed):
             task.add_done_callback(_tell)
 

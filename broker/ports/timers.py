@@ -1,4 +1,4 @@
-"""`domain.ports.Timers`: messages that wait until their time comes (`broker.store.pending`)."""
+"""`domain.ports.Timers`: scheduled messages (`broker.store.pending`)."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from domain.message import StoredMessage, SystemProperty
 from domain.timing import TimedMessage, TimerCursor
 
 MAX_DELIVERED_AT_ONCE: Final = 500
-"""Timers delivered in one go: then others get their turn."""
+"""Timers delivered in one go, before others get their turn."""
 
 log = structlog.get_logger(__name__)
 
 
 class Timers:
-    """Messages whose time is to come."""
+    """The scheduled messages of a broker."""
 
     def __init__(self, core: BrokerCore) -> None:
         self._core = core
         self._engine, self._registry = core.engine, core.registry
 
     def deliver_due(self) -> bool:
-        """Store what is due into its queues, the earliest first; says whether there is more."""
+        """Store due messages into their queues, the earliest first; True if there are more."""
         now_ms = self._core.now_ms()
         due = self._engine.pending.timers.take_due(now_ms, MAX_DELIVERED_AT_ONCE)
         waiting = 0
@@ -42,7 +42,7 @@ class Timers:
             try:
                 message = self.kept(offset)
             except CorruptedError:
-                continue  # it stays, and is told by whoever looks at it
+                continue  # it stays, and its readers report it
             if message is None:
                 self._engine.pending.timers.put_back([due[at]])  # not durable yet
                 waiting += 1
@@ -61,11 +61,11 @@ class Timers:
         return len(due) == MAX_DELIVERED_AT_ONCE and not waiting
 
     def kept(self, commit_log_offset: int) -> StoredMessage | None:
-        """A pending message; None until it is durable."""
+        """Return a pending message, or None until it is durable."""
         return self._engine.commit_log.message_at(commit_log_offset, KEPT_KINDS)
 
     def deliver(self, message: StoredMessage, origin: Origin, now_ms: int) -> None:
-        """Into its queue; where that is gone since, into another of the topic's; where the topic is, nowhere."""
+        """Deliver to its queue; if that is gone since, to another of the topic's; if the topic is gone, nowhere."""
         topic = self._registry.topics.get(message.topic)
         if topic is None or self._registry.topic_since(message.topic) > origin.commit_log_offset:
             payload = encode_pending(PendingOp.DROP, origin.commit_log_offset, origin.deliver_at_ms)
@@ -111,7 +111,7 @@ class Timers:
         raise EntrepotError(Code.OFFSET_NOT_FOUND, f"no such message of topic {topic!r} waits for {deliver_at_ms}")
 
     def _waiting(self, commit_log_offset: int) -> StoredMessage | None:
-        """A kept message, unless its topic is gone since."""
+        """Return a kept message, unless its topic is gone since."""
         message = self.kept(commit_log_offset)
         if message is None or message.topic not in self._registry.topics:
             return None

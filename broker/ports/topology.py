@@ -26,7 +26,7 @@ TOPICS_PER_RECORD: Final = 500
 
 
 class Topology:
-    """What there is."""
+    """Namespaces, topics and groups of a broker."""
 
     def __init__(self, core: BrokerCore, consumption: Consumption) -> None:
         self._core = core
@@ -76,7 +76,7 @@ class Topology:
             wanted.clear()
 
     def check_topic(self, topic: Topic) -> None:
-        """Raises where a topic cannot be so."""
+        """Raise an error for an illegal topic."""
         existing = self._registry.topics.get(topic.name)
         check_stored_name(topic.name, Code.ILLEGAL_TOPIC)
         check_topic_name(split_name(topic.name)[1], system_allowed=existing is not None, feed_allowed=True)

@@ -1,4 +1,4 @@
-"""`domain.ports.Transactions`: half messages wait until they are ended (`broker.store.pending`)."""
+"""`domain.ports.Transactions`: half messages wait for their end (`broker.store.pending`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from domain.transaction import TransactionEnd
 
 
 class Transactions:
-    """Half messages, and what becomes of them."""
+    """Half messages, and their commit or rollback."""
 
     def __init__(self, core: BrokerCore, messages: Messages, timers: Timers) -> None:
         self._core, self._timers = core, timers
@@ -26,7 +26,7 @@ class Transactions:
 
     async def end_transactions(self, ends: Sequence[TransactionEnd]) -> list[EntrepotError | None]:
         self.expire_transactions()
-        await self._core.commit.wait()  # a half message that is to be read again must have been written
+        await self._core.commit.wait()  # a half message must be written before it is read again
         outcomes = [self._end(end) for end in ends]
         await self._core.commit.wait()
         return outcomes
@@ -74,7 +74,7 @@ class Transactions:
         return taken
 
     def expire_transactions(self) -> None:
-        """Roll back what was asked about often enough and is due again."""
+        """Roll back transactions that are due again after enough checks."""
         now_ms = self._core.now_ms()
         for half in self._engine.pending.halves.due(now_ms):
             if half.checks >= self._core.settings.transaction_max_checks:

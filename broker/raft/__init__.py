@@ -1,1 +1,1 @@
-"""Raft: members that agree on a log of commands."""
+"""Raft: a group whose members agree on a log of commands."""

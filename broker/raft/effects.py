@@ -1,4 +1,4 @@
-"""Events that a Raft machine is told of, and effects that it asks for, in their order."""
+"""Events for a Raft machine, and the effects that it asks for, in their order."""
 
 from __future__ import annotations
 
@@ -41,27 +41,27 @@ class Synced(Struct, frozen=True):
 
 
 class Propose(Struct, frozen=True):
-    """Commit a command.  `token` names the answer."""
+    """Commit a command. `token` names the answer."""
 
     token: int
     command: bytes
 
 
 class ChangeMembers(Struct, frozen=True):
-    """Change the members.  The answer comes with the first step; the leader of the day takes the others."""
+    """Change the members. The answer comes with the first step; the leader at the time takes the others."""
 
     token: int
     change: Change
 
 
 class Read(Struct, frozen=True):
-    """Ask up to which index the state must be applied for a linearizable read."""
+    """Ask for the index up to which the state must be applied for a linearizable read."""
 
     token: int
 
 
 class Compact(Struct, frozen=True):
-    """The state machine, with all up to an applied index, is these bytes: the log up to there may go."""
+    """Give the state machine's bytes as of an applied index: the log up to there may go."""
 
     index: int
     data: bytes
@@ -81,7 +81,7 @@ class HardState(Struct, frozen=True):
 
 
 class Write(Struct, frozen=True):
-    """Make durable, in order; `Synced` answers.  An entry takes the place of one at its index, and of all behind it."""
+    """Make durable, in order; `Synced` answers. An entry replaces the one at its index and all later ones."""
 
     number: int
     state: HardState | None
@@ -90,7 +90,7 @@ class Write(Struct, frozen=True):
 
 
 class Send(Struct, frozen=True):
-    """Send a message now.  It may get lost."""
+    """Send a message now. It may get lost."""
 
     target: int
     message: Message
@@ -116,14 +116,14 @@ class Done(Struct, frozen=True):
 
 
 class ReadReady(Struct, frozen=True):
-    """Answer to Read: the state, applied up to `index`, has all that was committed before the question."""
+    """Answer to Read: the state, applied up to `index`, has everything committed before the question."""
 
     token: int
     index: int
 
 
 class Refused(Struct, frozen=True):
-    """Answer to a question that changed nothing.  `leader`: the member to ask in its place, or NOBODY."""
+    """Answer to a question that changed nothing. `leader`: the member to ask in its place, or NOBODY."""
 
     token: int
     reason: str
@@ -131,7 +131,7 @@ class Refused(Struct, frozen=True):
 
 
 class Unknown(Struct, frozen=True):
-    """Answer to Propose and ChangeMembers by a leader that is one no more: it may be committed, or never be."""
+    """Answer to Propose and ChangeMembers by a leader that is one no more: the outcome is unknown."""
 
     token: int
 
@@ -145,7 +145,7 @@ class RoleChanged(Struct, frozen=True):
 
 
 class Halt(Struct, frozen=True):
-    """Stop loudly: going on would lose committed entries.  The machine does nothing more."""
+    """Stop loudly: going on would lose committed entries. The machine does nothing more."""
 
     reason: str
 

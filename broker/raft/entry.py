@@ -14,7 +14,7 @@ class EntryKind(IntEnum):
 
 
 class Entry(Struct, frozen=True):
-    """`index` counts from 1.  `term`: of the leader that made it.  `data`: a command, or an encoded configuration."""
+    """An entry. `index` counts from 1. `term`: of its leader. `data`: a command, or an encoded configuration."""
 
     index: int
     term: int

@@ -1,12 +1,12 @@
-"""RaftFiles: the directory of one Raft member, of which nothing is told before it is durable.
+"""RaftFiles: the directory of one Raft member. Nothing in it is told before it is durable.
 
     state             term and vote, and the member whose directory it is
     snapshot-INDEX    state of the machine with all entries up to an index
     log-INDEX         entries behind that index
 
-Each is put in place whole and durable, but for entries, which are written behind the log's end and synced.  A
-snapshot goes first, then the log behind it; the earlier two are removed last, and the later ones count.  Files of a
-new index never lie over those of another, so a full disk leaves the earlier ones.
+Each is put in place whole and durable, except entries, which are written at the log's end and synced. A snapshot goes
+first, then the log behind it. The earlier two are removed last, and the later ones count. Files of a new index never
+overwrite those of another, so a full disk leaves the earlier ones.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 
 class Directory(Protocol):
-    """Files of one directory.  All calls raise OSError; after an error nothing is sure, and the member stops."""
+    """Files of one directory. All calls raise OSError; after an error nothing is sure, and the member stops."""
 
     def names(self) -> list[str]: ...
 
@@ -114,7 +114,7 @@ class OsDirectory:
 
 
 class RaftFiles:
-    """Of the member with this id.  `perform` waits for the disk: call it where waiting is fine."""
+    """The files of the member with this id. `perform` waits for the disk: call it where waiting is fine."""
 
     def __init__(self, directory: Directory, member: int) -> None:
         self._directory, self._member = directory, member
@@ -125,8 +125,8 @@ class RaftFiles:
     def create(self, stored: Stored) -> None:
         """Begin a member's directory, from `first_stored` or as an empty learner.
 
-        The id is new: a member that lost its directory comes back with another, for it may have voted and acknowledged.
-        Raises StoreFailedError where a member's files are there, and OSError.
+        The id is new: a member that lost its directory comes back with another id, as it may have voted and
+        acknowledged. Raises StoreFailedError where a member's files are there, and OSError.
         """
         if found := [name for name in self._directory.names() if not name.endswith(DRAFT)]:
             raise StoreFailedError(f"the directory of member {self._member} is not empty: it has {found[0]}")
@@ -134,10 +134,8 @@ class RaftFiles:
         self._put_state(stored.state)
 
     def load(self) -> Stored:
-        """Contents of the directory, synced again: a process that died may have written and not synced.
-
-        Raises StoreFailedError where something is missing or damaged, or another member's, and OSError.
-        """
+        """Return the directory's contents, synced again: a process that died may have written and not synced. Raises
+        StoreFailedError where something is missing or damaged, or another member's, and OSError."""
         try:
             return self._load()
         except RaftDamageError as error:
@@ -235,7 +233,7 @@ class RaftFiles:
 
 
 def _behind(before: DecodedLog, snapshot: Snapshot) -> list[Entry]:
-    """Entries of a log that stay behind a snapshot: all that follow its last entry, if that is in the log."""
+    """Return a log's entries behind a snapshot: all that follow its last entry, if that is in the log."""
     place = snapshot.index - before.base - 1
     if place < len(before.entries) and before.entries[place].term == snapshot.term:
         return list(before.entries[place + 1 :])
@@ -247,6 +245,5 @@ def _name(kind: str, index: int) -> str:
 
 
 def _indexes(names: Sequence[str], kind: str) -> list[int]:
-    """Indexes of files of a kind, in order."""
     found = [name[len(kind) :] for name in names if name.startswith(kind)]
     return sorted(int(number) for number in found if number.isdigit())

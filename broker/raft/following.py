@@ -31,7 +31,7 @@ class Following:
         state.hold(leader, AppendAnswer(state.term, True, checked, previous, message.read_round))
 
     def _committed(self, message: Append, checked: int) -> int:
-        """The commit index is known as far as entries were compared: those behind may be another leader's."""
+        """Advance the commit index as far as entries were compared: later ones may be another leader's."""
         return min(message.commit, checked)
 
     def _refuse(self, leader: int, message: Append) -> None:
@@ -44,7 +44,7 @@ class Following:
         state.hold(leader, AppendAnswer(state.term, False, index, message.previous, message.read_round))
 
     def _take(self, entries: tuple[Entry, ...]) -> bool:
-        """Write those that are not here; False where the machine has to stop."""
+        """Write the missing entries; False where the machine has to stop."""
         state, log = self._state, self._state.log
         for place, entry in enumerate(entries):
             term = log.term_at(entry.index)
@@ -63,7 +63,7 @@ class Following:
         self._state.cut(index)
 
     def install(self, leader: int, chunk: SnapshotChunk) -> None:
-        """Take a part of a snapshot; the whole one is taken at once, and told when it is durable."""
+        """Take a part of a snapshot. A whole one is taken at once, and told when it is durable."""
         state = self._state
         if chunk.index <= state.commit:
             self._incoming.forget()

@@ -1,9 +1,9 @@
 """Leadership: one member leads for one term (dissertation, sections 3.5 to 3.6, 4 and 6.4).
 
-Traps that it keeps clear of:
+Rules against known faults:
 
     entries of earlier terms are committed by one of the own term alone (3.6.2): the no-op at the start
-    the own disk counts when it is synced, as that of any other
+    the own disk counts when it is synced, like any other
     no change of members before an entry of the own term is committed, and one at a time
     a read needs a round of answers from a majority: no clock is trusted
     a leader that hears no majority for an election timeout leads no more (6.2)
@@ -21,7 +21,7 @@ from broker.raft.state import RaftState
 
 
 class Leadership:
-    """`is_over`: it has to end; the machine sees to that."""
+    """One term of a leader. `is_over`: it has to end; the machine sees to that."""
 
     def __init__(self, state: RaftState) -> None:
         self._state = state
@@ -34,7 +34,7 @@ class Leadership:
         self.is_over = False
 
     def start(self) -> None:
-        """The first act of a term: an empty entry, by which all before it are committed."""
+        """Begin the term with an empty entry, by which all before it are committed."""
         self._follow_configuration()
         self._append(EntryKind.NO_OP, b"")
 
@@ -101,7 +101,7 @@ class Leadership:
         }
 
     def _go_on_changing(self) -> None:
-        """The next step of a change of members, or the end of a leader that is no voter any more."""
+        """Take the next step of a change of members, or end a leader that is no voter any more."""
         state = self._state
         configuration = state.log.configuration
         if self._change_under_way():
@@ -114,7 +114,7 @@ class Leadership:
             self._configure(following)
 
     def _has_log(self, learner: int) -> bool:
-        """True where a learner answers, knows of itself, and lacks little: it may count without a halt (4.2.1)."""
+        """True if a learner answers, knows of itself, and lacks little: it may count without a halt (4.2.1)."""
         progress, log = self._followers.get(learner), self._state.log
         least = max(log.configuration_index, log.last_index - self._state.options.lag_entries)
         return progress is not None and progress.match >= least and self._is_heard(learner)
@@ -136,7 +136,7 @@ class Leadership:
                 self._send(member, progress)
 
     def _beat(self) -> None:
-        """A message to everybody: it repeats lost ones."""
+        """Send a message to everybody: it repeats lost ones."""
         self._next_beat = self._state.time + self._state.options.heartbeat_ms
         for member, progress in self._followers.items():
             progress.is_waiting = False
@@ -164,7 +164,7 @@ class Leadership:
             progress.next += len(entries)
 
     def answered(self, member: int, answer: AppendAnswer) -> None:
-        """A follower has the log up to an index, or lacks the entry before."""
+        """Note that a follower has the log up to an index, or lacks the entry before."""
         progress = self._heard(member, answer.read_round)
         if progress is None:
             return
@@ -177,7 +177,7 @@ class Leadership:
             self._send(member, progress)
 
     def chunk_answered(self, member: int, answer: SnapshotAnswer) -> None:
-        """A follower has a part of the snapshot."""
+        """Note that a follower has a part of the snapshot."""
         progress = self._heard(member, answer.read_round)
         if progress is None or progress.snapshot is None or progress.snapshot.snapshot.index != answer.index:
             return
@@ -205,13 +205,13 @@ class Leadership:
             self._beat()
 
     def _durable_at(self, voter: int) -> int:
-        """Index up to which a voter has the log on its disk."""
+        """Return the index up to which a voter has the log on its disk."""
         if voter == self._state.member:
             return self._state.log.synced
         return self._followers[voter].match
 
     def _counts(self, index: int) -> bool:
-        """Only entries of the own term are committed by counting."""
+        """True for entries of the own term: only they are committed by counting."""
         return self._state.log.term_at(index) == self._state.term
 
     def _is_heard(self, member: int) -> bool:
@@ -225,7 +225,7 @@ class Leadership:
         heard = {member for member, progress in self._followers.items() if progress.read_round >= read_round}
         return configuration.is_quorum(heard | {self._state.member})
 
-    # -- time, and the end of a step -----------------------------------------------------------------------------
+    # -- time and the end of a step ------------------------------------------------------------------------------
 
     def tick(self) -> None:
         state = self._state
@@ -253,7 +253,7 @@ class Leadership:
             state.emit(ReadReady(token, index))
 
     def end(self) -> None:
-        """Say of all that was not answered that it is not known, or not to be read here."""
+        """Refuse unanswered reads; the outcome of all other unanswered questions is unknown."""
         for token in self._tokens.values():
             self._state.emit(Unknown(token))
         for _, token in (*self._ready, *self._reads):

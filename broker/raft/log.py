@@ -1,9 +1,7 @@
 """RaftLog: entries behind a snapshot, the configurations among them, and the mark of durable ones.
 
-Invariants:
-
-    `synced` never counts an entry that is not there any more: a cut lowers it at once, and the syncs under way with it
-    the last configuration in the log is the group's, committed or not; a cut brings the one before back
+Invariants: `synced` never counts a removed entry: a cut lowers it at once, together with the syncs under way. The last
+configuration in the log is the group's, committed or not; a cut restores the one before.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from broker.raft.snapshot import Snapshot
 
 
 class RaftLog:
-    """`entries`: those behind `snapshot`, all of them durable at the start."""
+    """The log of one member. `entries`: those behind `snapshot`, all durable at the start."""
 
     def __init__(self, snapshot: Snapshot, entries: Sequence[Entry]) -> None:
         self.snapshot = snapshot
@@ -27,7 +25,6 @@ class RaftLog:
         self._scan()
 
     def _scan(self) -> None:
-        """Find the configurations anew."""
         self._configurations = [(self.snapshot.index, self.snapshot.configuration)]
         self._take_configurations(self._entries)
 
@@ -58,30 +55,30 @@ class RaftLog:
         return self._configurations[-1][0]
 
     def configuration_at(self, index: int) -> Configuration:
-        """The configuration as of an entry."""
+        """Return the configuration as of an entry."""
         return next(found for at, found in reversed(self._configurations) if at <= index)
 
     def term_at(self, index: int) -> int | None:
-        """Term of an entry; None where it is not there, or gone into the snapshot."""
+        """Return an entry's term; None where it is missing, or gone into the snapshot."""
         if index == self.snapshot.index:
             return self.snapshot.term
         place = index - self.snapshot.index - 1
         return self._entries[place].term if 0 <= place < len(self._entries) else None
 
     def first_of_term(self, index: int) -> int:
-        """The first entry here that has the same term as this one, with none of another between."""
+        """Return the first entry here of the same term, with none of another between."""
         term = self.term_at(index)
         while index > self.snapshot.index + 1 and self.term_at(index - 1) == term:
             index -= 1
         return index
 
     def between(self, after: int, last: int) -> tuple[Entry, ...]:
-        """Entries behind one up to another."""
+        """Return the entries behind one up to another."""
         start = self.snapshot.index
         return tuple(self._entries[after - start : max(last - start, 0)])
 
     def batch(self, after: int, most_entries: int, most_bytes: int) -> tuple[Entry, ...]:
-        """Entries to send: as many as these bounds allow, one at least where there is one."""
+        """Return entries to send: as many as these bounds allow, at least one where there is one."""
         found = self.between(after, min(self.last_index, after + most_entries))
         size = 0
         for count, entry in enumerate(found):
@@ -91,7 +88,7 @@ class RaftLog:
         return found
 
     def is_covered_by(self, last_term: int, last_index: int) -> bool:
-        """True where a log with this end is as good as this one, or better (dissertation, section 3.6.1)."""
+        """True if a log with this end is at least as good as this one (dissertation, section 3.6.1)."""
         return (last_term, last_index) >= (self.last_term, self.last_index)
 
     # -- changes -------------------------------------------------------------------------------------------------
@@ -123,7 +120,7 @@ class RaftLog:
         return snapshot
 
     def install(self, snapshot: Snapshot, commit: int) -> None:
-        """Take a leader's snapshot that reaches beyond `commit`; entries behind it stay where they belong to it."""
+        """Take a leader's snapshot beyond `commit`; later entries stay where they belong to it."""
         if self.term_at(snapshot.index) == snapshot.term:
             self._entries = list(self.between(snapshot.index, self.last_index))
         else:
@@ -135,10 +132,10 @@ class RaftLog:
     # -- durable -------------------------------------------------------------------------------------------------
 
     def written(self, number: int) -> None:
-        """All that is here is part of writes up to this one."""
+        """Note that all entries here are part of writes up to this one."""
         self._unsynced.append((number, self.last_index))
 
     def durable(self, number: int) -> None:
-        """Writes up to this one are synced."""
+        """Note that writes up to this one are synced."""
         while self._unsynced and self._unsynced[0][0] <= number:
             self.synced = max(self.synced, self._unsynced.pop(0)[1])

@@ -1,7 +1,8 @@
 """Members of a Raft group, and the one change of them that may be under way (dissertation, chapter 4).
 
-A new member begins as a learner: it copies the log and does not vote.  The leader makes it a voter once it has the log.
-A replaced voter leaves after that, in a change of its own: voters before and after a change always share a majority.
+A new member begins as a learner: it copies the log and does not vote. The leader makes it a voter once it has the log.
+A replaced voter leaves after that, in a change of its own. So the voters before and after a change always share a
+majority.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Final, NamedTuple, TypeAlias
 import msgspec
 
 NOBODY: Final = 0
-"""In place of a member's id: ids count from 1."""
+"""Stand-in for a member's id: ids count from 1."""
 MAX_VOTERS: Final = 5
-"""Named limit.  There is one more while a member is replaced."""
+"""Most voters of a group; one more while a member is replaced."""
 
 
 class MembershipError(ValueError):
@@ -22,19 +23,19 @@ class MembershipError(ValueError):
 
 
 class Add(NamedTuple):
-    """Take a new member in."""
+    """A new member for the group."""
 
     member: int
 
 
 class Remove(NamedTuple):
-    """Let a voter go, or give up a learner with the replacement that it is part of."""
+    """The removal of a voter, or of a learner together with its replacement."""
 
     member: int
 
 
 class Replace(NamedTuple):
-    """Take a new member in, and let an old voter go once the new one is a voter."""
+    """A new member, and the removal of an old voter once the new one is a voter."""
 
     old: int
     new: int
@@ -46,7 +47,7 @@ Change: TypeAlias = Add | Remove | Replace
 class Configuration(NamedTuple):
     """Members of the group.
 
-    `voters`: sorted.  `learner`: becomes a voter, or NOBODY.  `leaving`: goes once there is no learner, or NOBODY.
+    `voters`: sorted. `learner`: becomes a voter, or NOBODY. `leaving`: goes once there is no learner, or NOBODY.
     `highest`: greatest id ever given; a wiped member comes back with a greater one (ids are used once).
     """
 
@@ -61,11 +62,11 @@ class Configuration(NamedTuple):
         return (*self.voters, self.learner) if self.learner else self.voters
 
     def is_quorum(self, members: Collection[int]) -> bool:
-        """True where these include a majority of the voters."""
+        """True if these include a majority of the voters."""
         return bool(self.voters) and sum(voter in members for voter in self.voters) > len(self.voters) // 2
 
     def changed(self, change: Change) -> Configuration:
-        """The configuration with which a change begins.  Raises MembershipError."""
+        """Return the configuration with which a change begins. Raises MembershipError."""
         match change:
             case Remove(member):
                 return self._without(member)
@@ -95,22 +96,22 @@ class Configuration(NamedTuple):
         return self._replace(voters=tuple(voter for voter in self.voters if voter != member), leaving=NOBODY)
 
     def continued(self, *, has_log: bool) -> Configuration | None:
-        """The next step of a change under way; None where there is none yet.  `has_log`: the learner has the log."""
+        """Return the next step of a change under way, or None. `has_log`: the learner has the log."""
         if self.learner:
             voters = tuple(sorted((*self.voters, self.learner)))
             return self._replace(voters=voters, learner=NOBODY) if has_log else None
         return self._without(self.leaving) if self.leaving else None
 
     def encode(self) -> bytes:
-        """Bytes of an entry."""
+        """Return the bytes of an entry."""
         return msgspec.msgpack.encode(self)
 
     @classmethod
     def decode(cls, data: bytes) -> Configuration:
-        """The configuration of an entry's bytes.  Raises msgspec.DecodeError."""
+        """Return the configuration of an entry's bytes. Raises msgspec.DecodeError."""
         return msgspec.msgpack.decode(data, type=cls)
 
 
 def first_configuration(members: Collection[int]) -> Configuration:
-    """The configuration with which all first members of a group begin."""
+    """Return the configuration with which all first members of a group begin."""
     return Configuration(tuple(sorted(members)), highest=max(members))

@@ -1,7 +1,7 @@
-"""Messages between members.  `term` is the sender's, but for PreVote, which asks for a term that nobody has yet.
+"""Messages between members. `term` is the sender's, except in PreVote, which asks for a term that nobody has yet.
 
-A message may be lost, doubled, late and overtaken.  `read_round` comes back in answers: it shows to a leader that a
-member followed it after a read had been asked (dissertation, section 6.4).
+A message may be lost, doubled, late or overtaken. `read_round` returns in answers: it shows a leader that a member
+followed it after a read was asked (dissertation, section 6.4).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class PreVote(Struct, frozen=True):
 
 
 class PreVoteAnswer(Struct, frozen=True):
-    """`asked`: term of the question."""
+    """Answer to PreVote. `asked`: term of the question."""
 
     term: int
     asked: int
@@ -39,7 +39,7 @@ class Vote(Struct, frozen=True):
 
 
 class VoteAnswer(Struct, frozen=True):
-    """Sent once the vote is synced."""
+    """Answer to Vote, sent once the vote is synced."""
 
     term: int
     is_granted: bool
@@ -57,8 +57,8 @@ class Append(Struct, frozen=True):
 
 
 class AppendAnswer(Struct, frozen=True):
-    """`index`: of success, the last entry that was checked and is synced; else the entry to go on with.
-    `previous`: of the question."""
+    """Answer to Append. `index`: on success, the last entry that was checked and is synced; else the entry to go on
+    with. `previous`: of the question."""
 
     term: int
     is_success: bool
@@ -82,7 +82,7 @@ class SnapshotChunk(Struct, frozen=True):
 
 
 class SnapshotAnswer(Struct, frozen=True):
-    """`offset`: bytes of the snapshot up to `index` that the follower has."""
+    """Answer to SnapshotChunk. `offset`: bytes of the snapshot up to `index` that the follower has."""
 
     term: int
     index: int

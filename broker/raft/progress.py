@@ -6,8 +6,8 @@ from broker.raft.snapshot import OutgoingSnapshot
 
 
 class Progress:
-    """`match`: the follower has the log durably up to there.  `next`: entry to send.  `heard`: time of the last answer.
-    `read_round`: last that it answered.
+    """The state of one follower. `match`: it has the log durably up to there. `next`: entry to send. `heard`: time of
+    the last answer. `read_round`: the last that it answered.
 
     A follower is probed with one message at a time until one fits; then messages follow each other.
     """
@@ -19,7 +19,7 @@ class Progress:
         self.snapshot: OutgoingSnapshot | None = None
 
     def succeeded(self, index: int) -> None:
-        """The follower's log is the leader's, durably, up to an index."""
+        """Note that the follower has the leader's log durably up to an index."""
         if index < self.match:
             return
         self.match = index
@@ -30,7 +30,7 @@ class Progress:
         self.is_probed = self.is_waiting = False
 
     def refused(self, previous: int, index: int) -> bool:
-        """The follower lacks `previous`, and suggests an entry; False where that is no news."""
+        """Take a follower's suggestion after it lacked `previous`; False if that is no news."""
         if previous <= self.match or (self.is_probed and previous != self.next - 1) or self.snapshot is not None:
             return False
         self.next = max(self.match + 1, min(index, previous))
@@ -38,10 +38,10 @@ class Progress:
         return True
 
     def begin_snapshot(self, snapshot: OutgoingSnapshot) -> None:
-        """Send a snapshot: the log begins behind the entries that the follower needs."""
+        """Send a snapshot: the log begins after the entries that the follower needs."""
         self.snapshot, self.is_waiting = snapshot, False
         self.next = snapshot.snapshot.index + 1
 
     def may_send(self, window: int) -> bool:
-        """True where a message may go out now."""
+        """True if a message may go out now."""
         return not self.is_waiting and (self.is_probed or self.next - 1 - self.match < window)

@@ -9,8 +9,8 @@ Invariants:
     a committed entry is in the log of every later leader, and is applied everywhere at its index
     a read sees all that was committed before it was asked; no clock is trusted for that
 
-Time decides when a member campaigns, and nothing else.  It passes at most one heartbeat from step to step: after a
-pause or a jump of the clock, waiting messages are read first.
+Time decides only the moment of a member's campaign. It advances at most one heartbeat from step to step: after a pause
+or a jump of the clock, waiting messages are read first.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from broker.raft.state import DEFAULT_OPTIONS, Options, RaftState, Stored
 
 
 class Raft:
-    """`member`: own id, greater than 0.  `stored`: contents of its disk.  `chance`: randomizes election timeouts (3.4).
-    `now`: milliseconds of any clock."""
+    """One member. `member`: own id, greater than 0. `stored`: contents of its disk. `chance`: randomizes election
+    timeouts (3.4). `now`: milliseconds of any clock."""
 
     state_type = RaftState
     leadership_type = Leadership
@@ -65,13 +65,13 @@ class Raft:
         self._following = self.following_type(self.state)
         self._leadership: Leadership | None = None
         self._votes: set[int] = set()
-        self._heard = float("-inf")  # when a leader was
+        self._heard = float("-inf")  # time of a leader's last word
         self._deadline = 0.0
         self._told = (Role.FOLLOWER, self.state.term, NOBODY)
         self._set_deadline()
 
     def step(self, event: Event, now: float) -> list[Effect]:
-        """The effects of an event, to be done in their order.  `now`: milliseconds; may jump."""
+        """Return the effects of an event, to be done in their order. `now`: milliseconds; may jump."""
         state = self.state
         if state.is_halted:
             return []
@@ -148,7 +148,7 @@ class Raft:
     # -- terms ---------------------------------------------------------------------------------------------------
 
     def _adopt(self, term: int) -> None:
-        """Follow in a later term, of which no leader is known yet."""
+        """Follow in a later term, whose leader is unknown yet."""
         if term > self.state.term:
             self.state.set_term(term, NOBODY)
             self._follow(NOBODY)
@@ -166,10 +166,8 @@ class Raft:
         self._deadline = self.state.time + self._chance.uniform(timeout, 2 * timeout)
 
     def _has_leader(self) -> bool:
-        """True within an election timeout of a leader's last word: then no other is wanted (4.2.3).
-
-        A member that campaigns has none, and a leader that hears no majority has ended.
-        """
+        """True within an election timeout of a leader's last word: then no other is wanted (4.2.3). A member that
+        campaigns has none, and a leader that hears no majority has ended."""
         state = self.state
         is_heard = state.time - self._heard < state.options.election_timeout_ms
         return state.role is Role.LEADER or (state.leader != NOBODY and is_heard)
@@ -186,10 +184,8 @@ class Raft:
                 self._ask_pre_votes()
 
     def _may_campaign(self) -> bool:
-        """True for voters; for one whose removal is not known to be committed, too (4.2.2).
-
-        Its log may be the longest: then nobody else can be elected, and its own vote does not count.
-        """
+        """True for voters, also for one whose removal is not known to be committed (4.2.2). Its log may be the longest:
+        then nobody else can be elected, and its own vote does not count."""
         state, log = self.state, self.state.log
         is_known = log.configuration_index <= state.commit
         before = log.configuration if is_known else log.configuration_at(log.configuration_index - 1)
@@ -207,7 +203,7 @@ class Raft:
         self._count_pre_votes()
 
     def _pre_vote_asked(self, source: int, message: PreVote) -> None:
-        """Answer with the own term: a member that lacks it is told so, whatever else the answer is."""
+        """Answer with the own term, so that a member that lacks it learns it, whatever else the answer is."""
         state = self.state
         is_granted = (
             message.term > state.term
@@ -228,7 +224,7 @@ class Raft:
             self._campaign()
 
     def _campaign(self) -> None:
-        """Ask for votes in a new term.  The own vote comes, and the questions go, once term and vote are synced."""
+        """Ask for votes in a new term. The own vote counts, and the questions go, once term and vote are synced."""
         state = self.state
         state.set_term(state.term + 1, state.member)
         state.role, state.leader = Role.CANDIDATE, NOBODY
@@ -240,11 +236,11 @@ class Raft:
                 state.hold(voter, question)
 
     def _vote_asked(self, source: int, message: Vote) -> None:
-        """Give the one vote of a term to a candidate whose log has all that this one has (3.6.1)."""
+        """Give the one vote of a term to a candidate whose log has everything in this one (3.6.1)."""
         state = self.state
         if message.term > state.term:
             if self._has_leader():
-                return  # a member that was removed, or cut off, disturbs nobody
+                return  # a removed or disconnected member disturbs nobody
             self._adopt(message.term)
         is_granted = (
             message.term == state.term
@@ -275,7 +271,7 @@ class Raft:
     # -- replication ---------------------------------------------------------------------------------------------
 
     def _led(self, source: int, message: Append | SnapshotChunk) -> None:
-        """A leader's message.  One of an earlier term is told the later one, else it would never end."""
+        """Follow a leader's message. A leader of an earlier term is told the later one, else it would never end."""
         state = self.state
         if message.term < state.term:
             state.hold(source, AppendAnswer(state.term, False, 0, 0, 0))

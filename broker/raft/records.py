@@ -3,12 +3,12 @@
     state, snapshot    magic, crc32c of the rest, msgpack
     log                a header, then records: crc32c of the rest, size, place, floor, index, term, kind, data
 
-`place`: offset of the record in its file.  `floor`: durable bytes of the file before it was written.  An entry takes
-the place of one at its index, and of all behind it: a log is never cut, only written behind its end.
+`place`: offset of the record in its file. `floor`: durable bytes of the file before it was written. An entry replaces
+the one at its index and all later ones: a log is never cut, only extended.
 
-A record that is not whole ends the log: a torn tail.  It is damage where a later whole record has a floor beyond it,
-or where it lies in bytes that were put in place with the header.  Rot within the last writes, which no record has
-followed, cannot be told from a torn tail.
+A record that is not whole ends the log: a torn tail. It is damage where a later whole record has a floor beyond it, or
+where it lies in the bytes put in place with the header. Damage within the last writes, followed by no record, cannot be
+told from a torn tail.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ RECORD_BYTES: Final = _CRC.size + _RECORD.size
 
 
 class RaftDamageError(Exception):
-    """Bytes that had been durable differ from those that were written."""
+    """A difference between durable bytes and those that were written."""
 
 
 class StoredState(NamedTuple):
-    """`member`: id of the member whose directory it is."""
+    """The contents of a state file. `member`: id of the directory's member."""
 
     member: int
     state: HardState
 
 
 class DecodedLog(NamedTuple):
-    """`base`, `base_term`: of the entry before the first one.  `end`: offset behind the last whole record."""
+    """A log. `base`, `base_term`: of the entry before the first one. `end`: offset after the last whole record."""
 
     base: int
     base_term: int
@@ -77,7 +77,7 @@ def encode_state(stored: StoredState) -> bytes:
 
 
 def decode_state(data: bytes) -> StoredState:
-    """Raises RaftDamageError."""
+    """Return the state in a file. Raises RaftDamageError."""
     return _opened(STATE_MAGIC, data, StoredState)
 
 
@@ -86,19 +86,19 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> Snapshot:
-    """Raises RaftDamageError."""
+    """Return the snapshot in a file. Raises RaftDamageError."""
     return _opened(SNAPSHOT_MAGIC, data, Snapshot)
 
 
 def encode_log(base: int, base_term: int, entries: Sequence[Entry]) -> bytes:
-    """A whole log, to be put in place at once."""
+    """Return a whole log, to be put in place at once."""
     records = encode_records(entries, HEADER_BYTES, 0)
     header = _HEADER.pack(base, base_term, HEADER_BYTES + len(records))
     return _sealed(LOG_MAGIC, header) + records
 
 
 def encode_records(entries: Sequence[Entry], place: int, floor: int) -> bytes:
-    """Records for the end of a log, at `place`."""
+    """Return records for the end of a log, at `place`."""
     parts: list[bytes] = []
     for entry in entries:
         head = _RECORD.pack(len(entry.data), place, floor, entry.index, entry.term, entry.kind)
@@ -109,7 +109,7 @@ def encode_records(entries: Sequence[Entry], place: int, floor: int) -> bytes:
 
 
 def decode_log(data: bytes) -> DecodedLog:
-    """The entries of a log, as far as it is whole.  Raises RaftDamageError."""
+    """Return the entries of a log, as far as it is whole. Raises RaftDamageError."""
     header = data[len(LOG_MAGIC) + _CRC.size : HEADER_BYTES]
     if data[:HEADER_BYTES] != _sealed(LOG_MAGIC, header) or len(header) < _HEADER.size:
         raise RaftDamageError("its header's checksum does not hold")
@@ -129,7 +129,7 @@ def decode_log(data: bytes) -> DecodedLog:
 
 
 def _record_at(data: bytes, at: int) -> tuple[Entry, int, int] | None:
-    """Entry, floor and end of a whole record; None where there is none."""
+    """Return entry, floor and end of a whole record, or None."""
     if at + RECORD_BYTES > len(data):
         return None
     start = at + _CRC.size
@@ -143,7 +143,7 @@ def _record_at(data: bytes, at: int) -> tuple[Entry, int, int] | None:
 
 
 def _was_durable(data: bytes, bad: int) -> bool:
-    """True where a later whole record was written when the bad place was durable."""
+    """True if a later whole record was written when the bad place was durable."""
     places: Any = struct.Struct(">Q")
     offset = _CRC.size + 4  # of `place` in a record
     for at in range(bad + 1, len(data) - RECORD_BYTES + 1):

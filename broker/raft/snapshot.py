@@ -12,7 +12,7 @@ from broker.raft.messages import SnapshotChunk
 
 
 class Snapshot(Struct, frozen=True):
-    """`index`, `term`: of the last entry in it.  `configuration`: as of that entry.  `data`: of the state machine."""
+    """A snapshot. `index`, `term`, `configuration`: as of the last entry in it. `data`: of the state machine."""
 
     index: int
     term: int
@@ -21,18 +21,18 @@ class Snapshot(Struct, frozen=True):
 
 
 NO_SNAPSHOT: Final = Snapshot(0, 0, Configuration())
-"""Of a new member: it knows no member, and waits for a leader."""
+"""Snapshot of a new member: it knows no member, and waits for a leader."""
 
 
 class OutgoingSnapshot:
-    """A snapshot on its way to one follower.  `offset`: bytes that the follower has."""
+    """A snapshot on its way to one follower. `offset`: bytes that the follower has."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot, self.offset = snapshot, 0
         self._crc = crc32c(snapshot.data)
 
     def chunk(self, term: int, read_round: int, most: int) -> SnapshotChunk:
-        """The next chunk of at most so many bytes."""
+        """Return the next chunk of at most so many bytes."""
         of, data = self.snapshot, self.snapshot.data
         part = data[self.offset : self.offset + most]
         return SnapshotChunk(
@@ -41,14 +41,14 @@ class OutgoingSnapshot:
 
 
 class IncomingSnapshot:
-    """Chunks that came so far.  A chunk counts at its place alone: doubled and late ones change nothing."""
+    """The chunks received so far. A chunk counts at its offset alone: doubled and late ones change nothing."""
 
     def __init__(self) -> None:
         self._of: tuple[int, int, int, int] | None = None
         self._data = bytearray()
 
     def add(self, chunk: SnapshotChunk) -> Snapshot | None:
-        """The whole snapshot, once its last chunk is there and the checksum holds."""
+        """Return the whole snapshot, once its last chunk is there and the checksum holds."""
         of = (chunk.index, chunk.last_term, chunk.size, chunk.crc)
         if self._of != of:
             self._of = of
@@ -65,7 +65,7 @@ class IncomingSnapshot:
 
     @property
     def received(self) -> int:
-        """Bytes that are there."""
+        """Number of bytes received."""
         return len(self._data)
 
     def forget(self) -> None:

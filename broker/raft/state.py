@@ -1,7 +1,7 @@
 """RaftState: the knowledge of one member, and the effects of the step under way.
 
-All that a step changes is one write.  An answer is held until every write up to that of its step is synced: nobody
-hears of a term, a vote or an entry that a crash could take back.
+All changes of a step are one write. An answer is held until every write up to that of its step is synced: nobody hears
+of a term, a vote or an entry that a crash could take back.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ class Options:
     """Times and bounds of a member; the same for all of a group."""
 
     election_timeout_ms: float = 1000.0
-    """Least time without a leader before a campaign; the most is twice as long.  Longer than the slowest usual sync."""
+    """Least time without a leader before a campaign; the most is twice as long. Longer than the slowest usual sync."""
     heartbeat_ms: float = 100.0
     batch_bytes: int = 256 << 10
     batch_entries: int = 256
     window_entries: int = 1024
-    """Entries on their way to one follower."""
+    """Most entries on their way to one follower."""
     chunk_bytes: int = 64 << 10
     pending_entries: int = 4096
-    """Entries that a leader takes beyond its commit index."""
+    """Most entries that a leader takes beyond its commit index."""
     pending_reads: int = 4096
     lag_entries: int = 64
-    """Entries that a learner may lack when it becomes a voter."""
+    """Most entries that a learner may lack when it becomes a voter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The disk of a member, as it starts: all of it is durable."""
+    """The disk of a starting member: all of it is durable."""
 
     state: HardState
     snapshot: Snapshot = NO_SNAPSHOT
@@ -47,26 +47,24 @@ class Stored:
 
 
 EMPTY: Final = Stored(HardState(0, NOBODY))
-"""Of a new member that an existing group takes in."""
+"""Disk of a new member that an existing group takes in."""
 
 
 def first_stored(members: Collection[int]) -> Stored:
-    """The disk of a member of a new group; the same for all its first members.
-
-    The configuration is the first entry of the log, so that it reaches later members as any other entry.
-    """
+    """Return the disk of a new group's member, the same for all its first members. The configuration is the log's first
+    entry, so that it reaches later members like any other entry."""
     entry = Entry(1, 1, EntryKind.CONFIGURATION, first_configuration(members).encode())
     return Stored(HardState(1, NOBODY), NO_SNAPSHOT, (entry,))
 
 
 MAX_HELD: Final = 4096
-"""Named limit: messages that wait for the disk.  The oldest are lost."""
+"""Most messages that wait for the disk. The oldest are lost."""
 DEFAULT_OPTIONS: Final = Options()
 
 
 class RaftState:
-    """`commit`, `applied`: indexes.  `time`: milliseconds that have passed here, without jumps.  `leader`: of the term,
-    as far as it is known; NOBODY where none is."""
+    """The state of one member. `commit`, `applied`: indexes. `time`: milliseconds passed here, without jumps. `leader`:
+    of the term, if known, else NOBODY."""
 
     log_type = RaftLog
 
@@ -98,7 +96,7 @@ class RaftState:
         self.emit(Send(target, message))
 
     def hold(self, target: int, message: Message) -> None:
-        """Send when all that is known here now is durable."""
+        """Send once everything known here now is durable."""
         self._told.append((target, message))
 
     def halt(self, reason: str) -> None:
@@ -106,7 +104,7 @@ class RaftState:
         self.emit(Halt(reason))
 
     def set_term(self, term: int, vote: int) -> None:
-        """Term and vote of this member; durable before anybody is told."""
+        """Set this member's term and vote; they are durable before anybody is told."""
         self.term, self.vote = term, vote
         self._is_state_new = True
 
@@ -117,7 +115,7 @@ class RaftState:
             self._note_first(entries[0].index)
 
     def cut(self, index: int) -> None:
-        """Remove an entry and all behind it; entries that take their place come in the same step."""
+        """Remove an entry and all later ones; their replacements come in the same step."""
         self.log.cut(index)
         self._note_first(index)
 
@@ -131,21 +129,21 @@ class RaftState:
         self._new_snapshot = snapshot
 
     def compact(self, index: int, data: bytes) -> None:
-        """Put a snapshot in place of the log up to an index; one that is there already changes nothing."""
+        """Put a snapshot in place of the log up to an index; an existing one changes nothing."""
         if self.log.snapshot.index < index <= self.applied:
             self._new_snapshot = self.log.compact(index, data)
 
     def advance(self, commit: int) -> None:
-        """Entries up to an index are committed."""
+        """Commit entries up to an index."""
         self.commit = max(self.commit, commit)
 
     def finish(self) -> list[Effect]:
-        """Effects of the step: its write before all else."""
+        """Return the effects of the step: its write before all else."""
         effects, self._effects = self._effects, []
         if self._is_state_new or self._new_snapshot is not None or self._first_new is not None:
             effects.insert(0, self._write())
         self._held += [(self.number, target, message) for target, message in self._told]
-        del self._held[:-MAX_HELD]  # behind a disk that hangs; messages may be lost
+        del self._held[:-MAX_HELD]  # after a hanging disk; messages may be lost
         self._told.clear()
         return effects
 
@@ -162,12 +160,12 @@ class RaftState:
     # -- durable, committed --------------------------------------------------------------------------------------
 
     def synced(self, number: int) -> None:
-        """Writes up to this one are durable."""
+        """Note that writes up to this one are durable."""
         self._synced_number = max(self._synced_number, number)
         self.log.durable(number)
 
     def released(self) -> list[tuple[int, Message]]:
-        """Messages that need not wait any longer."""
+        """Return messages that need not wait any longer."""
         ready = [(target, message) for number, target, message in self._held if number <= self._synced_number]
         if ready:
             self._held = [each for each in self._held if each[0] > self._synced_number]

@@ -1,5 +1,5 @@
-"""The sockets under `protocols.remoting`: the end that connects, and the end that listens.
+"""The sockets under `protocols.remoting`: the connecting end and the listening end.
 
-It stands here, below the store's clients, because brokers connect too (to name servers).  Nothing in it knows the
-engine: who imports it loads no store.
+They are below the store's clients, because brokers connect too (to name servers). Nothing here knows the engine:
+importing it loads no store.
 """

@@ -15,7 +15,7 @@ _DROP_UNSENT: Final = struct.pack("ii", 1, 0)
 
 
 class ChannelOwner(Protocol):
-    """Whose socket it is."""
+    """The owner of a socket."""
 
     def connected(self, channel: ClientChannel) -> None: ...
 
@@ -51,8 +51,8 @@ class ClientChannel(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close, and let nothing leave any more: what a peer that was out of reach has not got would otherwise reach
-        it when it is back, after what has meanwhile been asked over a new connection."""
+        """Close, and send nothing more. Otherwise unsent requests would reach an unreachable peer once it is back,
+        after later requests over a new connection."""
         if self._transport is not None:
             sock = self._transport.get_extra_info("socket")
             if sock is not None:
@@ -62,10 +62,8 @@ class ClientChannel(asyncio.Protocol):
 
 
 async def open_channel(owner: ChannelOwner, address: str, tls: ssl.SSLContext | None) -> None:
-    """Connect to host:port, or to the socket of a path (`UNIX`), which is nobody else's and has no TLS.
-
-    Raises OSError, and ValueError or OverflowError where that is no address.
-    """
+    """Connect to host:port, or to the socket of a path (`UNIX`), which is private and has no TLS. Raises OSError, and
+    ValueError or OverflowError for an illegal address."""
     loop = asyncio.get_running_loop()
     if address.startswith(UNIX):
         await loop.create_unix_connection(lambda: ClientChannel(owner), address.removeprefix(UNIX))

@@ -1,8 +1,8 @@
 """Link: one connection to an address, made again whenever it ends.
 
-Requests of any number are under way at once; each is answered, refused, or, when the connection ends or its deadline
-passes, given up with the truth about it: what never left here was not done (UNAVAILABLE), what left and may be asked
-again is asked again when the connection is back soon, and of the rest the outcome is unknown (OUTCOME_UNKNOWN).
+Any number of requests may be under way. Each is answered, refused, or given up when the connection ends or its deadline
+passes. A request that never left was not done (UNAVAILABLE). One that left and is idempotent is repeated if the
+connection is back soon. The outcome of the others is unknown (OUTCOME_UNKNOWN).
 
 Invariant: every request's callback runs exactly once.
 """
@@ -37,18 +37,18 @@ from protocols.remoting.frames import VERSION, Hello, PeerLeftError, RemotingErr
 from protocols.remoting.operations import Operation
 
 STREAM_CREDIT_BYTES: Final = 4 << 20
-"""Credit of a stream; what half of it was consumed is granted anew."""
+"""Credit of a stream, in bytes; it is granted anew once half was consumed."""
 MAX_HELD_BYTES: Final = 64 << 20
-"""Requests that wait for credit; beyond, further ones are refused (TOO_MANY_REQUESTS)."""
+"""Most bytes of requests waiting for credit; further ones are refused (TOO_MANY_REQUESTS)."""
 AGAIN_WITHIN_SECONDS: Final = 1.0
-"""Longest absence of a connection after which an idempotent request is asked again."""
+"""Longest absence of a connection after which an idempotent request is repeated, in seconds."""
 
 __all__ = ["ClientStream", "ConnectionLostError", "Link", "LinkSettings", "OnAnswer", "OnLate"]
 log = structlog.get_logger(__name__)
 
 
 class Link:
-    """Make one, `start` it, `close` it.  `on_up` and `on_down` are called on every change."""
+    """A connection to one address, with `start` and `close`. `on_up` and `on_down` are called on every change."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Link:
         self._task = self._loop.create_task(self._stay_connected())
 
     async def close(self) -> None:
-        """End the connection; what is under way is given up."""
+        """End the connection and give up the requests under way."""
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()
@@ -92,13 +92,13 @@ class Link:
         self._gone("the connection was closed")
 
     async def wait_up(self, seconds: float) -> bool:
-        """Whether it is up within so long."""
+        """Return True if it is up within so many seconds."""
         if not self.is_up:
             await asyncio.wait((self._up,), timeout=seconds)
         return self.is_up
 
     async def wait_tried(self, seconds: float) -> bool:
-        """Whether it is up once the first try to connect has ended, or after so long."""
+        """Return True if it is up after the first try to connect, or after so many seconds."""
         if not self._tried.done():
             await asyncio.wait((self._tried,), timeout=seconds)
         return self.is_up
@@ -134,7 +134,7 @@ class Link:
             await open_channel(self, self.address, self._settings.tls)
 
     async def _watch(self, lost: asyncio.Future[None]) -> None:
-        """Ping until it is lost; give it up when it is silent."""
+        """Ping until the connection is lost; give it up when it is silent."""
         while not lost.done():
             await asyncio.wait((lost,), timeout=self._settings.ping_seconds)
             if lost.done() or self._connection is None:
@@ -146,7 +146,7 @@ class Link:
             self._flush_soon()
 
     def connected(self, channel: ClientChannel) -> None:
-        """The socket is connected: greet."""
+        """Greet the peer over the connected socket."""
         self._channel = channel
         self._connection = ClientConnection(Hello([VERSION], self._settings.who, self._settings.cluster))
         self._last_heard = self._loop.time()
@@ -176,7 +176,7 @@ class Link:
             self._gone("the connection was lost")
 
     def _gone(self, problem: str) -> None:
-        """The connection has ended: settle everything that was under way."""
+        """Settle everything that was under way over the ended connection."""
         was_up, self.is_up = self.is_up, False
         self.problem = problem
         if not self._tried.done():
@@ -187,7 +187,7 @@ class Link:
             channel.abort()
         if self._up.done():
             self._up = self._loop.create_future()
-        # What the connection knows no more counts as sent: its answer may have come with what broke the rules.
+        # Requests unknown to the connection count as sent: their answer may have come with the breach of the protocol.
         held = connection.held_ids() | self._unflushed if connection is not None else set()
         self._unflushed = set()
         under_way, self._under_way = self._under_way, UnderWay(self.address)
@@ -236,18 +236,18 @@ class Link:
 
     @property
     def silence(self) -> float:
-        """Seconds since the last byte came; infinite where it is not up."""
+        """Seconds since the last byte came; infinite while it is not up."""
         return self._loop.time() - self._last_heard if self.is_up else math.inf
 
-    # -- asking --------------------------------------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------------------
 
     @property
     def is_congested(self) -> bool:
-        """Whether requests wait here for credit: ask less."""
+        """True if requests wait here for credit: ask less."""
         return self._connection is not None and self._connection.is_congested
 
     def when_relieved(self, callback: Callable[[], None]) -> None:
-        """Call back once when that has ended."""
+        """Call back once when the congestion has ended."""
         self._relieved.append(callback)
         self._tell_relieved()
 
@@ -265,8 +265,8 @@ class Link:
         on_answer: OnAnswer,
         on_late: OnLate | None = None,
     ) -> int:
-        """Ask, and be called back once; returns a number for `cancel`, 0 where it was given up at once.  `on_late` has
-        an answer that was on its way when the request was cancelled or its time was over."""
+        """Send a request, to be called back once; return a number for `cancel`, or 0 if given up at once. `on_late`
+        gets an answer that comes after the request was cancelled or overdue."""
         connection = self._connection
         if connection is None or not self.is_up:
             on_answer(ConnectionLostError(f"{self.address}: {self.problem}"), b"")
@@ -286,7 +286,7 @@ class Link:
         return id_
 
     def cancel(self, id_: int) -> None:
-        """The answer is not wanted any more; nothing is called back."""
+        """Drop the answer; nothing is called back."""
         call = self._under_way.take(id_)
         if call is not None and self._connection is not None:
             if call.timer is not None:
@@ -306,7 +306,7 @@ class Link:
         self._under_way.overdue(call, was_sent=was_sent)
 
     async def call(self, operation: Operation, payload: bytes, seconds: float, on_late: OnLate | None = None) -> bytes:
-        """Ask and wait.  Raises the refusal, or what is said above."""
+        """Send a request and wait. Raises the refusal, or the errors in the module's docstring."""
         deadline = self._loop.time() + seconds
         while True:
             try:
@@ -341,7 +341,7 @@ class Link:
         on_item: Callable[[bytes], None],
         on_end: Callable[[EntrepotError], None],
     ) -> ClientStream:
-        """Ask for a stream.  Raises UNAVAILABLE where there is no connection."""
+        """Open a stream. Raises UNAVAILABLE without a connection."""
         if self._connection is None or not self.is_up:
             raise ConnectionLostError(f"{self.address}: {self.problem}")
         id_ = self._connection.request(operation.number, payload, STREAM_CREDIT_BYTES)
@@ -356,7 +356,7 @@ class Link:
                 self._connection.cancel(stream.id)
                 self._flush_soon()
 
-    # -- writing: what is asked for in one tick of the loop goes out with one write --------------------------------
+    # -- writing: requests of one tick of the loop go out with one write -------------------------------------------
 
     def _flush_soon(self) -> None:
         if not self._is_flushing:
@@ -375,7 +375,7 @@ class Link:
 def _resolve(
     future: asyncio.Future[bytes], on_late: OnLate | None, error: EntrepotError | None, payload: bytes
 ) -> None:
-    if future.done():  # whoever waited is being cancelled in this very moment
+    if future.done():  # the waiter is being cancelled in this very moment
         if error is None and on_late is not None:
             tell(on_late, payload)
     elif error is None:

@@ -1,10 +1,10 @@
-"""RemotingListener: the end that answers, on a listening socket.
+"""RemotingListener: the answering end, on a listening socket.
 
-A `Service` says what it can do: calls (coroutines), streams, and direct ones that answer by themselves.  A call is a
-task; it ends when it is done, when its client cancels it, when its deadline passes, or when the connection ends.
+A `Service` has the operations: calls (coroutines), streams, and direct ones that answer by themselves. A call is a
+task. It ends when it is done, when its client cancels it, when its deadline passes, or when the connection ends.
 
-Limits: connections, time for the greeting, silence, bytes of unanswered requests (credit), bytes that wait to be
-written: a client that does not read is not read from either.
+Limits: connections, time for the greeting, silence, bytes of unanswered requests (credit), bytes waiting to be written.
+A client that does not read is not read from either.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ListenerLimits:
-    """`window_bytes`: of requests unanswered; `write_bytes`: that wait to be written before reading stops.
+    """Limits of a listener. `window_bytes`: of unanswered requests; `write_bytes`: waiting to be written before reading
+    stops.
 
-    `greeting_seconds` begin with the connection, `silence_seconds` with what was heard last; `sweep_seconds`: how often
-    that is looked at, and how long a goodbye may take to be read.
+    `greeting_seconds` begin with the connection, `silence_seconds` with the last byte. `sweep_seconds`: interval of
+    these checks, and the time for a goodbye to be read.
     """
 
     connections: int = 10_000
@@ -47,7 +48,7 @@ DEFAULT_LIMITS: Final = ListenerLimits()
 
 
 class ServerStream:
-    """A stream to a client.  `send` as long as `has_credit`; `on_credit` is called when there is some again."""
+    """A stream to a client. `send` is for as long as `has_credit`; `on_credit` is called when there is credit again."""
 
     def __init__(self, channel: ServerChannel, id_: int, credit: int) -> None:
         self.channel = channel
@@ -65,7 +66,7 @@ class ServerStream:
         self.channel.send_item(self._id, payload)
 
     def end(self, error: EntrepotError) -> None:
-        """End it; `on_close` is called."""
+        """End the stream; `on_close` is called."""
         self.channel.end_stream(self._id, error)
 
 
@@ -76,10 +77,10 @@ Direct = Callable[["ServerChannel", Requested], None]
 
 @dataclass(slots=True)
 class Service:
-    """What can be asked of this process.
+    """The operations of this process.
 
-    `calls`: get the arguments, return the result (bytes are sent as they are).  `streams`: get the stream, then the
-    arguments.  `direct`: get the channel and the request, and call `channel.answer` or `refuse` when they like.
+    `calls`: get the arguments, return the result (bytes are sent as they are). `streams`: get the stream, then the
+    arguments. `direct`: get the channel and the request, and call `channel.answer` or `refuse` at any time.
     """
 
     calls: dict[Operation, Call] = field(default_factory=dict)
@@ -91,13 +92,13 @@ class Service:
         return id(self)
 
     def add(self, other: Service) -> None:
-        """Answer what another one does, too."""
+        """Add the operations of another service."""
         self.calls.update(other.calls)
         self.streams.update(other.streams)
         self.direct.update(other.direct)
 
     def withdraw(self, other: Service) -> None:
-        """Answer none of that any more."""
+        """Withdraw the operations of another service."""
         for operation in (*other.calls, *other.streams, *other.direct):
             self.calls.pop(operation, None)
             self.streams.pop(operation, None)
@@ -105,7 +106,7 @@ class Service:
 
 
 class RemotingListener:
-    """Accepts connections until it is closed."""
+    """A listener that accepts connections until it is closed."""
 
     def __init__(
         self,
@@ -130,7 +131,7 @@ class RemotingListener:
         if self._socket.family == socket.AF_UNIX:
             self._server = await self._loop.create_unix_server(lambda: ServerChannel(self), sock=self._socket)
         else:
-            # Connections inherit it: without, an answer behind another waits 40 ms for the peer's kernel.
+            # Connections inherit it: without it, an answer that follows another waits 40 ms for the peer's kernel.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._server = await self._loop.create_server(
                 lambda: ServerChannel(self),
@@ -157,7 +158,7 @@ class RemotingListener:
 
 
 class ServerChannel(asyncio.Protocol):
-    """One client."""
+    """The connection of one client."""
 
     def __init__(self, listener: RemotingListener) -> None:
         self._listener = listener
@@ -175,11 +176,11 @@ class ServerChannel(asyncio.Protocol):
         self._since = self._heard = self._loop.time()
         self.peer = ""
         self.before_answer: Callable[[], None] = lambda: None
-        """Called before each answer to a call: what the call has changed is told first."""
+        """Called before each answer to a call: the call's changes are reported first."""
 
     @property
     def who(self) -> str:
-        """Name that the client gives itself; empty before its greeting."""
+        """The client's name for itself; empty before its greeting."""
         hello = self._connection.hello
         return "" if hello is None else hello.who
 
@@ -240,18 +241,18 @@ class ServerChannel(asyncio.Protocol):
         self._service.on_closed(self)
 
     def goodbye(self, text: str) -> None:
-        """Say why, and close."""
+        """Send the reason, and close."""
         self._connection.goodbye(text)
         self._close()
 
     def end_calls(self) -> None:
-        """Answer no call that is under way."""
+        """Drop the answers of all calls under way."""
         for task in self._tasks.values():
             task.cancel()
 
     def check_silence(self, now: float) -> None:
         if self._transport is not None and self._transport.is_closing():
-            self._transport.abort()  # it has not read the goodbye, and what waits for it would stay for ever
+            self._transport.abort()  # it has not read the goodbye, and the rest would wait for ever
         elif self._connection.hello is None and now - self._since > self._limits.greeting_seconds:
             self.goodbye("no greeting in time")
         elif now - self._heard > self._limits.silence_seconds:
@@ -265,7 +266,7 @@ class ServerChannel(asyncio.Protocol):
     # -- requests ------------------------------------------------------------------------------------------------
 
     def _take(self, request: Requested) -> None:
-        """Raises RemotingError, with the goodbye queued."""
+        """Take one request. Raises RemotingError, with the goodbye queued."""
         try:
             self._requested(request)
         except RemotingError as error:
@@ -296,7 +297,6 @@ class ServerChannel(asyncio.Protocol):
         self._tasks[request.id] = task
 
     async def _run(self, operation: Operation, call: Call, arguments: tuple[Any, ...], request: Requested) -> None:
-        """One call, to its answer."""
         timer = None
         if request.amount:
             timer = self._loop.call_later(request.amount / 1000, self._expired, request.id, operation)

@@ -1,4 +1,4 @@
-"""What is under way over a link: calls that wait for their answer, streams, and what it means that one was lost."""
+"""Requests under way over a link: calls that wait for their answer, streams, and the error of a lost one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from protocols.remoting.operations import Operation
 
 OnAnswer = Callable[[EntrepotError | None, bytes], None]
 OnLate = Callable[[bytes], None]
-"""Handler of an answer that comes when nobody waits for it any more."""
+"""Handler of an answer for which nobody waits any more."""
 
 
 class ConnectionLostError(EntrepotError):
-    """There is no connection, or it was lost before the request left: it was not done."""
+    """No connection, or one lost before the request left: the request was not done."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Code.UNAVAILABLE, message)
@@ -25,10 +25,8 @@ class ConnectionLostError(EntrepotError):
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """Making and watching of a connection.
-
-    A peer that has said nothing for `silence_seconds`, pings included, is taken for gone.  `tls`: None is plain TCP.
-    """
+    """Settings of a connection. A peer silent for `silence_seconds`, pings included, is taken for gone. `tls`: None is
+    plain TCP."""
 
     who: str = "client"
     cluster: str = ""
@@ -48,14 +46,14 @@ class PendingCall:
 
 
 class StreamOwner(Protocol):
-    """The link that a stream comes over."""
+    """The link of a stream."""
 
     def close_stream(self, stream: ClientStream) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
 class ClientStream:
-    """A stream that the server sends.  `on_end` is called once, when it ends by itself, with why."""
+    """A stream from the server. `on_end` is called once with the reason, when it ends by itself."""
 
     link: StreamOwner
     id: int
@@ -64,5 +62,5 @@ class ClientStream:
     consumed: int = field(default=0)
 
     def close(self) -> None:
-        """Have no more of it; nothing is called back after this."""
+        """Close the stream; nothing is called back after this."""
         self.link.close_stream(self)

@@ -9,15 +9,15 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files.  `certificate` with `key`: what is shown to others.  `ca`: what others' must be signed by; a server
-    then asks clients for one."""
+    """PEM files. `certificate` with `key`: shown to others. `ca`: the authority of others' certificates; a server then
+    asks clients for one."""
 
     certificate: Path | None = None
     key: Path | None = None
     ca: Path | None = None
 
     def server(self) -> ssl.SSLContext | None:
-        """What a listener needs; None for plain TCP.  Raises OSError or ssl.SSLError for files that cannot be used."""
+        """Return a listener's context; None for plain TCP. Raises OSError or ssl.SSLError for unusable files."""
         if self.certificate is None:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -29,7 +29,7 @@ class TlsFiles:
         return context
 
     def client(self) -> ssl.SSLContext | None:
-        """What a connection needs; None for plain TCP.  Raises as `server`."""
+        """Return a connection's context; None for plain TCP. Raises as `server`."""
         if self.ca is None and self.certificate is None:
             return None
         context = ssl.create_default_context(cafile=None if self.ca is None else str(self.ca))

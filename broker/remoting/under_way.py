@@ -1,4 +1,4 @@
-"""UnderWay: the requests and streams of one connection that have not come to their end.
+"""UnderWay: the requests and streams of one connection that have not ended.
 
 Invariant: every request's callback runs exactly once.
 """
@@ -15,12 +15,12 @@ from domain.errors import Code, EntrepotError
 from protocols.remoting.operations import Operation
 
 MAX_GIVEN_UP: Final = 1024
-"""Requests that were given up, of which it is remembered what is to be done with an answer that comes all the same."""
+"""Most given-up requests whose handler of a late answer is remembered."""
 log = structlog.get_logger(__name__)
 
 
 class UnderWay:
-    """`address`: of the peer, for what is said of it."""
+    """The requests of one connection. `address`: the peer's, for error texts."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -29,11 +29,11 @@ class UnderWay:
         self._given_up: dict[int, OnLate] = {}
 
     def take(self, id_: int) -> PendingCall | None:
-        """A request that is to be settled, or is not wanted any more."""
+        """Take out a request that is to be settled or no longer wanted."""
         return self.calls.pop(id_, None)
 
     def answered(self, id_: int, error: EntrepotError | None, payload: bytes) -> None:
-        """A request has its answer, or a stream its end."""
+        """Settle an answered request or end a stream."""
         call = self.take(id_)
         if call is not None:
             settle(call, error, payload)
@@ -43,20 +43,20 @@ class UnderWay:
             tell(stream.on_end, error or EntrepotError(Code.UNAVAILABLE, f"{self._address}: the stream has ended"))
 
     def give_up(self, id_: int, call: PendingCall) -> None:
-        """A request that has left is waited for no more."""
+        """Give up a request that has left."""
         if call.on_late is not None:
             if len(self._given_up) >= MAX_GIVEN_UP:
                 del self._given_up[next(iter(self._given_up))]
             self._given_up[id_] = call.on_late
 
     def answered_late(self, id_: int, payload: bytes) -> None:
-        """The answer to one that was given up."""
+        """Handle the answer to a request that was given up."""
         on_late = self._given_up.pop(id_, None)
         if on_late is not None:
             tell(on_late, payload)
 
     def overdue(self, call: PendingCall, *, was_sent: bool) -> None:
-        """A request's time is over."""
+        """End a request whose time is over."""
         text = f"{self._address} has not answered {call.operation.name} in time"
         if was_sent and not call.operation.is_idempotent:
             settle(call, EntrepotError(Code.OUTCOME_UNKNOWN, f"{text}: its outcome is unknown"), b"")
@@ -64,7 +64,7 @@ class UnderWay:
             settle(call, EntrepotError(Code.REQUEST_TIMEOUT, text), b"")
 
     def end(self, problem: str, held: Collection[int]) -> None:
-        """The connection has ended.  `held`: requests that never left."""
+        """End everything with the connection. `held`: requests that never left."""
         for id_, call in self.calls.items():
             settle(call, self._loss(call.operation, problem, was_sent=id_ not in held), b"")
         for stream in self.streams.values():
@@ -80,7 +80,7 @@ class UnderWay:
 
 
 def settle(call: PendingCall, error: EntrepotError | None, payload: bytes) -> None:
-    """Tell who asked; one caller's fault is not the others'."""
+    """Tell the caller; one caller's fault is not the others'."""
     if call.timer is not None:
         call.timer.cancel()
     try:
@@ -90,7 +90,7 @@ def settle(call: PendingCall, error: EntrepotError | None, payload: bytes) -> No
 
 
 def tell(callback: Callable[..., None], *arguments: object) -> None:
-    """Tell who wants to know; one listener's fault is not the others'."""
+    """Tell a listener; one listener's fault is not the others'."""
     try:
         callback(*arguments)
     except Exception:

@@ -1,1 +1,1 @@
-"""Replication: one commit log on several disks, and who may write it."""
+"""Replication: one commit log on several disks, with one master that writes it."""

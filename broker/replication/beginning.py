@@ -1,4 +1,4 @@
-"""Beginning: the machine of a replica, as its data directory has it."""
+"""Beginning: the machine of a replica, made from its data directory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from protocols.remoting.operations import StoreSeed
 
 
 def check_settings(settings: BrokerSettings, group: GroupSettings) -> None:
-    """Raises StoreFailedError for what a broker with replicas cannot have."""
+    """Raise StoreFailedError for settings that a broker with replicas cannot have."""
     if settings.flush_async:
         raise StoreFailedError('store.flush = "async" and replicas do not go together')
     if settings.tier is not None and group.rule.kind is RuleKind.ASYNC:
@@ -32,7 +32,7 @@ def check_settings(settings: BrokerSettings, group: GroupSettings) -> None:
 def make_machine(
     files: ReplicaFiles, store_files: StoreFiles, data_dir: Path, replica: int, open_store: Callable[[], SlaveStore]
 ) -> Replica:
-    """The machine, with the store open if there is one.
+    """Return the machine, with the store open if there is one.
 
     A log that is corrupted, or was cut from outside, is that of a replica that begins anew, where others have the rest.
     Raises StoreFailedError for the directory of another replica or group, CorruptedError.
@@ -52,15 +52,15 @@ def make_machine(
         files.cut_damage(damage.commit_log_offset)
         store = open_store()
     engine = store.engine
-    if not state.run:  # it was a broker without replicas, or is none of its former group any more
+    if not state.run:  # it was a broker without replicas, or has left its former group
         epochs = (start.epoch for start in engine.epochs.history())
         state = replace(state, promise=Promise(max(_epoch_of_before(data_dir), *epochs)))
-    confirmed = 0 if store.is_copying else store.applied  # of a copy that is not whole nothing is its own
+    confirmed = 0 if store.is_copying else store.applied  # nothing in an incomplete copy is its own
     return Replica(state, engine.epochs.history(), engine.end, confirmed, engine.commit_log.min_offset)
 
 
 def begin_store(machine: Replica, files: ReplicaFiles, store_files: StoreFiles, seed: StoreSeed) -> None:
-    """Have the directory of a new replica begin as its group's does.  Raises PRECONDITION_FAILED."""
+    """Begin the directory of a new replica like its group's. Raises PRECONDITION_FAILED."""
     state = machine.state
     if state.group not in ("", seed.store_id):
         raise EntrepotError(Code.PRECONDITION_FAILED, f"the master is of group {seed.store_id}, not {state.group}")
@@ -71,6 +71,6 @@ def begin_store(machine: Replica, files: ReplicaFiles, store_files: StoreFiles, 
 
 
 def _epoch_of_before(data_dir: Path) -> int:
-    """The epoch that a group begins behind, whose store was a broker without replicas: name servers know that one by
-    the time of its last start."""
+    """Return the epoch after which a group begins whose store was a broker without replicas: name servers know that one
+    by the time of its last start."""
     return mastership_epoch(epoch_kept(data_dir))

@@ -1,7 +1,7 @@
-"""Comparing: a slave's sealed segments with its master's, in the background, at a bounded rate.
+"""Comparing: checks a slave's sealed segments against its master's, in the background, at a bounded rate.
 
-Where they differ, each of the two looks for corrupted records of its own and heals them.  Two logs that differ though
-all of their records are whole have forked: that is told loudly, and nothing is changed.
+Where they differ, each of the two looks for its own corrupted records and heals them. Two logs that differ with all
+records whole have forked: that is reported loudly, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from domain.errors import EntrepotError
 from protocols.remoting import operations as wire
 
 STEP_BYTES: Final = 8 << 20
-"""Part of a segment whose checksums are asked for at a time."""
+"""Part of a segment whose checksums are asked for at a time, in bytes."""
 PAUSE_SECONDS: Final = 10.0
-"""Pause between two looks for segments that were not compared."""
+"""Pause between two looks for segments not compared yet, in seconds."""
 ROUND_SECONDS: Final = 24 * 3600.0
-"""Time after which all segments are compared anew."""
+"""Time after which all segments are compared anew, in seconds."""
 ASK_SECONDS: Final = 30.0
 FAILED_SECONDS: Final = 10.0
-"""Time for which a segment is not checked again that has a record that could not be healed."""
+"""Time for which a segment with an unhealable record is not checked again, in seconds."""
 log = structlog.get_logger(__name__)
 
 
 class Comparing:
-    """`rate`: bytes a second, 0 for never.  `links`: to the other replicas."""
+    """A background check. `rate`: bytes a second, 0 for never. `links`: to the other replicas."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class Comparing:
         self._source, self._healing = source, healing
         self._machine, self._commit_log = machine, commit_log
         self._loop = asyncio.get_running_loop()
-        self._compared: set[int] = set()  # by where they begin
+        self._compared: set[int] = set()  # by their starts
         self._round_began = self._loop.time()
         self._task: asyncio.Task[None] | None = None
-        self._checking: dict[tuple[int, int], asyncio.Task[bool]] = {}  # by what is looked at
-        self._failed: dict[tuple[int, int], float] = {}  # until when they are not checked again
+        self._checking: dict[tuple[int, int], asyncio.Task[bool]] = {}  # by range
+        self._failed: dict[tuple[int, int], float] = {}  # end of the pause of their checks
         self.forked: set[int] = set()
-        """Places of blocks that differ between replicas though all of their records are whole."""
+        """Offsets of blocks that differ between replicas with all of their records whole."""
 
     def start(self) -> None:
         if self._rate:
@@ -83,7 +83,7 @@ class Comparing:
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _next_segment(self) -> int | None:
-        """Where the next sealed and confirmed segment begins that was not compared."""
+        """Return the start of the next sealed and confirmed segment not compared yet."""
         commit_log, machine = self._commit_log(), self._machine()
         if commit_log is None or machine.role is not Role.SLAVE or not machine.is_joined:
             return None
@@ -108,7 +108,7 @@ class Comparing:
             await asyncio.sleep((end - at) / self._rate)
 
     async def _different(self, link: Link, start: int, end: int) -> list[int]:
-        """Where the blocks begin that differ."""
+        """Return the starts of the blocks that differ."""
         theirs: list[int] = await link.ask(wire.LOG_CHECKSUMS, start, end, seconds=ASK_SECONDS)
         mine = await self._source.checksums(start, end)
         pairs = enumerate(zip(mine, theirs, strict=False))
@@ -123,8 +123,8 @@ class Comparing:
             log.critical("the log differs from the master's, and no record of it is corrupted", offset=block, end=end)
 
     async def check(self, start: int, end: int) -> bool:
-        """Heal what is corrupted of a segment that begins at an offset, up to another; True where all is whole then.
-        What cannot be healed is passed over; nothing is looked at again a moment after that."""
+        """Heal corrupted records in a range of a segment; True if all are whole then. Unhealable ones are skipped;
+        nothing is checked again for a moment."""
         running = self._checking.get((start, end))
         if running is not None:
             return await asyncio.shield(running)

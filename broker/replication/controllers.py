@@ -1,7 +1,7 @@
 """Controllers: a replica's connections to the controllers of its cluster.
 
-It reports itself to each of them, several times a lease, and obeys the one that leads.  A master has its set changed
-by them.  Nothing here is waited for by messages: without controllers a group goes on as it is.
+It reports to each of them, several times a lease, and obeys the leading one. A master has its set changed by them.
+Messages never wait for this: without controllers a group goes on as it is.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ BEATS: Final = 8
 """Reports in the time of a lease."""
 MOST_BEAT_SECONDS: Final = 0.5
 LEAST_SECONDS: Final = 0.1
-"""Least time between two proposals of a master."""
+"""Least time between two proposals of a master, in seconds."""
 HAND_OVER_SECONDS: Final = 5.0
-"""Longest time for which a master that stops waits for the next one."""
+"""Longest time for which a stopping master waits for the next one, in seconds."""
 _ORDER: Final[Codec[Order]] = Codec(Order)
 _ANSWER: Final[Codec[ReportAnswer]] = Codec(ReportAnswer)
 _APPOINTMENT: Final[Codec[Appointment]] = Codec(Appointment)
@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 
 class Controllers:
-    """Of a group; none where operators elect its masters.  `name`: of the group."""
+    """The connections of a group's replica; none where operators elect its masters. `name`: of the group."""
 
     def __init__(self, group: GroupSettings, name: str, settings: LinkSettings, replica: Controlling) -> None:
         self._shape, self._lease, self._replica = replace(group.shape, name=name), group.lease, replica
@@ -59,7 +59,7 @@ class Controllers:
         self.problem = "its controllers do not answer" if addresses else ""
 
     def install(self, service: Service) -> None:
-        """Put in a service what slaves say to their master."""
+        """Register the operations that slaves ask of their master."""
         service.calls[wire.PART] = self._parted
 
     def start(self) -> None:
@@ -151,7 +151,7 @@ class Controllers:
     # -- reports -------------------------------------------------------------------------------------------------
 
     def report_soon(self) -> None:
-        """Something is different: say so at the end of this tick of the event loop."""
+        """Report a change at the end of this tick of the event loop."""
         if not self._is_reporting and self._links:
             self._is_reporting = True
             self._loop.call_soon(self._report)
@@ -192,7 +192,7 @@ class Controllers:
     # -- the set -------------------------------------------------------------------------------------------------
 
     def change_set(self) -> None:
-        """Propose what the register lacks, where the last proposal was made some time ago."""
+        """Propose the register's missing changes, if the last proposal is some time ago."""
         link = None if self._leader is None else self._links[self._leader]
         now = self._loop.time()
         if now - self._heard_at > self._lease:
@@ -214,7 +214,7 @@ class Controllers:
             self.keeping.not_answered()
 
     async def _parted(self, replica: int) -> None:
-        """A slave is about to stop: have it leave the set now."""
+        """Have a slave that is about to stop leave the set now."""
         self._replica.observe(self.keeping)
         self._replica.parted(replica)
         self._replica.observe(self.keeping)

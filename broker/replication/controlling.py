@@ -1,4 +1,4 @@
-"""Controlling: a replica process as its controllers see it and order it about."""
+"""Controlling: a replica process, seen and ordered by its controllers."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from domain.replication.control import NEVER, Report
 from domain.replication.mastership import NOBODY, FenceAnswer, Promise
 
 MAX_LAG_SECONDS: Final = 10.0
-"""Longest time for which a member of the set may lag behind."""
+"""Longest time for which a member of the set may lag behind, in seconds."""
 log = structlog.get_logger(__name__)
 
 
 class Progress:
-    """The time for which an offset has not moved that has somewhere to go."""
+    """The time for which an offset short of its goal has not moved."""
 
     def __init__(self) -> None:
         self._at, self._since = -1, 0.0
 
     def age(self, at: int, goal: int, now: float) -> float:
-        """Seconds; 0.0 where it moves, or has got there."""
+        """Return the seconds; 0.0 while it moves, or is at its goal."""
         if at >= goal or at != self._at:
             self._at, self._since = at, now
         return now - self._since
@@ -42,7 +42,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaParts:
-    """Parts of the process that are looked at."""
+    """Parts of the process to be read."""
 
     machine: Replica
     files: ReplicaFiles
@@ -52,7 +52,7 @@ class ReplicaParts:
 
 
 class Controlling:
-    """`promise`, `quiesce` and `perform`: as the process does them."""
+    """The controllers' access to a process. `promise`, `quiesce` and `perform` are the process's."""
 
     def __init__(
         self,
@@ -70,10 +70,10 @@ class Controlling:
         self._watch = SlaveWatch(lease, max(MAX_LAG_SECONDS, lease))
         self._mastership = (0, 0)
         self._parted: dict[int, int] = {}
-        """Streams of slaves that have said that they stop."""
+        """Streams of slaves that announced their stop."""
 
     def report(self, known: tuple[int, int]) -> Report:
-        """Its heartbeat.  `known`: see there."""
+        """Return its heartbeat. `known`: see there."""
         machine, now, leading = self.machine, self._loop.time(), self._parts.leading()
         state, is_master = machine.state, machine.role is Role.MASTER
         goal = machine.end if is_master else machine.confirmed
@@ -90,14 +90,14 @@ class Controlling:
         )
 
     def bind(self, cluster: str) -> None:
-        """Obey these controllers alone, from now on."""
+        """Obey only these controllers from now on."""
         state = self.machine.state
         if not state.controllers:
             self.machine.state = replace(state, controllers=cluster)
             self._parts.files.save(self.machine.state)
 
     def observe(self, keeping: SetKeeping) -> None:
-        """Look which slaves are to leave the set of this master."""
+        """Find the slaves that are to leave the set of this master."""
         machine, now = self.machine, self._loop.time()
         if machine.role is not Role.MASTER:
             self._mastership = (0, 0)
@@ -115,7 +115,7 @@ class Controlling:
         keeping.gone = gone
 
     def parted(self, replica: int) -> None:
-        """A slave has said that it stops; its next stream is that of another start."""
+        """Note that a slave stops; its next stream is that of another start."""
         slave = self.machine.slaves.get(replica)
         if slave is not None:
             self._parted[replica] = slave.stream
@@ -131,7 +131,7 @@ class Controlling:
         return SlaveSight(self._parts.streams.silence(slave.stream), slave.acknowledged)
 
     def successor(self) -> int:
-        """The member of the set that has most of the log; NOBODY where there is none, or this is no master."""
+        """Return the member of the set that has most of the log; NOBODY without one, or where this is no master."""
         machine, leading = self.machine, self._parts.leading()
         if leading is None or not leading.is_open or leading.engine.failure is not None:
             return NOBODY

@@ -1,7 +1,7 @@
-"""Copying: a replica that lacks much of the log fetches it before it follows its master: from a slave that has it, at a
-bounded rate, so that the master goes on with its work.
+"""Copying: a replica that lacks much of the log fetches it before it follows its master.
 
-What is fetched is confirmed, and the source's log is the same before it: so it is a part of every master's log.
+It comes from a slave that has it, at a bounded rate, so that the master goes on with its work. The fetched records are
+confirmed, and the source's log is the same before them: so they are a part of every master's log.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from domain.replication.greeting import Welcome
 from protocols.remoting import operations as wire
 
 FAR_BYTES: Final = 64 << 20
-"""A replica that lacks more than so much copies; the rest comes from its master."""
+"""Missing bytes above which a replica copies; the rest comes from its master."""
 ASK_SECONDS: Final = 10.0
 MAX_UNSYNCED_BYTES: Final = 32 << 20
-"""Named limit: of what is written ahead of the own disk's syncs."""
+"""Most bytes written ahead of the own disk's syncs."""
 log = structlog.get_logger(__name__)
 
 
 class Copying:
-    """`rate`: bytes a second, 0 for no bound.  `perform`, `settled`: of the machine's effects.  `segment_size`: of the
-    log.  `on_end` is called when its master is to be followed again."""
+    """A copy of a log. `rate`: bytes a second, 0 for no bound. `perform`, `settled`: of the machine's effects.
+    `segment_size`: of the log. `on_end` is called when its master is to be followed again."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class Copying:
         self._progress = asyncio.Event()
         self._failed_at = -1
         self.copied = 0
-        """Bytes that were fetched since the start."""
+        """Bytes fetched since the start."""
         self.source = 0
-        """Id of the replica that is copied from; 0 while none is."""
+        """Id of the replica copied from; 0 without one."""
 
     async def close(self) -> None:
         if self._task is not None:
@@ -62,7 +62,7 @@ class Copying:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def begin(self, welcome: Welcome) -> bool:
-        """Copy what lies between, if that is much; says whether it does."""
+        """Copy the missing part if it is large; True if so."""
         is_far = welcome.confirmed - welcome.start > FAR_BYTES
         if not is_far or welcome.start == self._failed_at or (self._task is not None and not self._task.done()):
             return False
@@ -87,18 +87,18 @@ class Copying:
             self._on_end()
 
     def progressed(self) -> None:
-        """More of the own log is synced, and so more may be written."""
+        """Write on, as more of the own log is synced."""
         self._progress.set()
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
-        """Wait for the own disk.  Raises TimeoutError."""
+        """Wait for the own disk. Raises TimeoutError."""
         async with asyncio.timeout(ASK_SECONDS):
             while not is_so():
                 self._progress.clear()
                 await self._progress.wait()
 
     async def _sources(self, welcome: Welcome) -> list[int]:
-        """Slaves that have much of it, those that have most first; then the master."""
+        """Return slaves that have much of it, those with most first; then the master."""
         machine = self._machine()
         master = machine.state.appointment.master
         counts = machine.state.appointment.counts  # observers may be far away
@@ -112,12 +112,12 @@ class Copying:
         return [*(replica for _, replica in sorted(found, reverse=True)), master]
 
     async def _copy_from(self, replica: int, welcome: Welcome) -> bool:
-        """Copy all that a replica has confirmed, up to what the master had; False where it can give no more."""
+        """Copy everything that a replica has confirmed, up to the master's end; False where it can give no more."""
         link = self._peers.links[replica]
         while True:
             machine, begun = self._machine(), self._loop.time()
             if machine.role is not Role.SLAVE or machine.epoch != welcome.epoch or machine.is_joined:
-                return True  # it is another's slave, or nobody's: this copy is of no use any more
+                return True  # it follows another master, or nobody: this copy has become useless
             await self._until(lambda: self._machine().end - self._machine().synced <= MAX_UNSYNCED_BYTES)
             start = machine.end
             if start >= welcome.confirmed:
@@ -133,7 +133,7 @@ class Copying:
             self._perform(machine.copied(runs, before))
             self.copied += size
             if not size:
-                return False  # it has no more that is confirmed
+                return False  # it has no more confirmed records
             await self._until(lambda goal=start + size: self._machine().end >= goal)  # type: ignore[misc]
             if self._rate:
                 await asyncio.sleep(max(begun + size / self._rate - self._loop.time(), 0))

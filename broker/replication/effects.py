@@ -1,4 +1,4 @@
-"""Effects that a replica's machine asks for: each is done, and durable where it says so, before the next."""
+"""Effects that a replica's machine asks for: each is done, and durable if stated, before the next."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Persist(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Remove what the log has from an offset on, durably.  `keeps`: what this replica wrote as master itself goes to
-    `diverged/` first.  `is_unclean`: it was confirmed; what is derived from the log is made anew."""
+    """Remove the log from an offset on, durably. `keeps`: records that this replica wrote as master itself go to
+    `diverged/` first. `is_unclean`: it was confirmed; everything derived from the log is made anew."""
 
     to: int
     keeps: bool
@@ -25,7 +25,7 @@ class Cut(NamedTuple):
 
 
 class BeginAt(NamedTuple):
-    """Have an empty log that begins at an offset, whatever there was."""
+    """Begin an empty log at an offset, whatever there was."""
 
     offset: int
 
@@ -38,20 +38,20 @@ class Write(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """Ask for what was written to be made durable; `Replica.synced_to` is told, with the generation."""
+    """Ask for the written records to be made durable; `Replica.synced_to` is told, with the generation."""
 
     generation: int
 
 
 class AppendEpoch(NamedTuple):
-    """Apply all of the log to what is derived from it, then append an EPOCH record; `Replica.epoch_written` is told.
+    """Derive everything from all of the log, then append an EPOCH record; `Replica.epoch_written` is told.
     `start.start` is not known yet."""
 
     start: EpochStart
 
 
 class Confirm(NamedTuple):
-    """Everything before the offset is confirmed: it may be applied, told and served."""
+    """Confirm everything before the offset: it may be applied, told and served."""
 
     offset: int
 
@@ -61,7 +61,7 @@ class Open(NamedTuple):
 
 
 class Close(NamedTuple):
-    """It is master no more: fail all that waits for a confirmation, say goodbye, open the store anew as a slave."""
+    """End the mastership: fail all waiting confirmations, say goodbye, open the store anew as a slave."""
 
     reason: str
 
@@ -73,7 +73,7 @@ class Follow(NamedTuple):
 
 
 class Unfollow(NamedTuple):
-    """End the connection to the master; what still comes by it does not count."""
+    """End the connection to the master; records still under way do not count."""
 
 
 class WelcomeSlave(NamedTuple):
@@ -93,7 +93,7 @@ class RefuseSlave(NamedTuple):
 
 
 class Acknowledge(NamedTuple):
-    """Tell the master up to where the log is synced."""
+    """Tell the master the synced end of the log."""
 
     end: int
 
@@ -105,7 +105,7 @@ class Announce(NamedTuple):
 
 
 class Halt(NamedTuple):
-    """Stop loudly: going on would lose what was confirmed."""
+    """Stop loudly: going on would lose confirmed records."""
 
     reason: str
 

@@ -1,6 +1,6 @@
-"""Executor: does what a machine wants, one after the other.
+"""Executor: carries out a machine's effects, one after the other.
 
-An act is done at once, or is a coroutine: then what comes behind it waits until that has ended.  What fails ends all.
+An act is done at once, or is a coroutine: then later effects wait until it has ended. A failure ends everything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class Executor:
-    """`acts` by the type of the effect.  `on_failure` is told why it cannot go on; nothing is done after that."""
+    """An executor. `acts`: by the type of the effect. `on_failure` gets the reason, after which nothing is done."""
 
     def __init__(self, acts: Mapping[type, Act], on_failure: Callable[[EntrepotError], None]) -> None:
         self._acts, self._on_failure = acts, on_failure
@@ -30,17 +30,17 @@ class Executor:
         self.has_failed = False
 
     def perform(self, effects: Sequence[Effect]) -> None:
-        """Do these, behind what is under way."""
+        """Carry out these effects, after those under way."""
         self._behind += effects
         if self._working is None:
             self._go_on()
 
     def drop_waiting(self, *kinds: type) -> None:
-        """Do nothing of these that was not begun: an act before it was in vain."""
+        """Drop effects of these kinds not begun yet: an earlier act was in vain."""
         self._behind = deque(effect for effect in self._behind if not isinstance(effect, kinds))
 
     async def settled(self) -> None:
-        """Return when all that was wanted so far is done, or cannot be."""
+        """Return when all effects so far are done, or cannot be."""
         while self._working is not None:
             await asyncio.wait((self._working,))
 

@@ -1,7 +1,7 @@
-"""Following: a slave's connection to its master, and what comes over it.
+"""Following: a slave's connection to its master, and the stream over it.
 
-It stays connected to whom the machine follows, greets again whenever the stream has ended, and lets the machine decide
-what is done with what comes.
+It stays connected to the master that the machine follows, and greets again whenever the stream has ended. The machine
+decides on everything received.
 """
 
 from __future__ import annotations
@@ -23,23 +23,21 @@ from protocols.remoting import operations as wire
 from protocols.remoting.values import Codec
 
 AGAIN_SECONDS: Final = 0.2
-"""Pause before a master that refused, or broke off, is greeted again."""
+"""Pause before a master that refused, or broke off, is greeted again, in seconds."""
 MOST_AGAIN_SECONDS: Final = 10.0
-"""Longest pause before a master is greeted again that has sent a corrupted record."""
+"""Longest pause before a master that sent a corrupted record is greeted again, in seconds."""
 ASK_SECONDS: Final = 5.0
 PART_SECONDS: Final = 1.0
-"""Longest time for which a slave that stops waits for its master to know."""
+"""Longest time for which a stopping slave waits for its master to know, in seconds."""
 CHECKED_BYTES: Final = 1 << 20
-"""Part of the log behind a record that came corrupted that the master looks at, too."""
+"""Bytes of the log behind a received corrupted record that the master checks, too."""
 _WELCOME: Final[Codec[tuple[int, Welcome]]] = Codec(tuple[int, Welcome])
 log = structlog.get_logger(__name__)
 
 
 class Following:
-    """`prepare` makes the store ready, where there is none, from the master's seed; `greet` gives the greeting.
-
-    `on_welcome`, `on_runs`, `on_lost`: what came of it.  `segment_size`: of the log.
-    """
+    """A connection. `prepare` makes a missing store ready from the master's seed; `greet` gives the greeting.
+    `on_welcome`, `on_runs`, `on_lost`: its results. `segment_size`: of the log."""
 
     def __init__(
         self,
@@ -69,7 +67,7 @@ class Following:
 
     @property
     def silence(self) -> float:
-        """Seconds since a word of the master; `NEVER` where no connection is up."""
+        """Seconds since the master was heard; `NEVER` where no connection is up."""
         return NEVER if self._link is None else min(self._link.silence, NEVER)
 
     def hold(self) -> None:
@@ -93,7 +91,7 @@ class Following:
             self._join()
 
     def unfollow(self) -> None:
-        """Follow nobody; what is on its way does not come any more."""
+        """Follow nobody; records still under way do not come any more."""
         self._end_stream()
         link, self._link = self._link, None
         if link is not None:
@@ -113,7 +111,7 @@ class Following:
             self._link.close_stream(stream)
 
     async def part(self, replica: int) -> None:
-        """Tell the master that this replica stops, so that nothing waits for it a lease long."""
+        """Tell the master that this replica stops, so that nothing waits a lease for it."""
         link = self._link
         if link is not None and await link.wait_up(PART_SECONDS):
             with suppress(EntrepotError):  # then it is missed
@@ -161,7 +159,7 @@ class Following:
         self._on_lost()
         self._try_again(error)
 
-    # -- what comes ----------------------------------------------------------------------------------------------
+    # -- the stream ----------------------------------------------------------------------------------------------
 
     def _item(self, item: bytes) -> None:
         if item[:1] == WELCOME_ITEM:
@@ -180,14 +178,14 @@ class Following:
             self._corrupted_pause = 0.0
 
     def _have_checked(self, error: CorruptedError) -> None:
-        """Ask the master whether it is its own disk that has a record corrupted: then it heals it."""
+        """Have the master check its own disk for the corrupted record: then it heals it."""
         place = error.commit_log_offset
         if place is not None and self._link is not None and self._link.is_up:
             payload = wire.CHECK_LOG.encode_arguments(place - place % self._segment_size(), place + CHECKED_BYTES)
             self._link.send(wire.CHECK_LOG, payload, ASK_SECONDS, lambda error, answer: None)
 
     def acknowledge(self, replica: int, end: int) -> None:
-        """Tell the master up to where the log is synced."""
+        """Tell the master the synced end of the log."""
         if self._link is not None and self._stream is not None:
             payload = wire.HAVE.encode_arguments(replica, self._number, end)
             self._link.send(wire.HAVE, payload, ASK_SECONDS, lambda error, answer: None)

@@ -1,4 +1,4 @@
-"""FollowingReplica: the half of a replica's machine that copies its master's log (`replica.py` has the invariants)."""
+"""FollowingReplica: the half of a replica's machine that copies its master's log (invariants: `replica.py`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Role(Enum):
 
 
 class FollowingReplica:
-    """`end`: of what is written; `synced`: of what is durable; `confirmed`: as far as it is known here."""
+    """A follower's log. `end`: of the written part; `synced`: of the durable part; `confirmed`: as known here."""
 
     def __init__(self, state: ReplicaState, starts: Sequence[EpochStart], end: int, confirmed: int, begin: int):
         self.state = state
@@ -30,10 +30,10 @@ class FollowingReplica:
         self.role = Role.NOBODY
         self.halted = ""
         self.is_joined = self.has_greeted = False
-        self.welcomed_in = self.told = 0  # the last epoch whose master took it; up to where that has confirmed
+        self.welcomed_in = self.told = 0  # the last epoch whose master took it; the end that it has confirmed
         self._waiting: deque[Run] = deque()
         self._is_syncing = False
-        self.generation = 0  # of the log's files: an answer to a sync of earlier ones says nothing
+        self.generation = 0  # of the log's files: an answer to an earlier generation's sync is ignored
 
     @property
     def epoch(self) -> int:
@@ -41,7 +41,7 @@ class FollowingReplica:
 
     @abstractmethod
     def hear_appointment(self, appointment: Appointment) -> list[Effect]:
-        """Another replica tells of an appointment."""
+        """Take an appointment that another replica reports."""
 
     def _halt(self, reason: str) -> list[Effect]:
         self.halted = reason
@@ -53,20 +53,20 @@ class FollowingReplica:
         return [Follow(self.state.appointment.master)]
 
     def greeting(self) -> Greeting:
-        """The first word to its master, once connected.  What is not synced counts as not there, and until the welcome
-        nothing more is confirmed."""
+        """Return the first message to its master, once connected. Unsynced records count as missing, and until the
+        welcome nothing more is confirmed."""
         self.lost()
         self.has_greeted = True
         return greeting_of(self.state, self.synced, self.confirmed, self.starts)
 
     def lost(self) -> None:
-        """The connection to the master has ended: until the next welcome nothing more is confirmed."""
+        """Note the end of the connection to the master: until the next welcome nothing more is confirmed."""
         self.is_joined = self.has_greeted = False
         self._waiting.clear()
         self.told = self.confirmed
 
     def welcomed(self, welcome: Welcome) -> list[Effect]:
-        """The master takes it: cut what the master has not, then copy."""
+        """Take the master's welcome: cut everything that the master lacks, then copy."""
         if self.role is not Role.SLAVE or welcome.epoch != self.epoch:
             return []
         heard = self.hear_appointment(welcome.appointment)
@@ -99,7 +99,7 @@ class FollowingReplica:
         return [*heard, *effects, Acknowledge(self.synced), *self._hear()]
 
     def came(self, run: Run) -> list[Effect]:
-        """Records of the master's log."""
+        """Take records of the master's log."""
         if not self.is_joined:
             return []
         if run.offset != end_of(self._waiting, self.end):
@@ -110,8 +110,8 @@ class FollowingReplica:
         return self._write_next() + self._hear()
 
     def copied(self, runs: Sequence[Run], before: tuple[int, int]) -> list[Effect]:
-        """Confirmed records behind the end of the log, of a replica whose log before them ends in the same start: the
-        log may have become another one since they were asked for."""
+        """Take confirmed records at the end of the log, from a replica whose log before them ends in the same start:
+        this log may have changed since they were asked for."""
         end, starts = end_of(self._waiting, self.end), [s for each in self._waiting for s in each.starts]
         is_next = runs[0].offset == end and start_before([*self.starts, *starts], end) == before
         if self.role is not Role.SLAVE or self.has_greeted or self.welcomed_in != self.epoch or not is_next:
@@ -121,7 +121,7 @@ class FollowingReplica:
         return self._write_next()
 
     def _write_next(self) -> list[Effect]:
-        """Write what may be: a record whose floor is not reached here would, after a crash, look like damage."""
+        """Write records whose floor is reached here: after a crash, others would look like damage."""
         effects: list[Effect] = []
         while self._waiting and self._waiting[0].floor <= self.synced:
             run = self._waiting.popleft()
@@ -135,14 +135,14 @@ class FollowingReplica:
         return effects
 
     def reopened(self, end: int) -> None:
-        """The store was opened anew: all of its log is durable."""
+        """Note that the store was opened anew: all of its log is durable."""
         self.end = self.synced = end
         self._keep_starts_before(end)
         self.generation += 1
         self._is_syncing = False
 
     def write_failed(self, end: int) -> None:
-        """There was no room: the log ends here, and the stream is of no use any more."""
+        """End the log here, where there was no room, and drop the stream."""
         self.lost()
         self.end = end
         self._keep_starts_before(end)
@@ -150,11 +150,11 @@ class FollowingReplica:
         self._is_syncing = False  # it may have been dropped with the write
 
     def _keep_starts_before(self, end: int) -> None:
-        """The log ends at an offset: so do its epochs."""
+        """Drop the epochs behind the end of the log."""
         self.starts = [start for start in self.starts if start.start < end] or [BEGINNING]
 
     def synced_to(self, end: int, generation: int | None = None) -> list[Effect]:
-        """The own log is durable up to an offset.  `generation`: of the sync that was asked for; None: of now."""
+        """Note the durable end of the own log. `generation`: of the sync that was asked for; None: of now."""
         if generation not in (None, self.generation):
             return []
         self._is_syncing = False
@@ -163,7 +163,7 @@ class FollowingReplica:
         return [*told, *self._hear(), *self._write_next()]
 
     def _hear(self) -> list[Effect]:
-        """Take as confirmed what the master has confirmed, as far as it is here."""
+        """Confirm what the master has confirmed, as far as it is here."""
         offset = min(self.told, self.synced)
         if offset <= self.confirmed:
             return []

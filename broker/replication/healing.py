@@ -1,8 +1,8 @@
-"""Healing: records that do not pass their check are fetched from another replica, and put where they belong.
+"""Healing: records that fail their check are fetched from another replica, and put in their place.
 
-A record is taken only where both logs are the same before it, and both replicas have it confirmed: then its bytes are
-the same everywhere.  They are written in place: what differs lies within the record, so a crash between leaves it as
-corrupted as it was.
+A record is taken only where both logs are the same before it, and both replicas have confirmed it: then its bytes are
+the same everywhere. They are written in place. The difference lies within the record, so a crash in between leaves it
+as corrupted as it was.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from protocols.remoting import operations as wire
 
 ASK_SECONDS: Final = 5.0
 HOPELESS_SECONDS: Final = 10.0
-"""Time for which a record that no replica has whole is not asked for again."""
+"""Time for which a record that no replica has whole is not asked for again, in seconds."""
 log = structlog.get_logger(__name__)
 
 
 class Healing:
-    """Implements `broker.store.healer.Healer`.  `links`: to the other replicas."""
+    """A `broker.store.healer.Healer`. `links`: to the other replicas."""
 
     def __init__(
         self, links: Mapping[int, Link], machine: Callable[[], Replica], commit_log: Callable[[], CommitLog | None]
@@ -39,10 +39,10 @@ class Healing:
         self._links, self._machine, self._commit_log = links, machine, commit_log
         self._loop = asyncio.get_running_loop()
         self._tries: dict[int, asyncio.Task[bool]] = {}
-        self._hopeless: dict[int, float] = {}  # until when
+        self._hopeless: dict[int, float] = {}  # end of the pause
         self._whole: dict[int, float] = {}
         self.healed = 0
-        """Records put right since the start."""
+        """Records healed since the start."""
 
     async def close(self) -> None:
         tries = tuple(self._tries.values())
@@ -52,7 +52,7 @@ class Healing:
 
     @property
     def hopeless(self) -> int:
-        """Records that no replica had whole when they were asked for last."""
+        """Records that no replica had whole when last asked."""
         log = self._commit_log()
         for offset in [each for each in self._hopeless if log is not None and each < log.min_offset]:
             del self._hopeless[offset]  # retention has removed it
@@ -72,7 +72,7 @@ class Healing:
         return True
 
     async def heal(self, commit_log_offset: int) -> bool:
-        """Heal it; True once it is whole."""
+        """Heal a record; True once it is whole."""
         if self._is_settled(commit_log_offset):
             return False
         return await asyncio.shield(self._begin(commit_log_offset))
@@ -88,7 +88,7 @@ class Healing:
         commit_log, machine = self._commit_log(), self._machine()
         if commit_log is None or offset >= machine.confirmed:
             return False
-        if is_whole(commit_log, offset):  # healed a moment ago, or whoever noted it has another problem with it
+        if is_whole(commit_log, offset):  # healed a moment ago, or noted for another problem
             self._whole[offset] = self._loop.time() + HOPELESS_SECONDS
             return False
         before = start_before(machine.starts, offset)
@@ -113,7 +113,7 @@ class Healing:
 
     async def _put(self, commit_log: CommitLog, offset: int, data: bytes, replica: int) -> bool:
         if commit_log is not self._commit_log() or commit_log.path_of(offset) is None:
-            return False  # it was opened anew meanwhile, or retention has removed it
+            return False  # the store was opened anew meanwhile, or retention has removed the record
         try:
             path = commit_log.overwrite(offset, data)
             await asyncio.to_thread(sync_file, path)
@@ -127,7 +127,7 @@ class Healing:
 
 
 def is_whole(commit_log: CommitLog, offset: int) -> bool:
-    """True if a record at a place passes its check."""
+    """True if the record at an offset passes its check."""
     data = commit_log.read_span(offset, offset + HEADER_SIZE)
     end = offset + min(max(peek_length(data, 0), HEADER_SIZE), MAX_RECORD_BYTES)
     data += commit_log.read_span(offset + HEADER_SIZE, end)

@@ -1,4 +1,4 @@
-"""Leading: a replica's time as master: the broker over its store, and the door through which gateways reach it."""
+"""Leading: a replica's time as master: the broker over its store, and the listener for gateways."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from protocols.remoting.operations import SlaveStatus, StoreSeed
 
 QUIESCE_STEP_SECONDS: Final = 0.002
 SAVE_SECONDS: Final = 1.0
-"""Longest time for saving before a planned move, while writes go on: the store is opened anew in the pause, and what is
-not saved is read from the log then."""
+"""Longest time for saving before a planned move, while writes go on, in seconds. The store is opened anew in the pause,
+and reads everything unsaved from the log."""
 IDLE_SECONDS: Final = 0.05
-"""Longest wait of a master for a moment in which nobody waits, before it writes nothing more than it had taken."""
+"""Longest wait of a master for a moment without waiters, before it stops writing, in seconds."""
 TELL_SECONDS: Final = 0.5
-"""Longest wait for other replicas to acknowledge what was written: until then nobody knows that it is confirmed."""
+"""Longest wait for other replicas to acknowledge records, in seconds: until then no confirmation is known."""
 PART_SECONDS: Final = 0.03
-"""Time for which a master that resigns says of what still comes that it was not taken, before its goodbye: of what a
-goodbye meets on its way nobody could know."""
+"""Time for which a resigning master refuses what still comes, before its goodbye, in seconds: the outcome of a request
+that meets the goodbye is unknown."""
 HOLD_SECONDS: Final = 2.0
-"""Pause in which an election is expected once a replica has caught up."""
+"""Pause in which an election is expected once a replica has caught up, in seconds."""
 log = structlog.get_logger(__name__)
 
 
 class Leading:
-    """`on_written` and `on_durable` are told up to where the log is."""
+    """A mastership. `on_written` and `on_durable` get the end of the log."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Leading:
         on_durable: Callable[[int], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        # The clock of the master before may have been ahead of this one.
+        # The earlier master's clock may have been ahead of this one.
         self.broker = Broker(settings, StoreClock(clock, opened.engine.lookup.index.latest_ms), None, opened)
         self.engine = self.broker.engine
         self._clock, self._machine = clock, machine
@@ -75,14 +75,14 @@ class Leading:
         return self.engine.end
 
     def slaves(self) -> dict[int, SlaveStatus]:
-        """All that have followed this master."""
+        """Return all slaves that have followed this master."""
         machine, now_ms = self._machine, self._clock.now_ms()
         return slave_statuses(machine.slaves, machine.state.appointment.members, self.engine.commit_log, now_ms)
 
     # -- the log -------------------------------------------------------------------------------------------------
 
     def begin(self, start: EpochStart) -> EpochStart:
-        """Append the EPOCH record; returns the start with its place."""
+        """Append the EPOCH record; return the start with its offset."""
         epoch = max(start.recovery_epoch, self.engine.recovery_epoch + start.is_unclean)
         start = start._replace(recovery_epoch=epoch)
         offset = self.engine.append_record(RecordKind.EPOCH, start.payload(), self.broker.core.now_ms())
@@ -98,19 +98,19 @@ class Leading:
             self._is_within_sync = False
 
     def confirm(self, offset: int) -> None:
-        """Everything before an offset is where the rule asks for it."""
+        """Confirm everything before an offset: enough disks have it by the rule."""
         self.engine.confirm_limit = max(self.engine.confirm_limit, offset)
         self.engine.move_floor()
         if not self._is_within_sync:  # else the sync that is ending tells
             self.broker.core.commit.confirmed_more()
 
     def seed(self) -> StoreSeed:
-        """Beginning of a new slave's store."""
+        """Return the beginning of a new slave's store."""
         identity = self.engine.identity
         begin = self.engine.commit_log.min_offset
         return StoreSeed(identity.store_id, identity.handle_key, identity.segment_size_bytes, begin)
 
-    # -- the door ------------------------------------------------------------------------------------------------
+    # -- the listener --------------------------------------------------------------------------------------------
 
     def open(
         self,
@@ -119,7 +119,7 @@ class Leading:
         listener: RemotingListener,
         on_left: Callable[[EntrepotError | None], None],
     ) -> None:
-        """Let gateways in, soon: what that writes must be confirmed, so nobody waits for it here."""
+        """Let gateways in, soon: the records of that must be confirmed, so nobody waits for it here."""
         order = mastership_order(self._machine.epoch, self._machine.state.run)
         rule, replicas = self._machine.state.appointment.rule, tuple(sorted(group.addresses.items()))
         mastership = Mastership(
@@ -140,12 +140,12 @@ class Leading:
                 on_left(error if isinstance(error, EntrepotError) else StoreFailedError(str(error)))
 
     def set_changed(self) -> None:
-        """Another replica is in sync: a confirm says more."""
+        """Note that another replica is in sync: a confirmation means more."""
         if self._door is not None:
             self._door.info_changed()
 
     def _refuses(self) -> EntrepotError | None:
-        """Why no message is taken: too few replicas have what is confirmed."""
+        """Return the reason to take no message: too few replicas have the confirmed records."""
         appointment = self._machine.state.appointment
         if appointment.takes_messages:
             return None
@@ -156,8 +156,8 @@ class Leading:
         )
 
     async def quiesce(self, has_all: Callable[[int], bool], seconds: float) -> bool:
-        """Write nothing more until somebody has all there is, or for so long; whether it has.  Then it holds on for a
-        moment: who asked is about to elect."""
+        """Stop writing until a replica has everything, or for so many seconds; True if it has. Then hold on for a
+        moment: an election is about to begin."""
         if self._door is not None and self.is_open:
             await self.broker.save(SAVE_SECONDS)
         door, commit = self._door, self.broker.core.commit
@@ -180,14 +180,14 @@ class Leading:
         return False
 
     def _go_on(self) -> None:
-        """Nobody was elected."""
+        """Go on: nobody was elected."""
         if self._door is not None and self.engine.failure is None:
             self.broker.core.commit.go_on()
             self._door.go_on()
 
     def resign(self, listener: RemotingListener, reason: str) -> StoreFailedError | None:
-        """Confirm nothing any more: what waits is unknown, what was held back was not taken, nor is what is on its way
-        here.  `close` is to follow: then gateways look for the next master.  Returns why its store had failed."""
+        """Confirm nothing any more: waiting confirmations are unknown; held-back and arriving messages are refused.
+        `close` is to follow: then gateways look for the next master. Returns the store's failure, if any."""
         log.warning("leads no more", reason=reason)
         failure = self.engine.failure
         self.engine.on_written = self.engine.on_durable = lambda offset: None

@@ -1,4 +1,4 @@
-"""LogService: reading, healing and comparing the log of a replica, put together."""
+"""LogService: a replica's log for others: reading, healing and comparing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from protocols.remoting import operations as wire
 
 
 class LogService:
-    """`compare_rate`: bytes a second that are compared with the master's."""
+    """The service. `compare_rate`: bytes a second that are compared with the master's."""
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class LogService:
         self.comparing = Comparing(compare_rate, links, self.source, self.healing, machine, commit_log)
 
     def install(self, service: Service) -> None:
-        """Put its operations into a service."""
+        """Register its operations with a service."""
         service.calls[wire.FETCH_LOG] = self.source.fetch
         service.calls[wire.LOG_CHECKSUMS] = self.source.checksums
         service.calls[wire.CHECK_LOG] = self.comparing.check
 
     def condition(self, diverged: list[tuple[int, int]], copies_from: int) -> LogCondition:
-        """Of the log, with what was cut from it, and the replica that it is copied from."""
+        """Return the condition of the log, with its cuts, and the replica that it is copied from."""
         healing = self.healing
         return LogCondition(healing.healed, healing.hopeless, len(self.comparing.forked), tuple(diverged), copies_from)
 

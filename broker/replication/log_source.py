@@ -1,4 +1,4 @@
-"""LogSource: the confirmed log of a replica, master or slave, as others read it: to copy, to heal, to compare."""
+"""LogSource: the confirmed log of a replica, master or slave, for others to copy, heal and compare."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from domain.errors import Code, CorruptedError, EntrepotError
 from domain.replication.epochs import start_before
 
 BLOCK_BYTES: Final = 1 << 20
-"""Checksums are of parts of a segment that begin at multiples of so many bytes."""
+"""Bytes of a checksum's block: blocks of a segment begin at multiples of it."""
 
 
 def checksums(path: str, begin: int, start: int, end: int) -> list[int]:
-    """CRC-32C of each block between two offsets of a segment file that begins at an offset.  Raises OSError."""
+    """Return the CRC-32C of each block in a range of a segment file that begins at `begin`. Raises OSError."""
     found = []
     with open(path, "rb", buffering=0) as file:
         for at, last in blocks(start, end):
@@ -31,7 +31,7 @@ def checksums(path: str, begin: int, start: int, end: int) -> list[int]:
 
 
 def blocks(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Parts of [start, end), cut at multiples of `BLOCK_BYTES`."""
+    """Yield parts of [start, end), cut at multiples of `BLOCK_BYTES`."""
     while start < end:
         last = min(start - start % BLOCK_BYTES + BLOCK_BYTES, end)
         yield start, last
@@ -39,8 +39,8 @@ def blocks(start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def first_corrupted(path: str, begin: int, until: int, passed: Collection[int] = ()) -> int | None:
-    """The place of the first record of a segment file, which begins at an offset, that does not pass its check; None if
-    all that begin before an offset are whole, but for those that are passed over.  Raises OSError."""
+    """Return the offset of the first corrupted record before `until` in a segment file that begins at `begin`; `passed`
+    ones are skipped. None if all are whole. Raises OSError."""
     with open(path, "rb") as file:
         at = begin
         while at + HEADER_SIZE <= until:
@@ -62,7 +62,7 @@ def first_corrupted(path: str, begin: int, until: int, passed: Collection[int] =
 
 
 class LogSource:
-    """`commit_log`: of the store that is open, if one is."""
+    """The source. `commit_log`: of the open store, if any."""
 
     def __init__(self, machine: Callable[[], Replica], commit_log: Callable[[], CommitLog | None]) -> None:
         self._machine, self._commit_log = machine, commit_log
@@ -74,9 +74,9 @@ class LogSource:
         return found
 
     async def fetch(self, group: str, before: tuple[int, int], offset: int) -> bytes:
-        """A run of confirmed records from an offset on, empty where there is none yet.
+        """Return a run of confirmed records from an offset on, empty where there is none yet.
 
-        Raises PRECONDITION_FAILED where this is not of the group, or the log before it is not that of `before`;
+        Raises PRECONDITION_FAILED for another group, or where the log before it is not that of `before`;
         OFFSET_NOT_FOUND where retention has removed it; MESSAGE_CORRUPTED.
         """
         log, machine = self._opened(), self._machine()
@@ -91,7 +91,7 @@ class LogSource:
         return encode_run(offset, confirmed, read_run(log, offset, confirmed) if offset < confirmed else b"")
 
     async def checksums(self, start: int, end: int) -> list[int]:
-        """Of the blocks between two offsets of one segment, as far as they are confirmed."""
+        """Return the checksums of the blocks in a range of one segment, as far as they are confirmed."""
         log, machine = self._opened(), self._machine()
         end = min(end, machine.confirmed)
         if start >= end:

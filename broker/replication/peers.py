@@ -1,10 +1,10 @@
-"""Peers: what replicas ask each other: who is master, and has anybody promised a later epoch.
+"""Peers: questions of replicas to each other: the present master, and promises of a later epoch.
 
-So a replica learns of an appointment that was told while it was away, and a master of one that ended its time.  Only
-a slave that has joined its master need not ask.
+So a replica learns of an appointment made while it was away, and a master of one that ended its time. Only a slave that
+has joined its master need not ask.
 
-Of a group that has no master yet the replica with the lowest id holds the first election, once all that are configured
-have answered: the longest log wins, and an empty directory is never made master over one that has messages.
+In a group without a master, the replica with the lowest id holds the first election, once all configured ones have
+answered. The longest log wins, and an empty directory never becomes master over one that has messages.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from protocols.remoting import operations as wire
 
 ASK_SECONDS: Final = 2.0
 ALONE_SECONDS: Final = 3.0
-"""Time for which the only replica in sync looks for others before it goes on without them."""
+"""Time for which the only replica in sync looks for others before it goes on without them, in seconds."""
 REPLICA_CLIENT: Final = "replica"
-"""Name in the greeting of replicas, and of who elects: their connections outlive a mastership."""
+"""Name in the greeting of replicas and electors: their connections outlive a mastership."""
 PAUSE_SECONDS: Final = 0.3
-"""Between two rounds of questions."""
+"""Pause between two rounds of questions, in seconds."""
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """`replica`: own id.  `addresses`: host:port of every replica, this one included, by id; of `observers`, too, which
-    copy and count for nothing.
+    """Settings of a group. `replica`: own id. `addresses`: host:port of every replica, this one included, by id; also
+    of `observers`, which copy and do not count.
 
-    `compare_rate`: bytes a second of sealed segments that a slave compares with the master's, 0 for none.  `copy_rate`:
-    bytes a second that a replica copies which lacks much, 0 for no bound.  `controllers`: host:port of those that elect
-    its master; none where operators do.  `lease`: seconds of silence after which a replica counts as gone for them.
-    `elects_async`: also under the rule `async`.
+    `compare_rate`: bytes a second of sealed segments that a slave compares with the master's, 0 for none. `copy_rate`:
+    bytes a second for copying by a replica that lacks much, 0 for no bound. `controllers`: host:port of those that
+    elect its master; none where operators do. `lease`: seconds of silence after which a replica counts as gone for
+    them. `elects_async`: also under the rule `async`.
     """
 
     replica: int
@@ -59,18 +59,18 @@ class GroupSettings:
 
     @property
     def shape(self) -> GroupShape:
-        """The group without a name, as its controllers are told it."""
+        """The group without a name, as told to its controllers."""
         replicas, observers = tuple(sorted(self.addresses.items())), tuple(sorted(self.observers))
         return GroupShape("", replicas, self.rule, observers, self.elects_async)
 
     @property
     def counting(self) -> frozenset[int]:
-        """Ids of the replicas that the rule is about."""
+        """Ids of the replicas under the rule."""
         return frozenset(self.addresses) - self.observers
 
 
 def link_settings(process: BrokerProcessSettings, group: GroupSettings) -> LinkSettings:
-    """Connections of a replica to others: a silence is seen well within a lease."""
+    """Return the settings of a replica's connections to others: a silence is noticed well within a lease."""
     return LinkSettings(
         who=f"{REPLICA_CLIENT} {group.replica}",
         cluster=process.cluster,
@@ -81,8 +81,8 @@ def link_settings(process: BrokerProcessSettings, group: GroupSettings) -> LinkS
 
 
 class Peers:
-    """`is_settled`: nothing is to be asked.  `take`: an appointment that another knows.  `nobody_later`: all others
-    were heard, and none has promised an epoch above the own one."""
+    """The questions. `is_settled`: nothing is to be asked. `take`: takes an appointment that another knows.
+    `nobody_later`: all others were heard, and none has promised an epoch above the own one."""
 
     def __init__(
         self,
@@ -116,13 +116,13 @@ class Peers:
         await asyncio.gather(*(link.close() for link in self.links.values()))
 
     def announce(self, appointment: Appointment) -> None:
-        """Tell all of a set that has grown; who is away asks for it."""
+        """Tell all others of a grown set; absent ones ask for it."""
         payload = wire.APPOINT.encode_arguments(appointment)
         for link in self.links.values():
             link.send(wire.APPOINT, payload, ASK_SECONDS, lambda error, answer: None)
 
     async def status_of(self, replica: int) -> wire.ReplicaStatus | None:
-        """Another replica as it sees itself; None where it does not answer."""
+        """Return another replica's report on itself; None where it does not answer."""
         link = self.links.get(replica)
         if link is None or not link.is_up:
             return None
@@ -154,7 +154,7 @@ class Peers:
             self._take(latest)
             return
         if self._group.controllers:
-            return  # theirs is the word
+            return  # their word decides
         if len(heard) < len(links):
             self._look_alone(own, heard)
             return
@@ -165,8 +165,8 @@ class Peers:
             await self._elect_first(max([own.promise.epoch, *(each.promise.epoch for each in heard)]) + 1)
 
     def _look_alone(self, own: wire.ReplicaStatus, heard: list[wire.ReplicaStatus]) -> None:
-        """The only replica in sync goes on without the others, after a while: an unclean election would be known to
-        one that is there."""
+        """Go on without the others after a while, as the only replica in sync: any replica there would know of an
+        unclean election."""
         appointment = own.appointment
         is_lone = appointment.rule.kind is RuleKind.IN_SYNC and appointment.members == (own.member,)
         if not is_lone or any(each.promise.epoch > appointment.epoch for each in heard):
@@ -177,7 +177,6 @@ class Peers:
             self._nobody_later()
 
     async def _elect_first(self, epoch: int) -> None:
-        """The first master of the group."""
         token = secrets.token_hex(8)
         answers = [await self._fence(epoch, token)]
         links = [link for replica, link in self.links.items() if replica in self._group.counting]

@@ -1,7 +1,7 @@
-"""ReplicaProcess: one replica of a broker group, as a process: the machine, and all that does what it wants.
+"""ReplicaProcess: one replica of a broker group, as a process: the machine, and the parts that carry out its effects.
 
-nobody, slave   a `SlaveStore`, which follows the master and derives what is confirmed
-master          `Leading`: a broker over the same open store, and its door for gateways
+nobody, slave   a `SlaveStore`, which follows the master and derives state as far as it is confirmed
+master          `Leading`: a broker over the same open store, and its listener for gateways
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Prom
 from protocols.remoting.operations import ReplicaStatus, StoreSeed
 
 FULL_SECONDS: Final = 1.0
-"""Pause before a slave whose disk was full tries again."""
+"""Pause before a slave with a full disk tries again, in seconds."""
 
 log = structlog.get_logger(__name__)
 
 
 class ReplicaProcess:
-    """`stopped` is done when the process is to end: with why, or None where it left."""
+    """The process of one replica. `stopped` is done when it is to end: with the reason, or None where it left."""
 
     def __init__(
         self,
@@ -190,11 +190,11 @@ class ReplicaProcess:
         self._lock.release()
 
     def _end(self, why: EntrepotError | None) -> None:
-        """The process is to end: it cannot go on, or its broker left its cluster (None)."""
+        """End the process: it cannot go on, or its broker left its cluster (None)."""
         if not self.stopped.done():
             self.stopped.set_result(why)
 
-    # -- what the machine wants -------------------------------------------------------------------------------------
+    # -- effects of the machine -------------------------------------------------------------------------------------
 
     def _acts(self) -> Mapping[type, Act]:
         return {
@@ -232,7 +232,7 @@ class ReplicaProcess:
     # -- slave ---------------------------------------------------------------------------------------------------
 
     async def _prepare_store(self, seed: StoreSeed | None) -> bool:
-        """Have a store; of a new replica one that begins as its group's does."""
+        """Open a store; a new replica's begins like its group's."""
         if self._slave is None and seed is not None and not self.stopped.done():
             begin_store(self.machine, self._files, self._store_files, seed)
             self._open_slave_store()
@@ -274,7 +274,7 @@ class ReplicaProcess:
             self._following.follow(self._group.addresses[master])
 
     async def _cut(self, effect: do.Cut) -> None:
-        """Remove what the master has not: the store does it when it is opened."""
+        """Remove records that the master lacks: the store does it when it is opened."""
         store = self._slave_store
         engine = store.engine
         if effect.keeps:
@@ -284,7 +284,7 @@ class ReplicaProcess:
         self._open_slave_store().confirm(min(self.machine.confirmed, effect.to))
 
     async def _begin_at(self, effect: do.BeginAt) -> None:
-        """Have an empty log: what there was is of no use, as what follows it is gone."""
+        """Begin with an empty log: the earlier one is useless, as its continuation is gone."""
         store = self._slave_store
         if not store.is_empty:
             store.stop()
@@ -298,7 +298,7 @@ class ReplicaProcess:
     # -- master --------------------------------------------------------------------------------------------------
 
     async def _lead(self, effect: do.AppendEpoch) -> None:
-        """Become master: all of the log applied, its EPOCH record behind it."""
+        """Become master: apply all of the log, then append its EPOCH record."""
         machine = self.machine
         if self._slave is None and machine.state.appointment.group:
             raise StoreFailedError(f"the store of group {machine.state.appointment.group} is not here")
@@ -328,12 +328,12 @@ class ReplicaProcess:
         self._leading.open(self._group, self._process, self._listener, self._end)
 
     def _resign(self, effect: do.Close) -> Coroutine[Any, Any, None]:
-        """Master no more, at once; then the store is opened anew, as a slave's."""
+        """End the mastership at once; then open the store anew, as a slave's."""
         leading, self._leading = self._leading, None
         assert leading is not None, "a master leads"
         self._streams.close()
         failure = leading.resign(self._listener, effect.reason)
-        if failure is not None:  # the operating system may show what its disk has not: its promise is not told
+        if failure is not None:  # the operating system may show more than its disk has: the promise is not told
             self._end(failure)
         return self._open_anew(leading)
 
@@ -343,10 +343,10 @@ class ReplicaProcess:
         self.machine.reopened(store.engine.end)
         store.confirm(min(self.machine.confirmed, store.engine.end))
 
-    # -- what others ask (`service.py`) ------------------------------------------------------------------------------
+    # -- requests of others (`service.py`) ---------------------------------------------------------------------------
 
     async def fence(self, epoch: int, token: str) -> tuple[FenceAnswer | None, Promise | None]:
-        """Promise, to whoever elects where no controllers do."""
+        """Promise an epoch to an elector, where no controllers elect."""
         if self._group.controllers:
             raise EntrepotError(
                 Code.PRECONDITION_FAILED, f"the controllers at {', '.join(self._group.controllers)} elect its master"
@@ -355,8 +355,8 @@ class ReplicaProcess:
         return (None, answer) if isinstance(answer, Promise) else (answer, None)
 
     async def _promise(self, promise: Promise) -> FenceAnswer | Promise:
-        """The answer waits for the promise to be durable and for a master to have ended its time, and not for its store
-        to be opened anew."""
+        """Promise an epoch. The answer waits for the promise to be durable and for a master to have ended its time, not
+        for its store to be opened anew."""
         await self.settled()
         effects, answer = self.machine.fence(promise.epoch, promise.token)
         self._perform(effects)

@@ -1,7 +1,7 @@
-"""Rebinding: a stopped replica forgets which group of controllers it obeys, and obeys the next one that decides.
+"""Rebinding: a stopped replica forgets its group of controllers, and obeys the next one that decides.
 
-It is for controllers whose directories are gone for good.  What the replica has promised stays: an appointment of an
-earlier epoch counts no more than before.
+It is for controllers whose directories are gone for good. The replica's promise stays: an appointment of an earlier
+epoch counts no more than before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from domain.replication.mastership import ReplicaState
 
 
 def bound_to(data_dir: Path) -> ReplicaState:
-    """The state of a replica.  Raises BAD_REQUEST where there is none, StoreFailedError where it cannot be read."""
+    """Return the state of a replica. Raises BAD_REQUEST without one, StoreFailedError if it cannot be read."""
     found = ReplicaFiles(data_dir).kept()
     if found is None:
         raise EntrepotError(Code.BAD_REQUEST, f"{data_dir} is no data directory of a replica: it has no {FILE}")
@@ -24,10 +24,8 @@ def bound_to(data_dir: Path) -> ReplicaState:
 
 
 def rebind(data_dir: Path) -> str:
-    """Forget the controllers; returns the id of their group, empty where none was known.
-
-    Raises as `bound_to`; StoreFailedError while a process has the directory, OSError.
-    """
+    """Forget the controllers; return the id of their group, empty if unknown. Raises as `bound_to`; StoreFailedError
+    while a process has the directory, OSError."""
     bound_to(data_dir)
     lock = DirectoryLock(str(data_dir))
     try:

@@ -1,17 +1,17 @@
-"""Replica: one replica of a broker group, as a pure machine.  What happens to it comes in, what is to be done goes out.
+"""Replica: one replica of a broker group, as a pure machine: events come in, effects go out.
 
     nobody   follows no master: just started, or promised to an election that has not ended
-    slave    copies the master's log, syncs, says up to where
-    master   appends; what the rule's disks have is confirmed
+    slave    copies the master's log, syncs, and reports the synced end
+    master   appends; records on the rule's disks are confirmed
 
 Invariants:
 
     one byte string for each (epoch, run, offset)
     a promise, a run's number and a cut are durable before anybody is told, or anything is written behind them
     nothing is confirmed in an epoch before its EPOCH record is
-    confirmed never moves back; a cut below it is a loud stop, but for an unclean start of the master's history
+    confirmed never moves back; a cut below it is a loud stop, unless the master's history had an unclean start
     a replica that has promised a later epoch acknowledges nothing of an earlier one
-    an old copy of a data directory, whose later starts were heard of, counts nowhere and is no master
+    an old copy of a data directory, with later starts known to others, counts nowhere and is no master
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ from domain.replication.rule import RuleKind, confirmed_offset
 
 
 class Replica(FollowingReplica):
-    """See the module."""
+    """The machine of one replica (see the module)."""
 
     def __init__(self, state: ReplicaState, starts: Sequence[EpochStart], end: int, confirmed: int, begin: int = 0):
         super().__init__(state, starts, end, confirmed, begin)
         self.is_open = False
-        self.epoch_end: int | None = None  # behind its EPOCH record, once that is written
+        self.epoch_end: int | None = None  # after its EPOCH record, once that is written
         self.slaves: dict[int, SlaveProgress] = {}
-        self.is_controlled = False  # controllers decide, and what other replicas tell is less than their word
+        self.is_controlled = False  # controllers decide, and their word outweighs other replicas'
         self.registered: tuple[RunHistory, ...] | None = None  # starts that the controllers have heard of; None: away
-        self.wanted: set[Member] = set()  # slaves that have all, and wait for that
+        self.wanted: set[Member] = set()  # slaves that have everything, and wait for that
         self.kept_out: frozenset[int] = frozenset()  # slaves that were let go, and have not come back for good
         self.discounted: frozenset[int] = frozenset()  # replicas that are to leave a quorum: nobody waits for them
 
     # -- life ----------------------------------------------------------------------------------------------------
 
     def start(self, token: str = "") -> list[Effect]:
-        """A new run of its process, with a random token.  Who was master goes on as such, where no other can have
+        """Begin a new run of its process, with a random token. A former master goes on as such, where no other can have
         confirmed meanwhile."""
-        if self.state.refused:  # a further start would be one more that nobody can tell from those that were heard
+        if self.state.refused:  # a further start would be one more that cannot be told from those heard
             self.halted = self.state.refused
             return []
         self.state = self.state.begun(token)
@@ -82,13 +82,13 @@ class Replica(FollowingReplica):
         if self.state.member not in appointment.members:
             return effects  # this directory is not the one that was appointed
         if self.needs_nobody:
-            return effects  # another may have been appointed, and have confirmed alone: `nobody_later` says not
+            return effects  # another may have been appointed, and have confirmed alone: `nobody_later` excludes it
         return effects + self._lead()
 
     @property
     def needs_nobody(self) -> bool:
         """True where it could confirm alone, and so goes on as master only when it knows of no later one; and where
-        controllers have to hear of its start first, which shows an old copy."""
+        controllers must first hear of its start, which reveals an old copy."""
         appointment = self.state.appointment
         if self.is_controlled:
             return True
@@ -97,17 +97,17 @@ class Replica(FollowingReplica):
 
     @property
     def waits_for_word(self) -> bool:
-        """It was master, and goes on once it hears that nobody is a later one."""
+        """True for a former master that goes on once it hears that nobody is a later one."""
         known = self.state.appointment
         is_master = known.master == self.state.replica and self.state.member in known.members
         return self.role is Role.NOBODY and is_master and self.state.promise.epoch <= known.epoch
 
     def nobody_later(self) -> list[Effect]:
-        """Every other replica was heard, and none has promised a later epoch: a master goes on."""
+        """Go on as master: every other replica was heard, and none has promised a later epoch."""
         return self._lead() if self.waits_for_word else []
 
     def _is_copy(self, reason: str) -> list[Effect]:
-        """It lacks what a later start of its directory had: no master from now on, and no slave that counts."""
+        """Note that it lacks a later start's records: it can be no master, and no slave that counts."""
         self.halted = reason
         effects = self._resign(reason) if self.role is Role.MASTER else []
         if self.is_controlled and not self.state.refused:
@@ -118,8 +118,7 @@ class Replica(FollowingReplica):
     # -- elections -----------------------------------------------------------------------------------------------
 
     def fence(self, epoch: int, token: str) -> tuple[list[Effect], FenceAnswer | Promise]:
-        """Promise an epoch; the answer is told when the effects are done.  A promise that stands in the way is returned
-        in its place."""
+        """Promise an epoch; the answer is told after the effects. An earlier promise in the way is returned instead."""
         promise = self.state.promise
         if epoch < max(promise.epoch, self.epoch + 1) or (epoch == promise.epoch and token != promise.token):
             return [], max(promise, Promise(self.epoch), key=lambda each: each.epoch)
@@ -130,7 +129,7 @@ class Replica(FollowingReplica):
         return effects, self.state.promised(self.starts[-1], self.synced, self.confirmed)
 
     def _resign(self, reason: str) -> list[Effect]:
-        """Be nobody."""
+        """Become nobody."""
         role, self.role, self.is_open = self.role, Role.NOBODY, False
         self.lost()
         self.slaves.clear()
@@ -142,7 +141,7 @@ class Replica(FollowingReplica):
         return [Unfollow()] if role is Role.SLAVE else []
 
     def appoint(self, appointment: Appointment) -> list[Effect]:
-        """Take an appointment that was decided.  An earlier one than is known changes nothing."""
+        """Take a decided appointment. An earlier one than is known changes nothing."""
         known = self.state.appointment
         if self.state.group and appointment.group not in ("", self.state.group):
             return []  # of another group
@@ -165,12 +164,12 @@ class Replica(FollowingReplica):
         return effects + (self._lead() if self.state.member in appointment.members else [])
 
     def hear_appointment(self, appointment: Appointment) -> list[Effect]:
-        """Another replica tells of an appointment."""
+        """Take an appointment that another replica reports."""
         is_news = not self.is_controlled or appointment.epoch > self.epoch
         return self.appoint(appointment) if is_news else []
 
     def admit_waiting(self) -> list[Effect]:
-        """Take slaves in that have all that is confirmed, though nothing new has come for them."""
+        """Admit slaves that have everything confirmed, though nothing new has come for them."""
         return [effect for slave in [*self.slaves.values()] if slave.stream >= 0 for effect in self._admit(slave)]
 
     # -- master --------------------------------------------------------------------------------------------------
@@ -191,7 +190,7 @@ class Replica(FollowingReplica):
         return [Persist(self.state), Announce(heard)]
 
     def epoch_written(self, start: EpochStart, end: int) -> list[Effect]:
-        """The EPOCH record is at its place; `end` behind it."""
+        """Note that the EPOCH record is written; `end` is after it."""
         self.starts.append(start)
         if self.role is Role.MASTER and start.name == (self.epoch, self.state.run):
             self.epoch_end = end
@@ -199,11 +198,11 @@ class Replica(FollowingReplica):
         return []
 
     def wrote(self, end: int) -> None:
-        """The master's log has grown: a sync of it is under way, and it may be sent."""
+        """Note that the master's log has grown: a sync of it is under way, and it may be sent."""
         self.end = end
 
     def greeted(self, greeting: Greeting, stream: int) -> list[Effect]:
-        """A slave asks for the log."""
+        """Take a slave's greeting."""
         member, replica = greeting.member, greeting.member.replica
         if reason := old_copy(greeting.heard, self.state.history):
             return [RefuseSlave(replica, stream, reason), *([] if self.is_controlled else self._is_copy(reason))]
@@ -225,13 +224,13 @@ class Replica(FollowingReplica):
         return [*effects, WelcomeSlave(replica, stream, welcome)]
 
     def sending(self, replica: int, stream: int, end: int) -> None:
-        """A run up to an offset is on its way to a slave."""
+        """Note that a run up to an offset is on its way to a slave."""
         slave = self.slaves.get(replica)
         if slave is not None and slave.stream == stream:
             slave.sent = max(slave.sent, end)
 
     def acknowledged(self, replica: int, stream: int, end: int) -> list[Effect]:
-        """A slave has synced its log up to an offset."""
+        """Note the synced end of a slave's log."""
         slave = self.slaves.get(replica)
         if slave is None or slave.stream != stream:
             return []
@@ -242,10 +241,10 @@ class Replica(FollowingReplica):
         return [*self._confirm(), *self._admit(slave)]
 
     def _admit(self, slave: SlaveProgress) -> list[Effect]:
-        """Take a slave that has all that is confirmed into the set.
+        """Take a slave that has everything confirmed into the set.
 
-        That needs no controller: whoever knows only the earlier set is safe with it, for all its members, and those of
-        the later one, have what is confirmed from now on.  To let one go is not safe, and not done here.
+        That needs no controller. A controller that knows only the earlier set is safe with it: its members, and those
+        of the later one, have everything confirmed from now on. Letting one go is not safe, and not done here.
         """
         appointment = self.state.appointment
         is_member = slave.member in appointment.members or not appointment.counts(slave.member.replica)
@@ -257,21 +256,21 @@ class Replica(FollowingReplica):
         return self.change_set(with_member(appointment, slave.member))
 
     def change_set(self, appointment: Appointment) -> list[Effect]:
-        """Have a later version of its own appointment, as master."""
+        """Take a later version of its own appointment, as master."""
         self.state = replace(self.state, appointment=appointment)
         return [Persist(self.state), Announce(appointment), *self._confirm()]
 
     def reserve_version(self) -> tuple[list[Effect], int]:
-        """A version that no appointment of this epoch has but the one that is about to be proposed with it."""
+        """Return a version that no appointment of this epoch has except the one about to be proposed with it."""
         known = self.state.appointment
         self.state = replace(self.state, appointment=replace(known, version=known.version + 2))
         return [Persist(self.state)], known.version + 1
 
     def slave_gone(self, replica: int, stream: int) -> None:
-        """A stream has ended."""
+        """Note the end of a stream."""
         slave = self.slaves.get(replica)
         if slave is not None and slave.stream == stream:
-            slave.stream = -1  # what it has acknowledged, it has
+            slave.stream = -1  # its acknowledgements still hold
 
     def _confirm(self) -> list[Effect]:
         """Move the confirmed offset as far as the rule allows."""
@@ -288,7 +287,7 @@ class Replica(FollowingReplica):
         return effects
 
     def _on_disks(self) -> int:
-        """The offset before which the rule's disks have everything, but for those that are to leave a quorum."""
+        """Return the offset before which the rule's disks have everything, without those that are to leave a quorum."""
         appointment = self.state.appointment
         counted = set(appointment.known) | set(appointment.members)
         ends = {
@@ -300,11 +299,11 @@ class Replica(FollowingReplica):
 
     @property
     def needs_no_discounted(self) -> bool:
-        """All that is confirmed is so without them."""
+        """True if everything confirmed is so without them."""
         return self.is_open and self._on_disks() >= self.confirmed
 
     def has_all(self, slave: SlaveProgress) -> bool:
-        """A slave has all that is confirmed."""
+        """True if a slave has everything confirmed."""
         return self.is_open and slave.stream >= 0 and slave.acknowledged >= max(self.confirmed, self.epoch_end or 0)
 
     def synced_to(self, end: int, generation: int | None = None) -> list[Effect]:
@@ -318,7 +317,7 @@ class Replica(FollowingReplica):
 
 
 def replaces_another(member: Member, appointment: Appointment) -> bool:
-    """An earlier directory of the replica counts still: should it come back, nobody may take it for this one."""
+    """True if an earlier directory of the replica still counts: if it came back, nobody may take it for this one."""
     if appointment.rule.kind is RuleKind.QUORUM:
         return member not in appointment.known
     return any(each.replica == member.replica for each in appointment.members)

@@ -1,4 +1,4 @@
-"""Files that a replica keeps beside its log: `replica.json`, its state, and `diverged/`, with what it cut as a master.
+"""Files that a replica keeps beside its log: `replica.json`, its state, and `diverged/`, its cuts as a master.
 
 Both are put in place whole and durable before anybody is told.
 """
@@ -25,28 +25,28 @@ FILE: Final = "replica.json"
 CUT: Final = "cut"
 DIVERGED: Final = "diverged"
 MAX_DIVERGED_BYTES: Final = 1 << 30
-"""Named limit: of one cut that is kept in `diverged/`."""
+"""Most bytes of one cut kept in `diverged/`."""
 MAX_DAMAGE_BYTES: Final = 64 << 20
-"""Named limit: of a damaged segment that is kept."""
+"""Most bytes kept of a damaged segment."""
 log = structlog.get_logger(__name__)
 
 
 def has_others(state: ReplicaState) -> bool:
-    """True if other replicas count beside this one, and so have what it may have lost."""
+    """True if other replicas count beside this one, and so have records that it may have lost."""
     appointment = state.appointment
     counted = appointment.known if appointment.rule.kind is RuleKind.QUORUM else appointment.members
     return any(member.replica != state.replica for member in counted)
 
 
 class ReplicaFiles:
-    """Of one data directory."""
+    """The files of one data directory."""
 
     def __init__(self, data_dir: Path) -> None:
         self._path, self._cut = data_dir / FILE, data_dir / CUT
         self.diverged = data_dir / DIVERGED
 
     def kept(self) -> ReplicaState | None:
-        """The state that is there; None where none is.  Raises StoreFailedError where it cannot be read."""
+        """Return the stored state, or None. Raises StoreFailedError where it cannot be read."""
         if not self._path.exists():
             return None
         try:
@@ -55,11 +55,8 @@ class ReplicaFiles:
             raise StoreFailedError(f"{self._path} cannot be read: {error}") from error
 
     def load(self, replica: int, group: str) -> ReplicaState:
-        """The state, of a new directory one that has promised nothing.
-
-        `group`: id of the store that is there, empty where none is.  Raises StoreFailedError where the directory is
-        that of another replica.
-        """
+        """Return the state; a new directory's has promised nothing. `group`: id of the store there, or empty. Raises
+        StoreFailedError for another replica's directory."""
         found = self.kept()
         if found is None:
             return ReplicaState(group, replica, secrets.token_hex(16))
@@ -74,22 +71,20 @@ class ReplicaFiles:
         put_durably(self._path, msgspec.json.format(msgspec.json.encode(state), indent=2))
 
     def intend_cut(self, to: int) -> None:
-        """The log is to end there: opening the store does it (`broker.store.recovery`)."""
+        """Note the end to which the log is to be cut: opening the store does it (`broker.store.recovery`)."""
         put_durably(self._cut, b"%d" % to)
 
     def disown(self, state: ReplicaState, problem: str) -> ReplicaState:
-        """Be another replica from now on, that acknowledged nothing: this one has lost bytes that it had synced.
-
-        It is a stranger to the others, copies what it lacks, and counts again once it has all.
-        """
+        """Become another replica from now on, without acknowledgements: this one has lost bytes that it had synced. It
+        is a stranger to the others, copies the missing part, and counts again once it has all."""
         log.critical("this replica has lost what it had acknowledged: it begins anew as another", problem=problem)
         state = replace(state, incarnation=secrets.token_hex(16), refused="")
         self.save(state)
         return state
 
     def cut_damage(self, end: int) -> None:
-        """Let the log end before its first corrupted byte; what lies behind goes to `diverged/` as it is, as far as the
-        disk can read it, and has room."""
+        """Cut the log before its first corrupted byte. The rest goes to `diverged/` as it is, as far as the disk can
+        read it and has room."""
         left = MAX_DIVERGED_BYTES
         for path in sorted((self._path.parent / "commitlog").iterdir()):
             start = int(path.name) if is_segment_name(path.name) else end
@@ -110,7 +105,7 @@ class ReplicaFiles:
         self.intend_cut(end)
 
     def diverged_parts(self) -> list[tuple[int, int]]:
-        """Begin and end in the log of each part that was cut and kept."""
+        """Return begin and end in the log of each cut that was kept."""
         found = [path.name.partition("-") for path in self.diverged.iterdir()] if self.diverged.is_dir() else []
         return sorted(
             (int(start), int(end)) for start, dash, end in found if dash and start.isdigit() and end.isdigit()
@@ -122,7 +117,7 @@ class ReplicaFiles:
         log.error("what only this replica had is cut", kept_in=str(path), bytes=end - start)
 
     def keep_diverged(self, start: int, parts: list[bytes]) -> Path:
-        """Keep bytes of the log that are about to be cut, named by their place."""
+        """Keep bytes of the log that are about to be cut, named by their offset."""
         make_private_directory(str(self.diverged))
         path = self.diverged / f"{start:020d}-{start + sum(map(len, parts)):020d}"
         put_durably(path, b"".join(parts))

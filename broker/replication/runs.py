@@ -1,4 +1,4 @@
-"""Runs of records between replicas: cut out of a log at record boundaries, checked and taken apart where they arrive.
+"""Runs of records between replicas: cut out of a log at record boundaries, checked and split on arrival.
 
 On the wire a run is one byte (1), u64 commit-log offset, u64 confirmed offset, then the records as they lie in the log.
 """
@@ -18,9 +18,9 @@ from domain.replication.epochs import EpochStart, read_epoch
 from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, RECORD_VERSION
 
 RUN_BYTES: Final = 1 << 20
-"""A run has about so many, or one record."""
+"""Approximate size of a run, in bytes; or one record."""
 MAX_RECORD_BYTES: Final = 40 << 20
-"""Named limit: of one record on its way; a length beyond it is corrupted."""
+"""Most bytes of one record on its way; a greater length is corrupted."""
 WELCOME_ITEM: Final = b"\x00"
 RUN_ITEM: Final = b"\x01"
 _HEAD: Final = struct.Struct(">cQQ")
@@ -28,12 +28,12 @@ _unpack = struct.Struct(">4sIBBHIQQ").unpack_from
 
 
 def encode_run(offset: int, confirmed: int, data: bytes) -> bytes:
-    """A run for the wire."""
+    """Return a run for the wire."""
     return _HEAD.pack(RUN_ITEM, offset, confirmed) + data
 
 
 def read_run(log: CommitLog, offset: int, end: int) -> bytes:
-    """Whole records of one segment from an offset on, up to an end that is a record's.  Raises CorruptedError."""
+    """Return whole records of one segment from an offset on, up to the end of a record. Raises CorruptedError."""
     segment_end = offset - offset % log.layout.segment_size_bytes + log.layout.segment_size_bytes
     end = min(end, segment_end)
     data = log.read_span(offset, min(end, offset + RUN_BYTES))
@@ -55,15 +55,15 @@ def read_run(log: CommitLog, offset: int, end: int) -> bytes:
 
 
 def read_parts(log: CommitLog, start: int, end: int) -> list[bytes]:
-    """The bytes of a part of the log, a segment each."""
+    """Return the bytes of a part of the log, a segment each."""
     size = log.layout.segment_size_bytes
     ends = [*range(start - start % size + size, end, size), end]
     return [log.read_span(begin, last) for begin, last in zip([start, *ends], ends, strict=False)]
 
 
 def decode_runs(item: bytes, segment_size: int) -> list[Run]:
-    """The runs of an item, each record checked.  A new one begins where a record's durable floor lies within: that one
-    is written when what is before it is synced.  Raises CorruptedError."""
+    """Return the runs of an item, each record checked. A new one begins where a record's durable floor lies within: it
+    is written when everything before is synced. Raises CorruptedError."""
     _, offset, confirmed = _HEAD.unpack_from(item)
     data = item[_HEAD.size :]
     last, segment_end = len(data), segment_size - offset % segment_size
@@ -89,7 +89,7 @@ def decode_runs(item: bytes, segment_size: int) -> list[Run]:
 
 
 def checked(data: bytes, at: int, place: int) -> tuple[int, int, int]:
-    """Kind, length and durable floor of a record; as `decode_header`, without an object for each."""
+    """Return kind, length and durable floor of a record, as `decode_header` without an object for each."""
     if at + HEADER_SIZE <= len(data):
         magic, crc, version, kind, _, length, own_place, floor = _unpack(data, at)
         end = at + (HEADER_SIZE if kind == RecordKind.PADDING else length)

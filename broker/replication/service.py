@@ -1,4 +1,4 @@
-"""ReplicaService: what a replica answers, master or not: to its peers, its slaves, and to whoever elects."""
+"""ReplicaService: a replica's answers, master or not, to its peers, its slaves, and electors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from protocols.remoting.values import encode
 
 
 class Answering(Protocol):
-    """A replica, as it is asked (`process.py`)."""
+    """A replica's operations (`process.py`)."""
 
     async def fence(self, epoch: int, token: str) -> tuple[FenceAnswer | None, Promise | None]: ...
 
@@ -35,7 +35,7 @@ class Answering(Protocol):
 
 
 class ReplicaService:
-    """See the module."""
+    """The service of one replica."""
 
     def __init__(self, replica: Answering) -> None:
         self._replica = replica

@@ -1,19 +1,19 @@
 """SetKeeping: a master has the controllers' register follow its set.
 
-The master lets nobody go by itself: until the register has the smaller set, it waits for the union of both.  To take
-one in needs nobody: whoever knows only the earlier set is safe with it (ADR 47).
+The master lets nobody go by itself: until the register has the smaller set, it waits for the union of both. Admitting
+one needs nobody: a controller that knows only the earlier set is safe with it (ADR 47).
 
 Invariants:
 
     the register's set is part of the master's own
     a smaller set counts here only where the register has it, and no earlier proposal can take its place any more
 
-Each proposal names the version that it is made from, and the register takes it only in place of that one.  So one whose
-answer was lost is void as soon as the register is seen with a later version.  A proposal of a smaller set has a version
-of its own, below all later ones of this master.  Pure; the caller knows who is gone.
+Each proposal names the version that it is made from, and the register takes it only in place of that one. So a proposal
+whose answer was lost is void once the register is seen with a later version. A proposal of a smaller set has a version
+of its own, below all later ones of this master. Pure; the caller knows who is gone.
 
-An operator's wish who counts is carried out the same way.  Who is to leave a quorum is no more waited for, and goes as
-soon as all that is confirmed is so without it.
+An operator's choice of the replicas that count is carried out the same way. A replica that is to leave a quorum is no
+longer waited for, and goes once everything confirmed is so without it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from domain.replication.rule import RuleKind
 
 
 class SetKeeping:
-    """`gone`: ids of replicas that are to leave the set.  `counting`: of those that are to count; empty: as they do."""
+    """The keeping of one master's set. `gone`: ids of replicas that are to leave the set. `counting`: of those that are
+    to count; empty: as they do."""
 
     def __init__(self, machine: Replica) -> None:
         self._machine = machine
@@ -43,11 +44,11 @@ class SetKeeping:
 
     @property
     def known(self) -> tuple[int, int]:
-        """Order of the register's appointment, as far as it was heard."""
+        """Order of the register's appointment, as last heard."""
         return self._register.order
 
     def heard(self, decided: Appointment) -> list[Effect]:
-        """An appointment that the register has, or had."""
+        """Take an appointment that the register has, or had."""
         effects = self._machine.appoint(decided)
         if decided.order > self._register.order:
             if decided.epoch > self._register.epoch:  # an earlier run of this master may have proposed something
@@ -57,7 +58,7 @@ class SetKeeping:
         return effects + self._go_on()
 
     def _go_on(self) -> list[Effect]:
-        """A master that has begun anew leads once the register has its start."""
+        """Go on as a master begun anew, once the register has its start."""
         machine, register = self._machine, self._register
         machine.registered = register.heard if register.epoch == machine.epoch else machine.registered
         is_same = (register.epoch, register.master) == (machine.epoch, machine.state.replica)
@@ -66,11 +67,11 @@ class SetKeeping:
         return []
 
     def away(self) -> None:
-        """The register does not answer: slaves are taken without it."""
+        """Admit slaves without the register, which does not answer."""
         self._machine.registered = None
 
     def proposal(self) -> tuple[list[Effect], SetChange | None]:
-        """The next proposal, None where there is none; what it needs to be done first."""
+        """Return the next proposal, or None, and the effects that must be done first."""
         machine, register = self._machine, self._register
         own = machine.state.appointment
         if self._is_proposing or register.epoch != own.epoch:
@@ -88,7 +89,8 @@ class SetKeeping:
         return self._propose(wanted, effects)
 
     def _propose(self, wanted: Appointment, effects: list[Effect]) -> tuple[list[Effect], SetChange]:
-        """A proposal that is not the own appointment, or is as late as the register's, has a version of its own."""
+        """Return a proposal. One that is not the own appointment, or is as late as the register's, has a version of its
+        own."""
         register = self._register
         if wanted != self._machine.state.appointment or wanted.order == register.order:
             reserving, version = self._machine.reserve_version()
@@ -98,7 +100,7 @@ class SetKeeping:
 
     def _wanted(self, own: Appointment) -> Appointment:
         if own.rule.kind is RuleKind.QUORUM:  # only the register admits: an earlier run may not have read that
-            counting = {member.replica for member in self._register.known}  # one that was dismissed joins by a wish
+            counting = {member.replica for member in self._register.known}  # an operator re-admits a dismissed one
             waiting = [member for member in self._machine.wanted if member.replica in counting]
             known = admitted(self._register.known, waiting)
             going = self._going(known, own) if self._machine.needs_no_discounted else frozenset()
@@ -107,7 +109,7 @@ class SetKeeping:
         return _counted_by(replace(own, members=staying), self._joined(own.known, self._going(own.known, own)))
 
     def _going(self, known: tuple[Member, ...], own: Appointment) -> frozenset[int]:
-        """Replicas that are to count no more, while enough of the others follow."""
+        """Return replicas that are to count no more, while enough of the others follow."""
         machine, ids = self._machine, frozenset(member.replica for member in known)
         staying = ids & (self.counting | {own.master})
         following = {slave.member for slave in machine.slaves.values() if slave.stream >= 0}
@@ -118,7 +120,8 @@ class SetKeeping:
         return ids - staying if self.counting and is_enough else frozenset()
 
     def _joined(self, known: tuple[Member, ...], going: frozenset[int]) -> tuple[Member, ...]:
-        """Those that count, with slaves that are to count and have all, without those that are to count no more."""
+        """Return those that count, plus slaves that are to count and have everything, minus those that are not to
+        count."""
         machine, ids = self._machine, {member.replica for member in known}
         joining = [
             slave.member
@@ -128,33 +131,33 @@ class SetKeeping:
         return tuple(member for member in admitted(known, joining) if member.replica not in going)
 
     def _discount(self, own: Appointment) -> bool:
-        """Wait no more for who is to leave a quorum; again for who is to stay, once no proposal can let it go.
-        True where a new one has to see to that."""
+        """Wait no longer for replicas that are to leave a quorum; again for those that are to stay, once no proposal
+        can let them go. True if a new proposal has to see to that."""
         going = self._going(own.known, own) if own.rule.kind is RuleKind.QUORUM else frozenset()
         is_settled = self._register.order > self._last_base
         self._machine.discounted = going if is_settled else self._machine.discounted | going
         return self._machine.discounted != going
 
     def _is_leaving(self, member: Member, own: Appointment) -> bool:
-        """It is gone, or is to count no more, or its replica has come back with another directory."""
+        """True if it is gone, or is to count no more, or its replica has come back with another directory."""
         slave = self._machine.slaves.get(member.replica)
         is_replaced = slave is not None and slave.member != member
         is_going = member.replica in self.gone | self._going(own.known, own)
         return member.replica != own.master and (is_going or is_replaced)
 
     def answered(self, decided: Appointment) -> list[Effect]:
-        """The register's answer to a proposal."""
+        """Take the register's answer to a proposal."""
         self._is_proposing = False
         if decided.order <= self._register.order:
             return []
         return self.heard(decided)
 
     def not_answered(self) -> None:
-        """The outcome of a proposal is not known."""
+        """Note that a proposal's outcome is unknown."""
         self._is_proposing = False
 
     def _take(self) -> list[Effect]:
-        """Have what the register has, where nothing of this master can change it behind its back."""
+        """Take over the register's appointment, where nothing of this master can change it unseen."""
         machine, register = self._machine, self._register
         own = machine.state.appointment
         if machine.role is not Role.MASTER or register.epoch != own.epoch or register.order <= self._last_base:
@@ -177,7 +180,7 @@ def _same(own: Appointment, register: Appointment) -> bool:
 
 
 def _counted_by(own: Appointment, known: tuple[Member, ...]) -> Appointment:
-    """The same with these replicas for its rule; itself where they are its own."""
+    """Return the same with these replicas for its rule; itself where they are its own."""
     rule = own.rule if len(known) == len(own.known) else replace(own.rule, replicas=len(known))
     members = _with(own, known) if rule.kind is RuleKind.QUORUM else own.members
     made = replace(own, rule=rule, known=known, members=members)
@@ -185,5 +188,5 @@ def _counted_by(own: Appointment, known: tuple[Member, ...]) -> Appointment:
 
 
 def _with(own: Appointment, known: Collection[Member]) -> tuple[Member, ...]:
-    """Members that are known still; a new directory takes the place of the earlier one."""
+    """Return members that are still known; a new directory replaces the earlier one."""
     return tuple(each for each in own.members if each in known)

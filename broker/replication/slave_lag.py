@@ -1,7 +1,7 @@
-"""Lag of slaves, as their master tells it: in bytes of its log, and as the age of the first record that one lacks.
+"""Lag of slaves, reported by their master: in bytes of its log, and as the age of the first record missing.
 
-Records bear the time of their append, so the age is exact, for a master that has just begun as well.  Those of an
-earlier master have the time of its machine.
+Records carry the time of their append, so the age is exact, also for a master that has just begun. Those of an earlier
+master have the time of its machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from protocols.remoting.operations import SlaveStatus
 def slave_statuses(
     slaves: Mapping[int, SlaveProgress], members: Collection[Member], log: CommitLog, now_ms: int
 ) -> dict[int, SlaveStatus]:
-    """All slaves that a master has heard of, by replica id.  `members`: of the set of replicas in sync."""
+    """Return all slaves that a master has heard of, by replica id. `members`: of the set of replicas in sync."""
     return {
         replica: SlaveStatus(
             slave.acknowledged,
@@ -32,10 +32,8 @@ def slave_statuses(
 
 
 def behind_seconds(log: CommitLog, end: int, now_ms: int) -> float | None:
-    """Age of the oldest record that a log lacks which ends at an offset; 0.0 where it lacks none.
-
-    None: the record cannot be read.  Where retention has removed it, the first that is left counts.
-    """
+    """Return the age of the oldest record missing from a log that ends at an offset; 0.0 without one. None: the record
+    cannot be read. Where retention has removed it, the first one left counts."""
     offset, size = max(end, log.min_offset), log.layout.segment_size_bytes
     rest = size - offset % size
     if rest < HEADER_SIZE:  # no record fits there

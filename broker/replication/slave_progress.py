@@ -1,4 +1,4 @@
-"""Runs that go from a master to a slave, and the slave's progress as the master knows it."""
+"""Runs from a master to a slave, and the slave's progress as the master knows it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from domain.replication.mastership import Member, ReplicaState, old_copy
 
 
 class Run(NamedTuple):
-    """Whole records on their way to a slave.  `floor`: the highest durable floor that one of them bears.  `starts`: of
-    the EPOCH records among them.  `confirmed`: by the master, when it sent them."""
+    """Whole records on their way to a slave. `floor`: their highest durable floor. `starts`: of the EPOCH records among
+    them. `confirmed`: by the master, when it sent them."""
 
     offset: int
     data: bytes
@@ -23,14 +23,14 @@ class Run(NamedTuple):
 
 
 def end_of(waiting: Sequence[Run], end: int) -> int:
-    """Where runs end that wait to be written at the end of a log."""
+    """Return the end of runs that wait to be written at the end of a log."""
     return waiting[-1].offset + len(waiting[-1].data) if waiting else end
 
 
 @dataclass(slots=True)
 class SlaveProgress:
-    """A slave as its master knows it.  `stream`: number of its stream, -1 when that has ended.  `sent`: up to where the
-    log is on its way.  `acknowledged`: up to where the slave has synced it."""
+    """A slave as its master knows it. `stream`: number of its stream, -1 when that has ended. `sent`: end of the log on
+    its way. `acknowledged`: end that the slave has synced."""
 
     stream: int
     member: Member
@@ -39,8 +39,8 @@ class SlaveProgress:
 
 
 def objection(state: ReplicaState, greeting: Greeting, known: SlaveProgress | None, *, is_leading: bool) -> str:
-    """Why a replica in this state takes no slave that greets it so; empty where it does.  A wiped one is taken, too: it
-    copies, and counts nowhere until it is admitted.  `known`: the progress of its last stream."""
+    """Return the reason why a replica in this state takes no slave with this greeting, or empty. A wiped one is taken,
+    too: it copies, and does not count until it is admitted. `known`: the progress of its last stream."""
     epoch, heard = state.appointment.epoch, max(greeting.promised, greeting.starts[-1].epoch)
     if not is_leading:
         return f"replica {state.replica} is not master"
@@ -61,10 +61,10 @@ def objection(state: ReplicaState, greeting: Greeting, known: SlaveProgress | No
 
 
 def beginning_of_stream(starts: Sequence[EpochStart], begin: int, end: int, greeting: Greeting) -> int:
-    """The offset from which a slave is sent the log, which has these starts and bounds.  Raises ForkedError."""
+    """Return the offset from which a slave is sent the log with these starts and bounds. Raises ForkedError."""
     start = common_end(starts, end, greeting.starts, greeting.end)
     if not greeting.end or (start is None and not greeting.confirmed):
         start = begin  # it has nothing yet, or nothing that anybody was told of
     if start is None:
         raise ForkedError("its log has nothing in common with this one: give it an empty disk")
-    return max(start, begin)  # what lies between was removed by retention: it copies anew
+    return max(start, begin)  # retention removed the part between: it copies anew

@@ -1,5 +1,7 @@
-"""SlaveReads: what a slave answers of its own: messages by offset, position, key and id, and tails, as far as they are
-confirmed.  An offset behind its end is one that has not come yet, and no error."""
+"""SlaveReads: a slave's own answers: messages by offset, position, key and id, and tails, as far as confirmed.
+
+An offset behind its end is one that has not come yet, and no error.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,14 @@ from protocols.remoting.operations import ReadOffer
 from protocols.remoting.values import encode
 
 LOOK_SECONDS: Final = 0.2
-"""Pause between two looks at whether it keeps up."""
+"""Pause between two checks that it keeps up, in seconds."""
 NEAR_BYTES: Final = 4 << 20
-"""Lag of a slave that keeps up, at most."""
+"""Greatest lag of a slave that keeps up, in bytes."""
 
 
 class SlaveReads:
-    """Offered by `service` until they are withdrawn.  `number`: of the broker; `replica`, `zone`: of this slave.
-
-    `confirmed`: offset that its master has confirmed, -1 while it follows none.
-    """
+    """Reads offered by `service` until they are withdrawn. `number`: of the broker; `replica`, `zone`: of this slave.
+    `confirmed`: offset that its master has confirmed, -1 while it follows none."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class SlaveReads:
         service.add(self._offered)
 
     def withdraw(self) -> None:
-        """Answer none of it any more: this is to be master, or the store is opened anew."""
+        """Withdraw all answers: this is to be master, or the store is opened anew."""
         self._look.cancel()
         self._service.withdraw(self._offered)
         self._watchers.remove(self._topic_changed)

@@ -1,6 +1,6 @@
-"""SlaveStore: a slave's store.  The master's log is written and synced here; what is confirmed is derived from it.
+"""SlaveStore: a slave's store. The master's log is written and synced here; state is derived as far as it is confirmed.
 
-Its rows are saved as a master's are, so that it can be opened, and become a master's store, without reading much.
+Its rows are saved like a master's, so that it can be opened, and become a master's store, without reading much.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from broker.store.watermark import NO_END
 from domain.errors import CorruptedError, EntrepotError, StoreFailedError
 
 MAX_KEPT_BYTES: Final = 16 << 20
-"""Named limit: of records that wait in memory for their confirmation; further ones are read from the disk."""
+"""Most bytes of records that wait in memory for their confirmation; further ones are read from the disk."""
 HEAL_AGAIN_SECONDS: Final = 0.5
-"""Pause before replicas that did not answer are asked again for a record that cannot be applied."""
+"""Pause before unresponsive replicas are asked again for a record that cannot be applied, in seconds."""
 SAVE_SECONDS: Final = 1.0
-"""Pause between two looks at whether rows are to be saved."""
+"""Pause between two checks for rows to be saved, in seconds."""
 log = structlog.get_logger(__name__)
 
 
 class SlaveStore:
-    """`on_synced` is told up to where the log is durable, and the generation that was asked for; `on_failure` why the
-    store has stopped.  `offer_reads`: of a store that is whole.  `caught_up_at`: where a copy that began in the middle
-    of a log knows all there is."""
+    """The store. `on_synced` gets the durable end of the log, and the generation asked for; `on_failure` the reason why
+    the store has stopped. `offer_reads`: of a store that is whole. `caught_up_at`: offset where a copy that began in
+    the middle of a log is complete."""
 
     def __init__(
         self,
@@ -76,12 +76,12 @@ class SlaveStore:
 
     @property
     def applied(self) -> int:
-        """Everything before it is derived."""
+        """Offset before which everything is derived."""
         return self.applier.applied
 
     @property
     def is_copying(self) -> bool:
-        """True for a copy that began in the middle of a log, and does not know the places of all queues yet: rows of
+        """True for a copy that began in the middle of a log, and does not know the offsets of all queues yet: rows of
         it would be taken for whole."""
         return self.engine.dispatcher.begins_anywhere
 
@@ -91,21 +91,21 @@ class SlaveStore:
         return not self.engine.commit_log.sizes()
 
     def begin_at(self, offset: int) -> None:
-        """Let an empty log begin where the master's does."""
+        """Begin an empty log at the master's beginning."""
         if offset:
             self.engine.commit_log.begin_at(offset)
             self.engine.dispatcher.begins_anywhere = True
             self.engine.confirm_limit = self.applier.applied = self._goal = offset
 
     def caught_up_at(self, offset: int) -> None:
-        """A copy that began in the middle of a log knows all there is from an offset on."""
+        """Set the offset from which a copy begun in the middle of a log is complete."""
         known = self.applier.caught_up_at
         self.applier.caught_up_at = offset if known == NO_END else max(known, offset)
 
     # -- the log -------------------------------------------------------------------------------------------------
 
     def write(self, offset: int, data: bytes) -> None:
-        """Records at the end of the log.  Raises StorageFullError, StoreFailedError."""
+        """Write records at the end of the log. Raises StorageFullError, StoreFailedError."""
         try:
             self.engine.commit_log.append_run(offset, data)
         except OSError as error:
@@ -115,7 +115,7 @@ class SlaveStore:
         self._runs.append((offset, offset + len(data), kept))
 
     def sync(self, generation: int) -> None:
-        """Ask for what was written to be made durable."""
+        """Ask for the written records to be made durable."""
         self._generation = generation
         try:
             self.engine.begin_sync()
@@ -135,10 +135,10 @@ class SlaveStore:
         self._on_failure(failure)
         return failure
 
-    # -- what is derived -------------------------------------------------------------------------------------------
+    # -- derived state ---------------------------------------------------------------------------------------------
 
     def confirm(self, offset: int) -> None:
-        """Derive what lies before an offset, a run at a time: others have their turn between."""
+        """Derive everything before an offset, a run at a time, with turns for others between."""
         self._goal = max(self._goal, offset)
         if self._applying is None and (self._healing is None or self._healing.done()):
             self._applying = self._loop.call_soon(self._apply_next)
@@ -163,7 +163,7 @@ class SlaveStore:
             self._applying = self._loop.call_soon(self._apply_next)
 
     async def _heal_and_go_on(self, error: CorruptedError) -> None:
-        """Have a corrupted record fetched; without that there is no going on."""
+        """Have a corrupted record fetched; without it there is no going on."""
         place = error.commit_log_offset
         log.error("a record cannot be applied", problem=error.message)
         healer = self.engine.commit_log.healer
@@ -178,7 +178,7 @@ class SlaveStore:
             self._applying = self._loop.call_soon(self._apply_next)
 
     def _apply_run(self, begin: int, end: int, data: bytes) -> None:
-        """From memory, where that has the records, and all before them is derived."""
+        """Apply a run from memory, where that has the records and everything before them is derived."""
         self.engine.confirm_limit = max(self.engine.confirm_limit, end)
         if data and begin == self.applied:
             self._tell(self.applier.apply_run(begin, data))
@@ -222,7 +222,7 @@ class SlaveStore:
             self._loop.call_soon(self._save)
 
     def _remove_segments(self) -> None:
-        """Remove what the master's retention has removed, once the rows know what is said again in its place."""
+        """Remove segments that the master's retention has removed, once the rows know its restatements."""
         engine, beginning = self.engine, self.opened.beginning
         if beginning.stated != self._removal_stated:
             self._removal_stated, self._removal_known_at = beginning.stated, self.applied
@@ -230,14 +230,14 @@ class SlaveStore:
         while engine.checkpoint_position >= self._removal_known_at and (
             (end := commit_log.first_segment_end) <= min(beginning.offset, self.applied, commit_log.durable_offset)
         ):
-            engine.dispatcher.forget_entries(end, self.applied)  # the master's retention let go: no record says so
+            engine.dispatcher.forget_entries(end, self.applied)  # removed by the master's retention, without a record
             commit_log.delete_first_segment()
             engine.lookup.index.drop_before(end)
 
     # -- the end -------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Hear no answer any more."""
+        """Ignore all further answers."""
         if self._reads is not None:
             self._reads.withdraw()
             self._reads = None
@@ -250,8 +250,7 @@ class SlaveStore:
         self._loop.remove_reader(self.engine.checkpointer.channel.fileno())
 
     def hand_over(self) -> OpenedStore:
-        """All of the log applied, for a master: this object is done with the store.  Raises StoreFailedError,
-        CorruptedError."""
+        """Apply all of the log and return the store, for a master. Raises StoreFailedError, CorruptedError."""
         self.stop()
         engine = self.engine
         engine.sync_now()
@@ -264,7 +263,7 @@ class SlaveStore:
         return self.opened
 
     def close(self) -> None:
-        """Stop; what is applied is saved, if it is whole."""
+        """Stop; the applied state is saved, if it is whole."""
         self.stop()
         if self.is_copying:
             self.engine.fail(StoreFailedError("a copy that is not whole saves nothing"))

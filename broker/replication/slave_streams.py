@@ -1,7 +1,7 @@
 """SlaveStreams: a master's log on its way to its slaves, as far as each has given credit.
 
-What is written is sent at once, while the master's own sync is under way.  A slave that is behind is read for from the
-files, one run at a time.
+Written records are sent at once, while the master's own sync is under way. For a slave that is behind, the files are
+read, one run at a time.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from domain.replication.greeting import Welcome
 from protocols.remoting.values import encode
 
 TELL_SECONDS: Final = 0.002
-"""Time after which the confirmed offset goes alone; before it goes with the next records."""
+"""Time after which the confirmed offset is sent alone, in seconds; before, it goes with the next records."""
 log = structlog.get_logger(__name__)
 
 
 class SlaveStreams:
-    """By the numbers that the machine knows them by.  `on_sent` is told (replica, stream, end), `on_gone` (replica,
-    stream)."""
+    """The streams by the machine's numbers. `on_sent` is told (replica, stream, end), `on_gone` (replica, stream)."""
 
     def __init__(
         self,
@@ -46,7 +45,7 @@ class SlaveStreams:
         self._log = commit_log
 
     def open(self, replica: int, stream: ServerStream) -> int:
-        """A slave has asked; returns the number of its stream."""
+        """Add a slave's stream; return its number."""
         self._count += 1
         number = self._count
         self._streams[number] = _Outgoing(replica, stream)
@@ -60,12 +59,12 @@ class SlaveStreams:
             self._on_gone(found.replica, number)
 
     def silence(self, number: int) -> float | None:
-        """Seconds since a slave was heard; None where its stream has ended."""
+        """Return the seconds since a slave was heard; None where its stream has ended."""
         found = self._streams.get(number)
         return None if found is None else found.stream.channel.silence
 
     def welcome(self, number: int, welcome: Welcome) -> None:
-        """Take a slave, and begin to send."""
+        """Accept a slave, and begin to send."""
         found = self._streams.get(number)
         if found is not None:
             found.next = welcome.start
@@ -80,7 +79,7 @@ class SlaveStreams:
             found.stream.end(EntrepotError(Code.PRECONDITION_FAILED, reason))
 
     def close(self) -> None:
-        """End all streams: this is no master any more."""
+        """End all streams: the mastership has ended."""
         self._log = None
         for number in tuple(self._streams):
             self.refuse(number, "it is master no more")
@@ -89,12 +88,12 @@ class SlaveStreams:
             self._telling = None
 
     def written(self) -> None:
-        """The log has grown."""
+        """Send the log's new records."""
         for number in tuple(self._streams):
             self._send(number)
 
     def confirmed(self) -> None:
-        """More is confirmed: told soon."""
+        """Tell the new confirmed offset soon."""
         if self._telling is None and self._streams:
             self._telling = self._loop.call_later(TELL_SECONDS, self._tell)
 
@@ -126,7 +125,7 @@ class SlaveStreams:
 
 
 class _Outgoing:
-    """`next`: what is sent next; None before the welcome.  `told`: confirmed, as the slave knows it."""
+    """A slave's stream. `next`: next offset to send; None before the welcome. `told`: confirmed offset it knows."""
 
     __slots__ = ("next", "replica", "stream", "told")
 

@@ -1,4 +1,4 @@
-"""SlaveWatch: which slaves a master is to let go from its set, by the time that passes.  Pure."""
+"""SlaveWatch: finds slaves that a master is to let go from its set, by the time that passes. Pure."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 
 class SlaveSight(NamedTuple):
-    """A slave as its master sees it.  `silence`: seconds since it was heard, None where it does not follow.  `end`: up
-    to where it has acknowledged the log."""
+    """A slave as its master sees it. `silence`: seconds since it was heard, None where it does not follow. `end`: of
+    the log that it has acknowledged."""
 
     silence: float | None
     end: int
 
 
 class SlaveWatch:
-    """`lease`: seconds after which one that is not heard is let go.  `max_lag`: seconds for which one may lag behind,
-    and for which it must have kept up then, before it is taken again."""
+    """The watch. `lease`: seconds after which an unheard slave is let go. `max_lag`: seconds for which one may lag
+    behind, and must then have kept up before it is taken again."""
 
     def __init__(self, lease: float, max_lag: float) -> None:
         self._lease, self._max_lag = lease, max_lag
@@ -26,14 +26,14 @@ class SlaveWatch:
         self._slow_until: dict[int, float] = {}
 
     def begin(self, now: float) -> None:
-        """A mastership begins: everybody has a lease to come."""
+        """Begin a mastership: everybody has a lease to come."""
         self._begun = now
         self._lost_since.clear()
         self._marks.clear()
         self._slow_until.clear()
 
     def look(self, now: float, end: int, slaves: Mapping[int, SlaveSight]) -> tuple[frozenset[int], frozenset[int]]:
-        """Slaves that are to go, and those that are not to be taken in; `end`: of the master's log."""
+        """Return slaves that are to go, and those that are not to be taken in; `end`: of the master's log."""
         gone = set()
         for replica, seen in slaves.items():
             if self._is_lost(replica, seen, now):
@@ -51,7 +51,7 @@ class SlaveWatch:
         return seen.silence >= self._lease
 
     def _is_slow(self, replica: int, seen: SlaveSight, now: float, end: int) -> bool:
-        """It lacks what was there `max_lag` ago."""
+        """True if it lacks records that were there `max_lag` ago."""
         marks = self._marks.setdefault(replica, [])
         while marks and marks[0][1] <= seen.end:
             marks.pop(0)

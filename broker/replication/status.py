@@ -1,4 +1,4 @@
-"""Status: a replica as it sees itself, for whoever asks."""
+"""Status: a replica's report on itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from protocols.remoting.operations import ReplicaStatus
 def status_of(
     machine: Replica, leading: Leading | None, log: CommitLog | None, following: str, condition: LogCondition
 ) -> ReplicaStatus:
-    """`leading`: of a master.  `log`: of the store that is open.  `following`: what came of its last try to follow."""
+    """Return the report. `leading`: of a master. `log`: of the open store. `following`: its last try to follow."""
     return ReplicaStatus(
         machine.state.member,
         machine.state.group,
@@ -37,10 +37,8 @@ def status_of(
 
 
 def problem_of(machine: Replica, following: str) -> str:
-    """Why a replica is neither an open master nor a slave that follows one; empty where it is.
-
-    `following`: what came of its last try to follow.
-    """
+    """Return why a replica is neither an open master nor a slave that follows one; empty where it is. `following`: the
+    result of its last try to follow."""
     if machine.halted or machine.is_open or machine.is_joined:
         return machine.halted
     if machine.role is Role.SLAVE:

@@ -1,4 +1,4 @@
-"""Verifying across replicas: their logs compared block by block, as far as all of them have them confirmed."""
+"""Verifying across replicas: their logs compared block by block, as far as all of them have confirmed them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ASK_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A block of the log that is not the same everywhere.  `places`: those that have what most have not."""
+    """A block of the log that is not the same everywhere. `places`: the replicas in the minority."""
 
     start: int
     end: int
@@ -29,7 +29,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Comparison:
-    """`start`, `end`: of what was compared.  `places`: addresses of replicas, and the data directory."""
+    """A result. `start`, `end`: of the compared part. `places`: addresses of replicas, and the data directory."""
 
     start: int
     end: int
@@ -48,7 +48,7 @@ Ask = Callable[[int, int], Any]
 async def compare(
     addresses: Sequence[str], settings: LinkSettings, data_dir: str = "", store_id: str = "", end: int = 0
 ) -> Comparison:
-    """Compare the logs of running replicas, and that of a directory that nobody has open: `store_id` and `end` are its
+    """Compare the logs of running replicas with that of a directory that nobody has open: `store_id` and `end` are its
     store's, and its log's.
 
     Raises UNAVAILABLE where a replica does not answer, BAD_REQUEST where they are not of one group.

@@ -1,1 +1,1 @@
-"""What is no longer needed goes."""
+"""The removal of data that is no longer needed."""

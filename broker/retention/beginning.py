@@ -1,9 +1,9 @@
-"""LogBeginning: where the commit log begins as far as retention has removed what was before.
+"""LogBeginning: the start of the commit log after the removals of retention.
 
-A log that begins later has lost something, which nobody else would notice: every record that is left is whole.
+A log that begins later has lost records, which nobody else would notice: every record that is left is whole.
 
-Row `b`: u64 commit-log offset.  It is said in a record of its own before a segment is deleted (`restatement.py`), so
-that it is known from the log alone, too.
+Row `b`: u64 commit-log offset. A record of its own states it before a segment is deleted (`restatement.py`), so that
+the log alone suffices to know it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ BEGINNING_KEY: Final = b"b"
 
 
 def removal_until(offset: int) -> bytes:
-    """The payload of the record that says that retention removes what is before an offset."""
+    """Return the payload of the record that announces the removal of everything before an offset."""
     return encode_rows([(BEGINNING_KEY, offset.to_bytes(8, "big"))])
 
 
 class LogBeginning:
-    """`offset`: no retention has removed what is at it, or behind it.  `stated`: where a record said so last."""
+    """The start of the log. `offset`: retention removed nothing from here on. `stated`: its last statement."""
 
     def __init__(self, rows: ChangedRows, offset: int) -> None:
         self.offset = offset
@@ -35,7 +35,7 @@ class LogBeginning:
         return self.offset.to_bytes(8, "big")
 
     def restore(self, key: bytes, row: bytes) -> None:
-        """Take the row of the state file."""
+        """Restore the offset from the row of the state file."""
         self.offset = max(self.offset, int.from_bytes(row, "big"))
 
     def stale_rows(self, before: int, as_of: int) -> Iterator[Row]:

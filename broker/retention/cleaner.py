@@ -1,12 +1,12 @@
-"""Cleaner: lets go of what is no longer needed, a little at a time.
+"""Cleaner: removes data that is no longer needed, a little at a time.
 
-A round looks at every queue: entries beyond their topic's retention (by age, by size, or settled by every group where
-the topic keeps what is unsettled) become unreadable, which the queue's minimum offset says.  Then the log's oldest
-segments go, as long as no entry of a queue lies in them; before one is deleted, whatever else it says and is still true
-is said again (`restatement.py`), pending messages move to the end of the log, and the state file must have it all.
+A round looks at every queue. Entries beyond their topic's retention become unreadable: the queue's minimum offset
+passes them. Retention is by age, by size, or up to the offset settled by every group (for topics that keep unsettled
+messages). Then the log's oldest segments go, as long as no entry of a queue lies in them. Before a segment is deleted,
+its other facts that still hold are stated again (`restatement.py`). Pending messages move to the end of the log, and
+the state file must have all of it.
 
-Invariant: a segment is deleted only when everything that can be asked for can be answered, and derived again, without
-it.
+Invariant: a segment is deleted only when every question can be answered, and everything derived again, without it.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Cleaner:
-    """`retention_seconds`: of topics that have none of their own.  `is_saved`: whether the state file has all
-    before an offset; asking makes that come about.  `kept_from`: the offset from which on only this disk has a queue's
-    messages, None where that does not matter."""
+    """A cleaner. `retention_seconds`: default of topics without their own. `is_saved`: True if the state file has all
+    before an offset; a call also requests it. `kept_from`: offset from which only this disk has a queue's messages, or
+    None if that does not matter."""
 
     engine: StorageEngine
     registry: Registry
@@ -61,14 +61,14 @@ class Cleaner:
     deleted_segments: int = 0
     is_emergency: bool = False
     kept_bytes: int = 0
-    """Of the log, that would be let go of but for `kept_from`, as the last round found."""
+    """Bytes of the log kept only for `kept_from`, as of the last round."""
 
     def __post_init__(self) -> None:
         self.compaction = Compaction(self.engine, self.now_ms)
 
     def round(self) -> Iterator[None]:
-        """One round, a step at a time."""
-        needed = free = self.engine.end  # the latter: what would be needed if only this disk had nothing
+        """Run one round, a step at a time."""
+        needed = free = self.engine.end  # `free`: the offset needed if `kept_from` kept nothing
         queues = [*self.engine.dispatcher.queues.values(), *self.engine.dispatcher.retired.values()]
         settled = self._settled_offsets()
         if self.registry.compacted:
@@ -92,7 +92,7 @@ class Cleaner:
     # -- queues --------------------------------------------------------------------------------------------------
 
     def _settled_offsets(self) -> dict[tuple[str, int], int]:
-        """By queue: up to where every group that reads it has settled all."""
+        """Return by queue the offset up to which every group that reads it has settled all."""
         settled: dict[tuple[str, int], int] = {}
         for (_, name), windows in self.progress.windows.items():
             topic = self.registry.topics.get(name)
@@ -104,7 +104,7 @@ class Cleaner:
         return settled
 
     def _expire(self, queue: ConsumeQueue, settled: dict[tuple[str, int], int]) -> int:
-        """Let go of what is old, as far as it may go; returns up to where it is old."""
+        """Remove old entries as far as they may go; return the end of the old ones."""
         before = cut = queue.min_offset
         if before >= queue.visible_offset:
             return before
@@ -129,7 +129,7 @@ class Cleaner:
             log.error("a queue cannot be compacted", topic=queue.topic, queue=queue.queue_id, error=error.message)
 
     def _cut(self, topic: Topic, queue: ConsumeQueue, settled: dict[tuple[str, int], int]) -> int:
-        """The first offset that is kept."""
+        """Return the first offset that is kept."""
         if topic.cleanup is Cleanup.CONSUMED:
             return settled.get((queue.topic, queue.queue_id), queue.min_offset)
         cut = queue.min_offset
@@ -144,7 +144,7 @@ class Cleaner:
             cut = max(cut, _first_within(queue, -(-topic.retention_bytes // topic.queues)))
         if self.is_emergency and not (is_retry_topic(queue.topic) or dead_letter_group(queue.topic)):
             end = self.engine.commit_log.first_segment_end
-            if end <= self.engine.commit_log.durable_offset:  # else it is written still, and cannot go
+            if end <= self.engine.commit_log.durable_offset:  # else it is still being written, and cannot go
                 cut = max(cut, queue.first_at_or_after(end))
         return cut
 
@@ -169,7 +169,7 @@ class Cleaner:
         self.engine.append_record(RecordKind.RESTATEMENT, payload, self.now_ms())
 
     def _move_kept(self, end: int) -> Iterator[None]:
-        """Messages that wait for their time or a commit, kept in records before an offset: to the end of the log."""
+        """Move messages waiting for their time or a commit, in records before an offset, to the end of the log."""
         pending, moved = self.engine.pending, 0
         for offset in pending.offsets_before(end):
             message = self.engine.commit_log.message_at(offset, KEPT_KINDS)
@@ -191,13 +191,13 @@ class Cleaner:
 
 
 def _place_of(queue: ConsumeQueue, offset: int, otherwise: int) -> int:
-    """Where the record of an entry lies; the other place at the queue's end."""
+    """Return the commit-log offset of an entry's record, or `otherwise` at the queue's end."""
     found = queue.entries(offset, 1)
     return found[0][0] if found else otherwise
 
 
 def _first_within(queue: ConsumeQueue, budget_bytes: int) -> int:
-    """The first offset from which on a queue's records have no more than some bytes."""
+    """Return the first offset from which a queue's records have at most `budget_bytes`."""
     end, total = queue.visible_offset, 0
     while end > queue.min_offset:
         start = max(queue.min_offset, end - SIZE_CHUNK)

@@ -1,11 +1,11 @@
-"""Compaction: of a compacted topic the last message per key is always kept; what was replaced goes, in time.
+"""Compaction: a compacted topic always keeps the last message per key; replaced ones are removed in time.
 
-A queue is shortened at its beginning.  What is a key's last message there is stored once more, at the end, before the
-minimum offset passes it; so whoever reads the queue from its minimum meets every key's last message, and after it no
-older one.  A message with an empty body deletes its key: it is not stored again.
+A queue is shortened at its beginning. A key's last message there is stored once more, at the end, before the minimum
+offset passes it. So a reader from the minimum meets every key's last message, and no older one after it. A message with
+an empty body deletes its key: it is not stored again.
 
-The work pays for itself: a queue is halved when at least half of it has been replaced, and what lies in the oldest
-segment moves on when the log has grown much beyond it.
+The work pays for itself: a queue is halved when at least half of it has been replaced. Messages in the oldest segment
+move on when the log has grown much beyond it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from domain.message import Message, StoredMessage, compaction_key
 READ_BATCH: Final = 200
 LEAST_ENTRIES: Final = 16
 KEPT_SEGMENTS: Final = 4
-"""Segments that the log may grow beyond the first message of a compacted queue before that moves on."""
+"""Segments by which the log may outgrow the first message of a compacted queue before that moves on."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Compaction:
         self._known: dict[ConsumeQueue, _KnownKeys] = {}
 
     def run(self, queue: ConsumeQueue) -> Iterator[None]:
-        """Shorten a queue, if it is worth it."""
+        """Shorten a queue, if it is worthwhile."""
         known = self._known.setdefault(queue, _KnownKeys())
         for message in self._messages(queue, max(known.read_to, queue.min_offset), queue.visible_offset):
             if message is None:
@@ -74,7 +74,7 @@ class Compaction:
         self._engine.rows.mark(queue.key, queue, self._engine.commit_log.durable_offset)
 
     def _learn_new(self, queue: ConsumeQueue, known: _KnownKeys) -> None:
-        """Look at what has come meanwhile, durable or not: what it replaces must not be stored again behind it."""
+        """Look at new messages, durable or not: a message that they replace must not be stored again behind them."""
         if known.read_to < queue.max_offset:
             for item in self._engine.read_taken(queue, known.read_to):
                 if isinstance(item, CorruptedError):
@@ -83,11 +83,11 @@ class Compaction:
             known.read_to = queue.max_offset
 
     def forget(self, queues: set[ConsumeQueue]) -> None:
-        """Keep what is known of these queues only."""
+        """Forget all but these queues."""
         self._known = {queue: known for queue, known in self._known.items() if queue in queues}
 
     def _cut(self, queue: ConsumeQueue, known: _KnownKeys) -> int:
-        """The offset before which the queue is to be shortened now."""
+        """Return the offset before which the queue is to be shortened now."""
         entries = queue.visible_offset - queue.min_offset
         cut = queue.min_offset
         if entries >= max(2 * len(known.last), LEAST_ENTRIES):
@@ -98,10 +98,8 @@ class Compaction:
         return cut
 
     def _messages(self, queue: ConsumeQueue, start: int, end: int) -> Iterator[StoredMessage | None]:
-        """The messages from one offset to another, with None where others may have their turn.
-
-        Raises CorruptedError: a queue that cannot be read is left as it is.
-        """
+        """Yield the messages of a range of offsets, with None where others may have their turn. Raises CorruptedError:
+        a queue that cannot be read is left as it is."""
         while start < end:
             items = self._engine.read(queue, start, min(READ_BATCH, end - start))
             for item in items:

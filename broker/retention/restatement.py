@@ -1,9 +1,8 @@
-"""Restatement: what old records of the log say and is still true, said again, so that the old records can go.
+"""Restatement: facts from old records of the log that still hold, stated again so that the old records can go.
 
-The log alone must be enough to derive everything.  Before its first segment is deleted, every row whose last complete
-record lies there is written once more: a record of rows, as the state file has them (msgpack: [[key, row], ...]).
-Where it is dispatched and the thing is known, it changes nothing; where nothing is known (the state file was lost), it
-is how the thing comes back.
+The log alone must be enough to derive everything. So before its first segment is deleted, every row whose last complete
+record lies there is written once more. The record has rows as in the state file (msgpack: [[key, row], ...]). When
+dispatched it changes nothing that is known. Where nothing is known (the state file was lost), it restores the thing.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ import msgspec
 
 Row = tuple[bytes, bytes]
 RECORD_BYTES: Final = 256 << 10
-"""Rows of one record, at most: the event loop stands still while it is made."""
+"""Most bytes of rows in one record: the event loop stands still while it is made."""
 encode_rows: Final = msgspec.msgpack.Encoder().encode
-"""The payload of a record of rows."""
+"""Encoder of the payload of a record of rows."""
 decode_rows: Final = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]]).decode
-"""The rows of a record's payload."""
+"""Decoder of the rows of a record's payload."""
 
 
 class Restated(Protocol):
-    """Something whose rows can be said again."""
+    """An owner of rows that can be stated again."""
 
     def stale_rows(self, before: int, as_of: int) -> Iterator[Row]:
-        """Rows of what was last said completely in a record before an offset.  Must bear changes between two steps."""
+        """Yield rows last stated completely in a record before an offset. Must allow changes between two steps."""
         ...
 
     def restate(self, key: bytes, row: bytes, commit_log_offset: int) -> None:
-        """A record at an offset says the row: remember that, and take it if nothing is known of the thing."""
+        """Note that the record at an offset states the row, and take the row if nothing is known of it."""
         ...
 
 
 class Restatements:
-    """All of them, by the first byte of their rows' keys."""
+    """All owners, by the first byte of their rows' keys."""
 
     def __init__(self, owners: Mapping[bytes, Restated]) -> None:
         self._owners = owners
@@ -47,7 +46,7 @@ class Restatements:
                 owner.restate(key, row, commit_log_offset)
 
     def say_again(self, before: int, end: Callable[[], int], append: Callable[[bytes], None]) -> Iterator[None]:
-        """Append records of all that is stale, a record a step.  `end`: of the log."""
+        """Append records of all stale rows, one record a step. `end`: the end of the log."""
         rows: list[Row] = []
         size = 0
         for owner in dict.fromkeys(self._owners.values()):

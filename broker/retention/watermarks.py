@@ -1,10 +1,10 @@
-"""Watermarks: what is done as the disk fills up.
+"""Watermarks: the reactions to a disk that fills up.
 
-    warn       said in the log
+    warn       a warning is logged
     refuse     new messages are refused (STORAGE_FULL); consuming goes on
-    emergency  the oldest segment goes before its time, as far as retention by age or size alone keeps it
+    emergency  the oldest segment goes before its time, unless more than retention by age or size keeps it
 
-A watermark is a number of free bytes, or 5 % of the file system if that is less; refusing ends by itself.
+A watermark is a number of free bytes, or 5 % of the file system if that is less. Refusing ends by itself.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class DiskState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DiskWatermarks:
-    """Free bytes below which each begins; 0: never."""
+    """Free bytes below which each state begins; 0: never."""
 
     warn_free_bytes: int = 4 << 30
     refuse_free_bytes: int = 1 << 30
     emergency_free_bytes: int = 512 << 20
 
     def state(self, total: int, free: int) -> DiskState:
-        """What a file system of that size with so much room is."""
+        """Return the state of a file system of that size with so many free bytes."""
         most = total // SMALL_DISK_DIVISOR
         # on a small disk each watermark keeps its distance from the others
         scale = min(1.0, most / self.warn_free_bytes) if self.warn_free_bytes else 1.0
@@ -48,7 +48,7 @@ class DiskWatermarks:
 
 
 def tell(before: DiskState, now: DiskState, free: int) -> None:
-    """Say in the log that the state has changed."""
+    """Log the change of state."""
     if now > before:
         log.warning("the disk is filling up", state=now.name.lower(), free_bytes=free)
     elif now < before:

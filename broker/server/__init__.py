@@ -1,1 +1,1 @@
-"""A broker as a process of its own: what it answers over the wire, and how it makes itself known."""
+"""A broker as a process of its own: its remote operations, and its registration."""

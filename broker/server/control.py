@@ -1,7 +1,7 @@
-"""BrokerControl: what operators ask of a broker as a whole: drain it, let it leave, move the key-values.
+"""BrokerControl: operators' requests to a whole broker: drain it, let it leave, move the key-values.
 
-Draining: the world is told that no new messages are wanted, those that come all the same are taken, and consumers
-finish what is there.  It may leave once that is empty.
+A draining broker announces that it wants no new messages. Those that come all the same are taken, and consumers finish
+the rest. It may leave once it is empty.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from domain.names import is_system_topic
 from protocols.remoting import operations as wire
 
 SEAL_SECONDS: Final = 30.0
-"""A seal that nobody lifts ends by itself: who moved the key-values has gone."""
+"""Time after which a seal ends that nobody lifts, in seconds: the mover of the key-values has gone."""
 QUIET_SECONDS: Final = 2.0
-"""A broker is empty when no message has come for so long, too: some gateway may not have heard yet."""
+"""Time without new messages before a broker counts as empty, in seconds: some gateway may not have heard yet."""
 
 log = structlog.get_logger(__name__)
 
 
 class BrokerControl:
-    """`on_changed`: called when what the broker is has changed.  `on_leave`: when it may go."""
+    """The control of one broker. `on_changed`: called when its state has changed. `on_leave`: when it may go."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class BrokerControl:
         return list(self._broker.core.consumption.progress.windows)
 
     async def drainage(self, readers: wire.Readers) -> wire.Drainage:
-        """What is still here.  `readers`: groups that read topics on other brokers; one of them may not have come
-        here yet, and then has all of it to settle."""
+        """Return the rest still here. `readers`: groups that read topics on other brokers; one that has not come here
+        yet has everything to settle."""
         broker = self._broker
         unsettled = unread = 0
         windows = broker.core.consumption.progress.windows
@@ -80,7 +80,7 @@ class BrokerControl:
             elif topic.name in read:
                 unsettled += broker.core.consumption.backlog(topic)
             elif not is_system_topic(topic.name):
-                unread += held  # dead letters and traces that nobody reads stay with the data
+                unread += held  # unread dead letters and traces stay with the data
         gauges = await broker.condition.gauges()
         waiting = int(gauges["timing_messages"] + gauges["half_messages"])
         return wire.Drainage(self._identity.is_draining, unsettled, waiting, unread, await self._count_key_values())
@@ -102,8 +102,7 @@ class BrokerControl:
             self._on_changed()
 
     async def _leave(self, readers: wire.Readers) -> None:
-        """Go, if nothing is left to do here; no message is taken while that is looked at.  Raises PRECONDITION_FAILED,
-        saying what is."""
+        """Leave if nothing is left to do here; no message is taken during the check. Raises PRECONDITION_FAILED."""
         self._service.is_leaving = True
         try:
             await self._check_empty(readers)
@@ -131,8 +130,8 @@ class BrokerControl:
     # -- key-values ----------------------------------------------------------------------------------------------
 
     async def _seal(self, token: int) -> int:
-        """Take no writes of key-values for a while: they are being moved.  Returns a token, by which the seal is
-        renewed; 0 begins one.  Raises PRECONDITION_FAILED where it has ended meanwhile: there were writes, perhaps."""
+        """Seal the key-values against writes for a while, as they are being moved. Returns a token that renews the
+        seal; 0 begins one. Raises PRECONDITION_FAILED where it has ended: there may have been writes."""
         if token and token != self._token:
             raise self._seal_is_over()
         self._token = token or secrets.randbits(48) + 1
@@ -153,10 +152,8 @@ class BrokerControl:
         self._sealed, self._token = None, 0
 
     async def _import(self, changes: list[KeyValueChange], is_first: bool) -> None:
-        """Take key-values of the broker that kept them so far, at first in place of all there are.
-
-        Raises PRECONDITION_FAILED at the one that keeps them: its own are those that count.
-        """
+        """Take key-values of their former keeper, the first ones in place of all there are. Raises PRECONDITION_FAILED
+        at the present keeper: its own count."""
         if self._identity.keeps_key_values:
             raise EntrepotError(Code.PRECONDITION_FAILED, f"broker {self._identity.name!r} keeps the key-values itself")
         if is_first:
@@ -164,14 +161,14 @@ class BrokerControl:
         await self._broker.key_values.write([KeyValueChange(change.key, change.value) for change in changes])
 
     async def hand_over_key_values(self, keeps: bool, token: int) -> None:
-        """Be the one that keeps them, or not any more.  `token`: of the seal under which they were copied away; 0 where
-        another has kept them since, and these count no more."""
+        """Become, or cease to be, the keeper. `token`: of the seal under which they were copied away; 0 where another
+        has kept them since, and these no longer count."""
         if not keeps and token and token != self._token:
             raise self._seal_is_over()
         await self.keep_key_values(keeps)
 
     async def keep_key_values(self, keeps: bool) -> None:
-        """Be the one that keeps them, or not any more: then they are forgotten."""
+        """Become, or cease to be, the keeper; in the latter case they are forgotten."""
         self._identity.keeps_key_values = keeps
         await self._kept.save()
         self._on_changed()

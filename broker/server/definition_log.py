@@ -1,8 +1,8 @@
-"""DefinitionLog: which topics, groups and namespaces were deleted by gateways, and at which revision.
+"""DefinitionLog: topics, groups and namespaces deleted by gateways, with the revisions of their deletion.
 
-A broker that was away while something was deleted still has it, and one that was there must be able to say that it is
-gone for good: so deletions are kept, as key-values of this broker under `%definitions/`, which clients do not see.
-Whatever is put with a revision that is not higher than that of its deletion is passed over.
+A broker that was away during a deletion still has the definition. One that was there must be able to tell that it is
+gone for good. So deletions are kept, as key-values of this broker under `%definitions/`, which clients do not see. A
+definition with a revision not above that of its deletion is ignored.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ _Definition = TypeVar("_Definition", Topic, ConsumerGroup)
 
 
 def check_keys(keys: Sequence[str]) -> None:
-    """Raise FORBIDDEN for keys that are the broker's own."""
+    """Raise FORBIDDEN for the broker's own keys."""
     for key in keys:
         if key.startswith(PREFIX):
             raise EntrepotError(Code.FORBIDDEN, f"{key!r} is the broker's own")
 
 
 class DefinitionLog:
-    """`deleted`: revision by `topic/NAME`, `group/NAME`, `namespace/NAME`.  `namespaces`: revision by name."""
+    """The deletions. `deleted`: revision by `topic/NAME`, `group/NAME`, `namespace/NAME`. `namespaces`: revision by
+    name."""
 
     def __init__(self, key_values: KeyValues) -> None:
         self._key_values = key_values
@@ -38,7 +39,7 @@ class DefinitionLog:
         self.namespaces: dict[str, int] = {}
 
     async def load(self) -> None:
-        """Read what is kept."""
+        """Read the stored deletions."""
         for prefix, revisions in ((DELETED, self.deleted), (NAMESPACES, self.namespaces)):
             after = ""
             while page := await self._key_values.scan(prefix, after=after, limit=MAX_SCAN):
@@ -47,23 +48,23 @@ class DefinitionLog:
                 after = page[-1].key
 
     def is_deleted(self, kind: str, name: str, revision: int) -> bool:
-        """Whether a definition of this revision has been deleted since; one without a revision never has."""
+        """True if a definition of this revision was deleted since; never for one without a revision."""
         return 0 < revision <= self.deleted.get(f"{kind}/{name}", 0)
 
     async def note_deleted(self, kind: str, name: str, revision: int) -> None:
-        """Keep that it was deleted.  Revision 0 is that of a store by itself: nobody will ask."""
+        """Store a deletion. Revision 0 is that of a store by itself, for which nobody will ask."""
         what = f"{kind}/{name}"
         if revision > self.deleted.get(what, 0):
             self.deleted[what] = revision
             await self._key_values.write([KeyValueChange(DELETED + what, str(revision).encode())])
 
     async def note_namespace(self, name: str, revision: int) -> None:
-        """Keep when a namespace was made."""
+        """Store the revision at which a namespace was made."""
         if revision > self.namespaces.get(name, 0):
             self.namespaces[name] = revision
             await self._key_values.write([KeyValueChange(NAMESPACES + name, str(revision).encode())])
 
 
 def visible(found: Sequence[KeyValue]) -> list[KeyValue]:
-    """What clients may see."""
+    """Return the key-values that clients may see."""
     return [each for each in found if not each.key.startswith(PREFIX)]

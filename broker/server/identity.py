@@ -1,8 +1,8 @@
-"""BrokerIdentity: who a broker is, kept beside its store for as long as its data lives.
+"""BrokerIdentity: a broker's name and number, kept beside its store for as long as its data lives.
 
 broker.json   {"name": ..., "number": ..., "keeps_key_values": true | false | null, "is_draining": false, "epoch": ...}
 
-The number is part of every queue id that the world has of this broker, so it never changes with the data.
+The number is part of every queue id of this broker that others know, so it never changes with the data.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from domain.shard import MAX_BROKER_NUMBER, broker_number
 
 FILE: Final = "broker.json"
 GROUP_KEY: Final = f"{PREFIX}identity"
-"""The key-value of a group's log that says the same."""
+"""Key-value of a group's log with the same content."""
 
 
 class BrokerIdentity(msgspec.Struct):
-    """`keeps_key_values`: None until that is decided (`broker.server.registration`).  `epoch`: of the last process that
-    had it, in milliseconds; it only grows, whatever the clock does."""
+    """The identity. `keeps_key_values`: None until decided (`broker.server.registration`). `epoch`: of the last process
+    that had it, in milliseconds; it only grows, whatever the clock does."""
 
     name: str
     number: int
@@ -35,20 +35,20 @@ class BrokerIdentity(msgspec.Struct):
     epoch: int = 0
 
     def save(self, data_dir: Path) -> None:
-        """Put it in place whole, durably."""
+        """Replace the file as a whole, durably."""
         put_durably(data_dir / FILE, msgspec.json.format(msgspec.json.encode(self), indent=2))
 
 
 class KeptIdentity:
-    """An identity, and where it is kept: beside the store, and of a broker group in the log too, so that the next
-    master goes on as what the last one was.  `key_values`: of a group's store."""
+    """An identity with its stores: beside the data and, of a broker group, in the log too, so that the next master
+    continues it. `key_values`: of a group's store."""
 
     def __init__(self, data_dir: Path, identity: BrokerIdentity, key_values: KeyValues | None) -> None:
         self.identity = identity
         self._data_dir, self._key_values = data_dir, key_values
 
     async def load(self) -> None:
-        """Take what the group's log says."""
+        """Take over the identity in the group's log."""
         if self._key_values is None:
             return
         [found] = await self._key_values.get([GROUP_KEY])
@@ -56,23 +56,23 @@ class KeptIdentity:
             said = msgspec.json.decode(found.value, type=BrokerIdentity)
             self.identity.keeps_key_values, self.identity.is_draining = said.keeps_key_values, said.is_draining
         elif self.identity.keeps_key_values is not None:
-            await self.save()  # of the time before it had replicas
+            await self.save()  # from the time before it had replicas
 
     async def save(self) -> None:
-        """Keep it, durably, on all that must have it."""
+        """Store it durably, in the file and in the group's log."""
         self.identity.save(self._data_dir)
         if self._key_values is not None:
             await self._key_values.write([KeyValueChange(GROUP_KEY, msgspec.json.encode(self.identity))])
 
 
 def epoch_kept(data_dir: Path) -> int:
-    """The epoch of the last process that had the directory; 0 where none had."""
+    """Return the epoch of the last process that had the directory; 0 if none had."""
     kept = _kept(data_dir)
     return 0 if kept is None else kept.epoch
 
 
 def number_kept(data_dir: Path) -> int | None:
-    """The number by which a directory's broker is known; None where it was never reached from elsewhere."""
+    """Return the number of a directory's broker; None if it was never reachable from elsewhere."""
     kept = _kept(data_dir)
     return None if kept is None else kept.number
 
@@ -86,10 +86,8 @@ def _kept(data_dir: Path) -> BrokerIdentity | None:
 
 
 def open_identity(data_dir: Path, name: str, number: int | None) -> BrokerIdentity:
-    """The identity of a data directory, made at first.  `number` None: the one kept, or that of the name.
-
-    Raises StoreFailedError where the directory belongs to another broker.
-    """
+    """Return the identity of a data directory, made on first use. `number` None: the stored one, or that of the name.
+    Raises StoreFailedError where the directory belongs to another broker."""
     path = data_dir / FILE
     if path.exists():
         try:

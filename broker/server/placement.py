@@ -1,7 +1,7 @@
-"""Placement, as the broker sees it that a topic is not placed on.
+"""Placement of topics, seen by a broker on which a topic is not placed.
 
-It keeps the definition, with a queue that nobody reads.  So it takes no messages for it, and does not give up its
-queues before they are drained: what is in them would never be seen again.
+It keeps the definition, with a queue that nobody reads. So it takes no messages for it, and does not give up its queues
+before they are drained: their messages would never be seen again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Append = Callable[[Sequence[Message]], Confirmation]
 
 
 class Placement:
-    """`name` says what the broker is called; it is asked once the broker is in use."""
+    """The placement on one broker. `name` returns the broker's name; it is called once the broker is in use."""
 
     def __init__(self, store: Store, name: Callable[[], str]) -> None:
         self._store, self._name = store, name
@@ -43,7 +43,7 @@ class Placement:
             self.elsewhere.discard(name)
 
     def append(self, messages: Sequence[Message], append: Append) -> Confirmation:
-        """Append those that may come here."""
+        """Append the messages that may come here."""
         refusals = [self._refusal_of(message) for message in messages] if self.elsewhere else []
         if not any(refusals):
             return append(messages)
@@ -57,7 +57,7 @@ class Placement:
         return None
 
     async def refusal_to_leave(self, topic: Topic) -> EntrepotError | None:
-        """Why a definition by which the topic is elsewhere cannot be taken, if it cannot."""
+        """Return the refusal of a definition that places the topic elsewhere, or None if it can be taken."""
         known = self._store.topology.topic(topic.name)
         if known is None or self._is_elsewhere(known) or not self._is_elsewhere(topic):
             return None

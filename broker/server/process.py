@@ -1,6 +1,6 @@
-"""BrokerProcess: a broker as others see it: the door to its store, and how it makes itself known.
+"""BrokerProcess: a broker as others see it: the listener of its store, and its registration.
 
-store -> identity -> service and control -> listener -> registration -> who keeps the key-values
+store -> identity -> service and control -> listener -> registration -> keeper of the key-values
 """
 
 from __future__ import annotations
@@ -31,10 +31,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BrokerProcessSettings:
-    """`number` None: what the name says.  `address`: host:port that gateways reach it at.
-
-    `keeps_key_values` None: settled with the other brokers.
-    """
+    """The settings of a broker process. `number` None: derived from the name. `address`: host:port for gateways.
+    `keeps_key_values` None: settled with the other brokers."""
 
     name: str
     address: str
@@ -51,7 +49,7 @@ class BrokerProcessSettings:
 
 @dataclass(frozen=True, slots=True)
 class Mastership:
-    """Of whom it speaks: `domain.route.BrokerInfo`.  `copies`: disks that confirm a message, as it is just now."""
+    """A master's term, as in `domain.route.BrokerInfo`. `copies`: the disks that confirm a message at present."""
 
     order: int
     replica: int = 0
@@ -61,7 +59,7 @@ class Mastership:
 
 
 def make_listener(settings: BrokerProcessSettings, listener: socket.socket, store: BrokerSettings) -> RemotingListener:
-    """The door of a broker, which offers nothing yet."""
+    """Return the listener of a broker, which offers nothing yet."""
     window = min(ListenerLimits().window_bytes, store.max_unconfirmed_bytes)
     return RemotingListener(
         Service(),
@@ -74,7 +72,7 @@ def make_listener(settings: BrokerProcessSettings, listener: socket.socket, stor
 
 
 class BrokerProcess:
-    """Serves an opened store.  `stopped` is done when it has left its cluster (None), or may not be in it (why)."""
+    """A server of an opened store. `stopped` is done when it has left (None), or may not be in its cluster (why)."""
 
     def __init__(
         self,
@@ -84,7 +82,7 @@ class BrokerProcess:
         clock: Clock,
         mastership: Mastership | None = None,
     ) -> None:
-        """`listener`: its own, or that of the replica whose master this is, as `mastership` says."""
+        """Create the process on its own `listener`, or on that of the replica whose master this is by `mastership`."""
         self._broker, self._settings, self._mastership = broker, settings, mastership
         data_dir = broker.core.settings.data_dir
         self.identity: BrokerIdentity = open_identity(data_dir, settings.name, settings.number)
@@ -118,7 +116,7 @@ class BrokerProcess:
         self._deciding: asyncio.Task[None] | None = None
 
     def _offered(self) -> Service:
-        """Its answers, put into the listener's service."""
+        """Install its operations in the listener's service."""
         offered = Service()
         self._service.install(offered)
         self._control.install(offered)
@@ -126,7 +124,7 @@ class BrokerProcess:
         return offered
 
     def info(self) -> BrokerInfo:
-        """Who this is just now."""
+        """Return the present information on this broker."""
         mastership = self._mastership or Mastership(self.identity.epoch)
         return BrokerInfo(
             self.identity.name,
@@ -145,7 +143,7 @@ class BrokerProcess:
         )
 
     async def start(self) -> None:
-        """Listen, and make it known."""
+        """Listen, and register."""
         await self._deletions.load()
         await self._kept.load()
         wanted = self._settings.keeps_key_values
@@ -171,7 +169,7 @@ class BrokerProcess:
         await self._control.keep_key_values(keeps)
 
     def watch_replicas(self, refuses: Callable[[], EntrepotError | None]) -> None:
-        """Tell nothing that the replicas do not have, and take no messages while that says why."""
+        """Tell nothing that the replicas do not have, and take no messages while `refuses` has a reason."""
         self._service.refuses = refuses
         engine, registry = self._broker.engine, self._broker.registry
         self._service.is_confirmed = lambda: registry.changed_at < engine.confirmed_offset
@@ -184,12 +182,12 @@ class BrokerProcess:
         self._service.go_on()
 
     def refuse_held(self) -> None:
-        """Say of what was held back that it was not taken, and of all that comes from now on."""
+        """Refuse the messages held back, and all later ones."""
         self._service.refuse_held()
         self._listener.service.withdraw(Service(self._offer.calls, self._offer.streams))
 
     def info_changed(self) -> None:
-        """Tell gateways and name servers who this is now."""
+        """Tell gateways and name servers the present information on this broker."""
         self._service.info_changed()
         self._registrar.changed()
 
@@ -198,7 +196,7 @@ class BrokerProcess:
             self.stopped.set_result(why)
 
     async def close(self) -> None:
-        """Say goodbye to all; a broker that has left says that, too."""
+        """Close all connections; a broker that has left announces that, too."""
         if self._deciding is not None:
             self._deciding.cancel()
             await asyncio.gather(self._deciding, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""ReadService: messages by offset, position, key and id over the wire, and tails: of a store, or of a slave's."""
+"""ReadService: messages of a master's or slave's store by offset, position, key and id over the wire, and tails."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from protocols.remoting.message_batch import encode_stored
 
 
 class ReadService:
-    """Looked up when they are called: a store that has no log serves the rest."""
+    """A service that looks its ports up on each call: a store without a log serves the rest."""
 
     def __init__(self, messages: ReadMessages, finder: FoundMessages) -> None:
         self._messages, self._finder = messages, finder
         self._tails: dict[str, set[TailStream]] = {}
 
     def install(self, service: Service) -> None:
-        """Put its operations into a service."""
+        """Register its operations with a service."""
         messages, finder = self._messages, self._finder
         service.calls |= {
             wire.READ: stored(messages.read),
@@ -70,13 +70,13 @@ class ReadService:
         stream.on_close = closed
 
     def topic_is_gone(self, name: str) -> None:
-        """End the tails of a topic that was deleted."""
+        """End the tails of a deleted topic."""
         for stream in self._tails.pop(name, ()):
             stream.topic_is_gone()
 
 
 def stored(call: Callable[..., Awaitable[list[Any]]]) -> Call:
-    """A call that returns stored messages, in the form they have on the wire."""
+    """Wrap a call to return stored messages in their wire form."""
 
     async def answered(*arguments: Any) -> bytes:
         return encode_stored(await call(*arguments))

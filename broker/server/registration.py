@@ -1,10 +1,10 @@
-"""Registrar: makes a broker known to every name server, each by itself.
+"""Registrar: registers a broker with every name server, each by itself.
 
-All that the broker has goes to each of them when a connection is made, at every change, and every 30 s; a heartbeat
-each second.  A name server that knows something else asks for all of it again.
+Each of them gets everything that the broker has on a new connection, at every change, and every 30 s; and a heartbeat
+each second. A name server with other knowledge asks for everything again.
 
-It also settles who keeps the key-values of a cluster, once: a new broker takes them if, a moment after it has
-registered, nobody has settled it and none of the others, all as undecided, has a lower number.
+It also decides the keeper of a cluster's key-values, once. A new broker takes them if, a moment after
+it registered, all brokers are undecided and none has a lower number.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from protocols.remoting import operations as wire
 GATHER_SECONDS: Final = 0.05
 ASK_SECONDS: Final = 3.0
 REFUSED_SECONDS: Final = 0.5
-"""Wait of a broker that is refused for another name server to take it."""
+"""Time for which a refused broker waits for another name server to take it, in seconds."""
 DECISION_SECONDS: Final = 1.0
-"""Wait of a new broker for others, before it looks who is to keep the key-values."""
+"""Time for which a new broker waits for others before it decides the keeper of the key-values, in seconds."""
 
 log = structlog.get_logger(__name__)
 
 
 class Registrar:
-    """`on_refused` is called with why, where a name server knows another broker of this name or number."""
+    """The registrations of one broker. `on_refused` gets the error of a name server that knows another broker of this
+    name or number."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class Registrar:
         await asyncio.gather(*(link.close() for link in self._links))
 
     def changed(self) -> None:
-        """Something of what the broker has is different: tell it soon."""
+        """Report a change in the broker's data soon."""
         if self._timer is None:
             self._timer = self._loop.call_later(GATHER_SECONDS, self._register_all)
 
@@ -111,12 +112,12 @@ class Registrar:
             self._loop.call_later(REFUSED_SECONDS, self._refused, error)
 
     def _refused(self, error: EntrepotError) -> None:
-        """One that no name server takes has no place here; one that has its place is not driven out by another."""
+        """Stop a broker that no name server takes; one that is registered is not driven out by another."""
         if not self._is_accepted:
             self._on_refused(error)
 
     async def _keep(self, link: Link) -> None:
-        """Heartbeats, and now and then all of it."""
+        """Send heartbeats, and now and then everything."""
         registered = self._loop.time()
         while True:
             await asyncio.sleep(self._heartbeat_seconds)
@@ -141,10 +142,10 @@ class Registrar:
         asked = (link.ask(wire.UNREGISTER, info.name, info.epoch, seconds=ASK_SECONDS) for link in self._links)
         await asyncio.gather(*asked, return_exceptions=True)
 
-    # -- who keeps the key-values --------------------------------------------------------------------------------
+    # -- the keeper of the key-values ----------------------------------------------------------------------------
 
     async def brokers(self) -> dict[str, BrokerRoute]:
-        """Every broker that a name server knows, this one included, by name."""
+        """Return every broker that a name server knows, this one included, by name."""
         answers = await asyncio.gather(
             *(link.ask(wire.ROUTES, seconds=ASK_SECONDS) for link in self._links), return_exceptions=True
         )
@@ -155,7 +156,7 @@ class Registrar:
         return found
 
     async def decide_keeper(self, identity: BrokerIdentity) -> bool:
-        """Whether this broker is to keep the key-values; returns when that is clear.  With no name server it is."""
+        """Return True if this broker is to keep the key-values, once that is clear. Without a name server it is."""
         if not self._links:
             return True
         while True:

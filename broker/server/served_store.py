@@ -1,4 +1,4 @@
-"""ServedStore: what a store must have, beyond its ports, to be served to clients on other machines."""
+"""ServedStore: a store's operations, beyond its ports, for clients on other machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from domain.topic import QueueBounds
 
 
 class ReadMessages(Protocol):
-    """Messages as they are read: of a store, or of a slave's."""
+    """Reads of messages, of a store or of a slave's."""
 
     async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]: ...
 
@@ -50,20 +50,20 @@ class ReadMessages(Protocol):
         max_bytes: int,
         filter: FilterExpression | None = None,
     ) -> bytes:
-        """A run of records as they lie in the log (`protocols.remoting.records`)."""
+        """Return a run of records as they lie in the log (`protocols.remoting.records`)."""
         ...
 
     async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
-        """About how many bytes they have."""
+        """Return about how many bytes the records have."""
         ...
 
 
 class ServedMessages(ReadMessages, Messages, Protocol):
-    """Messages that go out as they lie in the log."""
+    """Messages sent as they lie in the log."""
 
 
 class FoundMessages(Protocol):
-    """Messages as they are looked up."""
+    """Searches for messages."""
 
     async def query(self, query: MessageQuery) -> MessagePage: ...
 
@@ -73,8 +73,7 @@ class FoundMessages(Protocol):
 
 
 class ServedConsumption(Consumption, Protocol):
-    """Consumption that says when there may be something to pop.  Places stand for each of the
-    deliveries that they name."""
+    """Consumption that reports when a pop may find something. Places stand for each delivery that they name."""
 
     async def acknowledge(
         self, topic: str, group: str, receipts: Sequence[Receipt | DeliveryPlaces], *, may_wait: bool = False
@@ -96,15 +95,16 @@ class ServedConsumption(Consumption, Protocol):
     ) -> list[EntrepotError | None]: ...
 
     def watch_available(self, topic: str, group: str, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back when it may be worth while to pop; returns the way to stop that."""
+        """Call back when a pop may find something; returns the function that stops it."""
         ...
 
 
 class ServedTopology(Topology, Protocol):
-    """Topology that tells of groups, too."""
+    """Topology that reports changes of groups, too."""
 
     def watch_groups(self, callback: Callable[[str], None]) -> Callable[[], None]:
-        """Call back with the name of a group that came, changed or went, or "" when a namespace did."""
+        """Call back with the name of a new, changed or removed group, or "" for a namespace; returns the function that
+        stops it."""
         ...
 
 
@@ -112,12 +112,12 @@ class MissingMessages(Protocol):
     """Messages whose append was not answered."""
 
     def append(self, messages: Sequence[Message], refusal: EntrepotError | None = None) -> Confirmation:
-        """Append those that are not stored; `refusal`: why no message is taken just now."""
+        """Append the messages that are not stored; `refusal`: the reason to take no message at present."""
         ...
 
 
 class ServedStore(Store, Protocol):
-    """A store that can be served."""
+    """A store that can be served to clients."""
 
     @property
     def missing(self) -> MissingMessages: ...

@@ -1,4 +1,4 @@
-"""StoreService: a store over the wire.  One line an operation: the ports are what is served."""
+"""StoreService: a store over the wire, one line an operation: it serves the ports."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ALL_TAKEN: Final = encode(None)
 
 
 class StoreService:
-    """Serves a store.  `info` says who this broker is just now."""
+    """A service of a store. `info` returns the present information on this broker."""
 
     def __init__(self, store: ServedStore, deletions: DefinitionLog, info: Callable[[], BrokerInfo]) -> None:
         self.store = store
@@ -51,18 +51,18 @@ class StoreService:
         store.topology.watch_topics(self._topic_changed)
         self._loop = asyncio.get_running_loop()
         self.is_sealed = False
-        """Key-values are being moved to another broker: none may change."""
+        """True while the key-values move to another broker: none may change."""
         self.last_append = 0.0
         self.is_leaving = False
-        """No message is taken any more."""
+        """True once no message is taken any more."""
         self.is_confirmed: Callable[[], bool] = lambda: True
-        """All that is known of topics and groups may be told."""
+        """True if all known topics and groups may be told."""
         self.refuses: Callable[[], EntrepotError | None] = lambda: None
-        """Why no message is taken just now: too few replicas are in sync."""
+        """Returns the reason to take no message at present: too few replicas are in sync."""
         self._held: list[Callable[[], None]] | None = None
 
     def install(self, service: Service) -> None:
-        """Put its operations into a service."""
+        """Register its operations with a service."""
         service.direct[wire.APPEND] = lambda channel, request: self._append(
             channel, request, self.store.messages.append, self.refuses
         )
@@ -89,7 +89,7 @@ class StoreService:
         service.streams[wire.WATCH_DEFINITIONS] = self._open_definitions
 
     def info_changed(self) -> None:
-        """Tell the clients who this broker is now."""
+        """Tell the clients the present information on this broker."""
         for stream in tuple(self._definition_streams):
             stream.changed()
 
@@ -99,7 +99,7 @@ class StoreService:
             self._held = []
 
     def go_on(self) -> None:
-        """Take what was held back."""
+        """Take the messages held back."""
         held, self._held = self._held, None
         for take in held or ():
             take()
@@ -115,7 +115,7 @@ class StoreService:
             channel.refuse(request.id, EntrepotError(Code.BAD_REQUEST, str(error)))
 
     def refuse_held(self) -> None:
-        """Mastership has moved: what was held back was not taken."""
+        """Refuse the messages held back: mastership has moved."""
         self.is_leaving = True
         self.go_on()
 
@@ -124,7 +124,7 @@ class StoreService:
     def _append(
         self, channel: ServerChannel, request: Requested, append: Append, refuses: Callable[[], EntrepotError | None]
     ) -> None:
-        """Answered when it is durable; no task waits for it.  `refuses`: why none of a batch is taken."""
+        """Append; the answer is sent once it is durable, without a task. `refuses` returns the refusal of a batch."""
         if self._held is not None:
             self._held.append(lambda: self._take_held(channel, request, append, refuses))
             return
@@ -147,7 +147,7 @@ class StoreService:
         confirmation.when_settled(settled)
 
     def _missing(self, messages: Sequence[Message]) -> Confirmation:
-        """Append what is not stored; while no message is taken, only that is refused."""
+        """Append the messages not stored; while no message is taken, only these are refused."""
         return self.store.missing.append(messages, self.refuses())
 
     async def _message_consumers(self, message: bytes) -> list[MessageConsumer]:
@@ -185,8 +185,8 @@ class StoreService:
     # -- topology ------------------------------------------------------------------------------------------------
 
     async def _note_deleted(self, kind: str, name: str, revision: int) -> None:
-        """Keep that it was deleted, and say so: also where it is not here, or here anew with a later revision, for
-        who compares brokers would else tell this one again and again."""
+        """Store and report a deletion, also of a definition that is missing here or newer: otherwise comparing clients
+        would tell this broker again and again."""
         await self.deletions.note_deleted(kind, name, revision)
         self.info_changed()
 
@@ -204,7 +204,7 @@ class StoreService:
         }
 
     async def _put_topics(self, topics: list[Topic]) -> wire.Outcomes:
-        """What was deleted since is passed over; what was deleted before goes first, with its messages."""
+        """Put topics. Those deleted since are ignored; one deleted before is first removed, with its messages."""
         found: list[EntrepotError | None] = [await self._placement.refusal_to_leave(topic) for topic in topics]
         places = [
             place
@@ -224,9 +224,7 @@ class StoreService:
 
     async def _delete_topic(self, name: str, revision: int) -> None:
         await self._note_deleted("topic", name, revision)
-        if not _is_later(
-            self.store.topology.topic(name), revision
-        ):  # it may have been made anew while that was written
+        if not _is_later(self.store.topology.topic(name), revision):  # it may have been made anew during the write
             await self.store.topology.delete_topic(name)
 
     async def _put_group(self, group: ConsumerGroup) -> None:
@@ -339,5 +337,5 @@ class StoreService:
 
 
 def _is_later(definition: Topic | ConsumerGroup | None, revision: int) -> bool:
-    """Whether there is a definition that a deletion of this revision does not mean."""
+    """True if a definition is newer than a deletion of this revision."""
     return definition is not None and definition.revision > revision > 0

@@ -1,7 +1,7 @@
-"""Streams: what a broker sends of its own accord, as far as its client has given credit.
+"""Streams: a broker's unsolicited items, as far as its client has given credit.
 
-Tails and definitions that find no credit go on from where they were when there is some again; nothing is dropped.
-Key-value events cannot be asked for later: a watcher that is too far behind is told so, and begins anew.
+Tails and definitions without credit resume where they were once there is some; nothing is dropped. Key-value events
+cannot be asked for later: a watcher too far behind is told so, and begins anew.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from protocols.remoting.operations import Definitions
 from protocols.remoting.values import encode
 
 ITEM_BYTES: Final = 1 << 20
-"""Messages of a tail go in items of about so much."""
+"""Approximate size of a tail's items, in bytes."""
 MAX_WAITING_EVENTS: Final = 100_000
 MAX_WAITING_BYTES: Final = 32 << 20
 CONFIRM_SECONDS: Final = 0.005
-"""Pause between two looks at whether a change is confirmed: what replicas do not have may never have been."""
+"""Pause between two checks that a change is confirmed, in seconds: a change that replicas lack may be undone."""
 DEFINITIONS_PAUSE_SECONDS: Final = 0.02
-"""After a change of definitions was told, further ones are gathered for so long."""
+"""Time for which changes of definitions are gathered after one was told, in seconds."""
 
 
 class TailStream:
-    """The messages of one queue.  The first item has no messages: it says where the stream begins."""
+    """The messages of one queue. The first item is empty and has the start of the stream."""
 
     def __init__(
         self, messages: ReadMessages, stream: ServerStream, topic: str, queue_id: int, start: int | Position | None
@@ -56,7 +56,7 @@ class TailStream:
         self._next = self._tail.next_offset
 
     def _on_messages(self, messages: list[StoredMessage]) -> None:
-        """Send them; without credit, stop, and remember where."""
+        """Send messages; without credit, stop and note the place."""
         at = 0
         while at < len(messages) and self._stream.has_credit:
             size, end = 0, at
@@ -70,11 +70,11 @@ class TailStream:
             self._stop()
 
     def topic_is_gone(self) -> None:
-        """What this follows is no more, even if there is a topic of that name again."""
+        """End the stream: its topic is gone, even if there is one of that name again."""
         self._stream.end(EntrepotError(Code.TOPIC_NOT_FOUND, f"topic {self._topic!r} was deleted"))
 
     def end(self, error: EntrepotError) -> None:
-        """The messages are not served here any more."""
+        """End the stream: the messages are no longer served here."""
         self._stream.end(error)
 
     def _resume(self) -> None:
@@ -91,7 +91,7 @@ class TailStream:
 
 
 class AvailabilityStream:
-    """An empty item whenever it may be worth while to pop; without credit, one when there is some again."""
+    """An empty item whenever a pop may find something; without credit, one when there is some again."""
 
     def __init__(self, store: ServedStore, stream: ServerStream, topic: str, group: str) -> None:
         self._stream = stream
@@ -113,8 +113,7 @@ class AvailabilityStream:
 
 
 class KeyValueStream:
-    """Changes of key-values with a prefix, in items of about `ITEM_BYTES`.  The first item is empty: it says that the
-    stream has begun."""
+    """Changes of key-values with a prefix, in items of about `ITEM_BYTES`. The first, empty item marks the start."""
 
     def __init__(self, store: ServedStore, stream: ServerStream, prefix: str) -> None:
         self._stream = stream
@@ -139,7 +138,7 @@ class KeyValueStream:
         while self._waiting and self._stream.has_credit:
             item: list[KeyValueEvent] = []
             size = 0
-            # One write is told in one item.
+            # one write is told in one item
             while self._waiting and (size < ITEM_BYTES or self._waiting[0].version == item[-1].version):
                 item.append(self._waiting.popleft())
                 size += _size_of(item[-1])
@@ -152,7 +151,7 @@ def _size_of(event: KeyValueEvent) -> int:
 
 
 class DefinitionStream:
-    """What there is: first all of it, then changes, gathered for a moment, once all of it `is_confirmed`."""
+    """Definitions: first all, then changes, gathered for a moment, once all of it `is_confirmed`."""
 
     def __init__(
         self,
@@ -169,7 +168,7 @@ class DefinitionStream:
         self._groups: dict[str, ConsumerGroup] = {}
         self._namespaces: dict[str, int] = {}
         self._deleted: dict[str, int] = {}
-        # In the order they changed: watchers are told in it.
+        # in the order of change, in which watchers are told
         self._dirty_topics: dict[str, None] = dict.fromkeys(topic.name for topic in store.topology.topics())
         self._dirty_groups: dict[str, None] = dict.fromkeys(group.name for group in store.topology.groups())
         self._sent_info: BrokerInfo | None = None
@@ -196,13 +195,13 @@ class DefinitionStream:
         self._soon()
 
     def tell_now(self) -> None:
-        """Tell what has changed, if anything has, without waiting for more."""
+        """Send pending changes without waiting for more."""
         if self._timer is not None:
             self._timer.cancel()
             self._send()
 
     def changed(self) -> None:
-        """The broker's own state has changed."""
+        """Note that the broker's own state has changed."""
         self._soon()
 
     def _soon(self) -> None:

@@ -1,1 +1,1 @@
-"""The storage engine: synchronous, single-threaded, one commit log from which everything else is derived."""
+"""The storage engine: synchronous, single-threaded, with one commit log from which all else is derived."""

@@ -1,12 +1,10 @@
-"""ChangedRows: which rows of the state file are behind, and since where in the log.
+"""ChangedRows: the rows of the state file that lag behind the commit log, each with the offset it lags from.
 
-Each thing that is derived from the log (a queue, a window, a topic ...) is one row.  A checkpoint takes some of the
-changed ones, those longest behind first, at one moment, and writes them when the log up to that moment is durable.
-Rows may so be of different ages: recovery begins at the oldest record that some row lacks (`position`) and applies
-records again that others have already, hence the rule for all that keeps rows:
-
-    a record older than a row's state changes nothing (`as_of`), and what is dropped by a record is what was made
-    before it (`since`)
+Each thing derived from the log (a queue, a window, a topic ...) is one row. A checkpoint takes a slice of the changed
+rows at one moment, those longest behind first. It writes them once the log up to that moment is durable. So rows differ
+in age. Recovery begins at the oldest record that some row lacks (`position`), and applies records again that other rows
+already hold. Every owner of rows therefore follows one rule: a record older than a row's state changes nothing
+(`as_of`), and a record drops only things made before it (`since`).
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from broker.store.state_file import Change
 
 MAX_SLICE_ROWS: Final = 2000
 MAX_SLICE_BYTES: Final = 8 << 20
-"""Named limit: of one checkpoint, as the event loop stands still while it is encoded."""
+"""Limit of one checkpoint, in bytes: the event loop stands still while it is encoded."""
 
 
 class Saved(Protocol):
@@ -26,12 +24,12 @@ class Saved(Protocol):
     is_changed: bool
 
     def row(self, as_of: int) -> bytes | None:
-        """Its state, which has all records before the commit-log offset `as_of`; None if it is gone."""
+        """Return its state with all records before the commit-log offset `as_of`, or None if it is gone."""
         ...
 
 
 class Gone:
-    """A row that is to be removed."""
+    """A row to be removed."""
 
     is_changed = True
 
@@ -40,7 +38,7 @@ class Gone:
 
 
 class ChangedRows:
-    """See the module.  Keys in the order in which they fell behind."""
+    """The changed rows, by key, in the order in which they fell behind."""
 
     def __init__(self) -> None:
         self._behind: dict[bytes, tuple[int, Saved]] = {}
@@ -49,21 +47,21 @@ class ChangedRows:
         return len(self._behind)
 
     def mark(self, key: bytes, saved: Saved, commit_log_offset: int) -> None:
-        """The row lacks the record at this offset.  What is marked already keeps its place."""
+        """Mark a row as lacking the record at this offset. A row marked before keeps its place."""
         saved.is_changed = True
         known = self._behind.get(key)
         self._behind[key] = (known[0] if known else commit_log_offset, saved)
 
     def drop(self, key: bytes, commit_log_offset: int) -> None:
-        """The row is to go."""
+        """Mark a row for removal."""
         self.mark(key, Gone(), commit_log_offset)
 
     def position(self, end: int) -> int:
-        """Everything before it is in rows that are written, once those taken are; `end`: of the log."""
+        """Return the offset before which written rows, and those taken, hold everything. `end`: the end of the log."""
         return next(iter(self._behind.values()))[0] if self._behind else end
 
     def take(self, end: int) -> tuple[list[Change], dict[bytes, tuple[int, Saved]]]:
-        """Some changes, and what to `put_back` if they cannot be written.  May raise OSError; then nothing is taken."""
+        """Return some changes, and the rows to `put_back` if they cannot be written. On OSError nothing is taken."""
         changes: list[Change] = []
         taken: dict[bytes, tuple[int, Saved]] = {}
         size = 0
@@ -80,7 +78,7 @@ class ChangedRows:
         return changes, taken
 
     def put_back(self, taken: dict[bytes, tuple[int, Saved]]) -> None:
-        """They are still behind, longer than all others; what has changed again meanwhile counts as it is now."""
+        """Mark the rows as behind again, ahead of all others. A row that changed meanwhile keeps its newer state."""
         behind = {key: (since, self._behind.pop(key, (since, saved))[1]) for key, (since, saved) in taken.items()}
         for _, saved in behind.values():
             saved.is_changed = True

@@ -1,7 +1,7 @@
-"""Checkpointer: saves what is derived from the log, a slice at a time, and knows from where recovery would begin.
+"""Checkpointer: saves the state derived from the log, a slice at a time, and keeps the offset where recovery begins.
 
-A slice is taken at one moment (`end` of the log then), and written once the log up to there is durable: what the rows
-say is never ahead of the log.  The writing is done by the sync process.
+A slice is taken at one moment (`end` of the log then) and written once the log up to there is durable. So the rows are
+never ahead of the log. The sync process does the writing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Slice:
 
 
 class Checkpointer:
-    """`position`: recovery would begin there.  `epoch`: the recovery epoch that is saved."""
+    """A writer of checkpoints. `position`: recovery begins there. `epoch`: the saved recovery epoch."""
 
     def __init__(self, state_file: StateFile, channel: SyncChannel) -> None:
         self.state_file = state_file
@@ -42,18 +42,16 @@ class Checkpointer:
 
     @property
     def is_slice_waiting(self) -> bool:
-        """Whether a slice was taken and not asked to be written yet."""
+        """True if a slice was taken and its write was not asked for yet."""
         return self._slice is not None and not self.is_under_way
 
     def has_more(self, end: int, recovery_epoch: int) -> bool:
-        """Whether there is anything to save."""
+        """True if there is anything to save."""
         return bool(self.rows) or self.position != end or self.epoch != recovery_epoch
 
     def begin(self, end: int, durable_offset: int, recovery_epoch: int) -> bool:
-        """Take a slice unless one is waiting, and ask for it to be written if the log is durable up to it.
-
-        Says whether it was asked for.  May raise OSError; then nothing has changed.
-        """
+        """Take a slice unless one is waiting; ask for its write, and return True, if the log is durable up to it. May
+        raise OSError; then nothing has changed."""
         if self.is_under_way:
             return False
         if self._slice is None:
@@ -67,10 +65,8 @@ class Checkpointer:
         return True
 
     def finish(self) -> bool:
-        """Take the answer; says whether the slice was saved: where there was no room, it counts as not taken.
-
-        Raises StoreFailedError.
-        """
+        """Take the answer; return True if the slice was saved. Without room on the disk it counts as not taken. Raises
+        StoreFailedError."""
         assert self._slice is not None, "an answer without a question"
         found, self._slice, self.is_under_way = self._slice, None, False
         try:

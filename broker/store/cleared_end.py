@@ -1,4 +1,4 @@
-"""The end of a log, cleared: nothing is behind it but zeros, in space that stays reserved."""
+"""The cleared end of a log: only zeros follow it, in space that stays reserved."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.store.disk import Disk, is_want_of_space
 
 
 def used_end(disk: Disk, descriptor: int, position: int, length: int) -> int:
-    """Behind the last byte of a segment that is not zero; `position` if there is none from there on."""
+    """Return the end of a segment's last non-zero byte, or `position` if there is none from there on."""
     used = position
     for at in range(position, length, SCAN_CHUNK):
         data = disk.read(descriptor, min(SCAN_CHUNK, length - at), at).rstrip(b"\0")
@@ -18,8 +18,8 @@ def used_end(disk: Disk, descriptor: int, position: int, length: int) -> int:
 
 
 def is_cleared(disk: Disk, descriptor: int, position: int, used: int, length: int) -> bool:
-    """Overwrite a segment's bytes with zeros from a position on, so far as they are used; says whether the space up to
-    `length` is reserved like that.  Holes of a file that was copied are filled, if there is room for them."""
+    """Overwrite a segment's used bytes with zeros from a position on. True if the space up to `length` is reserved;
+    holes of a copied file are filled if there is room."""
     try:
         if position < length:
             disk.allocate(descriptor, position, length - position)

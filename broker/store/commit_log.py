@@ -1,12 +1,12 @@
-"""CommitLog: the one place where messages, consumption and metadata are kept, in the order they were taken.
+"""CommitLog: the one place of messages, consumption and metadata, in the order in which they were taken.
 
-Segment files are named by the 20-digit commit-log offset of their first byte and have no header; a record never
-crosses from one to the next (a padding record fills the rest).  Space is reserved ahead of the end of the log, so
-that a full disk is met before a record is taken and not in the middle of writing it; `reserve_bytes` of it are kept
-for consumption, which must go on when publishing is refused.
+Segment files are named by the 20-digit commit-log offset of their first byte and have no header. A record never crosses
+segments: a padding record fills the rest. Space is reserved ahead of the end of the log, so a full disk is met before a
+record is taken, not while it is written. `reserve_bytes` of it are kept for consumption, which must go on when
+publishing is refused.
 
-Invariants: one appender; what was appended is in memory (`_pending`) until `write`, and nobody reads it from there;
-bytes before `durable_offset` never change.  Records say of what lies before `floor` that it was durable.
+Invariants: there is one appender. Appended records are in memory (`_pending`) until `write`, and nobody reads them
+there. Bytes before `durable_offset` never change. Each record states that all before its `floor` was durable.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, InvalidRec
 FIRST_READ = 8192
 DEFAULT_SEGMENT_SIZE = 1 << 30
 LEAST_STEP = 1 << 20
-"""Bytes that are reserved at a time where a whole step has no room, or what is needed if that is more."""
+"""Bytes reserved at a time where a whole step has no room (or the bytes needed, if more)."""
 MESSAGE = RecordKind.MESSAGE
 NEW_KINDS = record.KEPT_KINDS | {MESSAGE}
-"""Kinds that leave the reserve to those with which consuming goes on."""
+"""Kinds that may not use the reserve, which is for consuming."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class CommitLogLayout:
 
 
 class CommitLog:
-    """The log in `<root>/commitlog`.  Starts empty or at what recovery found (`recover_end`)."""
+    """The log in `<root>/commitlog`. It starts empty, or at the end that recovery found (`recover_end`)."""
 
     def __init__(self, disk: Disk, root: str, layout: CommitLogLayout) -> None:
         self.layout = layout
@@ -63,8 +63,8 @@ class CommitLog:
         self._pending: list[bytes] = []
         self._segments: dict[int, int] = {}
         self._allocated_end = 0
-        self._room_end = 0  # records fit up to here without asking for space or beginning a segment
-        self._message_room_end = 0  # new messages: up to here, so that the reserve stays
+        self._room_end = 0  # end of the room for records that need neither space nor a new segment
+        self._message_room_end = 0  # the same for new messages, which leave the reserve
         disk.make_directory(self.directory)
         for name in filter(is_segment_name, disk.names(self.directory)):
             start = int(name)
@@ -74,7 +74,7 @@ class CommitLog:
     # -- appending ---------------------------------------------------------------------------------------------
 
     def append_new(self, message: Message, queue_offset: int, now_ms: int) -> tuple[int, int]:
-        """Take one new message; returns (commit-log offset, size).  Raises StorageFullError, MESSAGE_BODY_TOO_LARGE."""
+        """Take one new message; return (commit-log offset, size). Raises StorageFullError, MESSAGE_BODY_TOO_LARGE."""
         offset = self.end
         parts = encode_new(message, offset, self.floor, now_ms, queue_offset)
         size = len(parts[1]) + CRC_START
@@ -93,7 +93,7 @@ class CommitLog:
         trailer: bytes = b"",
         trailer_flag: int = 0,
     ) -> tuple[int, int]:
-        """The same for a message of any kind."""
+        """Take one message of any kind; return and raise as `append_new`."""
         offset = self.end
         encode, floor = record.encode_message, self.floor
         prefix, covered = encode(message, kind, offset, floor, now_ms, queue_offset, trailer, trailer_flag)
@@ -107,7 +107,7 @@ class CommitLog:
         return offset, size
 
     def append_payload(self, kind: RecordKind, payload: bytes, now_ms: int) -> int:
-        """Take a record that is not a message; returns its commit-log offset.  It may use the reserve."""
+        """Take a record that is not a message; return its commit-log offset. It may use the reserve."""
         offset = self.end
         size = HEADER_SIZE + len(payload)
         if offset + size > self._room_end:
@@ -117,17 +117,17 @@ class CommitLog:
         return offset
 
     def has_space(self, payload_bytes: int) -> bool:
-        """True if a record with so many bytes behind its header goes to the end of the log as it is."""
+        """True if a record with so many bytes after its header fits at the end of the log as it is."""
         return self.end + HEADER_SIZE + payload_bytes <= self._room_end
 
     def make_space(self, payload_bytes: int, now_ms: int) -> int:
-        """Reserve for such a record, in the next segment where this one is too full; returns its commit-log offset."""
+        """Reserve space for such a record, in the next segment if this one is too full; return its offset."""
         if not self.has_space(payload_bytes):
             return self._make_room(HEADER_SIZE + payload_bytes, 0, now_ms)
         return self.end
 
     def write(self) -> None:
-        """Hand what is pending to the operating system in one write; all of it lies in one segment."""
+        """Write all pending records, which lie in one segment, with one call to the operating system."""
         if self._pending:
             data = b"".join(self._pending)
             self._pending.clear()
@@ -136,30 +136,27 @@ class CommitLog:
             self.written_offset += len(data)
 
     def append_run(self, offset: int, data: bytes) -> None:
-        """Write records of another replica's log, whole ones of one segment, at the end of this one.
-
-        Raises StorageFullError; then nothing is changed.
-        """
+        """Append whole records of one segment of another replica's log. On StorageFullError nothing is changed."""
         assert offset == self.end == self.written_offset, "a run goes to the end of the log"
         self._allocate_until(offset + len(data), to_the_last=True)
         start = offset // self.layout.segment_size_bytes * self.layout.segment_size_bytes
-        self._disk.write(self._segments[start], data, offset - start)  # what comes next asks for room anew:
+        self._disk.write(self._segments[start], data, offset - start)  # the next append asks for room anew:
         self.end = self.written_offset = self._room_end = self._message_room_end = offset + len(data)
 
     def begin_at(self, offset: int) -> None:
-        """Let an empty log begin in the middle: at the first segment that another replica has kept."""
+        """Begin an empty log in the middle: at the first segment that another replica has kept."""
         assert not self._segments, "only an empty log begins anywhere"
         self.min_offset = self.end = self.written_offset = self._allocated_end = offset
         self.durable_offset = self.floor = offset
         self._room_end = self._message_room_end = offset
 
     def files_between(self, start: int, end: int) -> list[str]:
-        """Paths of the segment files that hold [start, end)."""
+        """Return the paths of the segment files that hold [start, end)."""
         size = self.layout.segment_size_bytes
         return [self._path(offset) for offset in range(start // size * size, max(end, start + 1), size)]
 
     def _make_room(self, size: int, reserve: int, now_ms: int) -> int:
-        """Reserve space, and begin the next segment if this one is too full; returns where the record goes."""
+        """Reserve space, and begin the next segment if this one is too full; return the record's offset."""
         segment_size = self.layout.segment_size_bytes
         if size > self.layout.max_record_bytes:
             raise EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, "the message does not fit into a segment of the log")
@@ -170,14 +167,14 @@ class CommitLog:
         if rolls:
             self._pad(left, now_ms)
         elif left == segment_size:
-            self.write()  # the last record filled its segment to the very end: what is pending belongs there
+            self.write()  # the last record filled its segment to the very end: pending records belong there
         segment_end = start - start % segment_size + segment_size
         self._room_end = min(segment_end, self._allocated_end)
         self._message_room_end = min(segment_end, self._allocated_end - self.layout.reserve_bytes)
         return start
 
     def _pad(self, left: int, now_ms: int) -> None:
-        """Close the segment.  Padding is whole as soon as its header is written: the rest of it reads as zeros."""
+        """Close the segment. The padding record is whole once its header is written: the rest of it reads as zeros."""
         if left >= HEADER_SIZE:
             self._pending.append(record.encode_padding(left, self.end, self.floor, now_ms))
         self.write()
@@ -185,8 +182,8 @@ class CommitLog:
         self.written_offset = self.end
 
     def _allocate_until(self, target: int, *, to_the_last: bool) -> None:
-        """Reserve space up to an offset at least: by whole steps, or smaller ones where the disk has no room for those;
-        `to_the_last`: by what is needed, if there is no more."""
+        """Reserve space up to an offset at least, by whole steps, or by smaller ones where the disk has no room.
+        `to_the_last`: by the bytes needed, if there is no more."""
         size = self.layout.segment_size_bytes
         while self._allocated_end < target:
             rest = size - self._allocated_end % size
@@ -198,7 +195,7 @@ class CommitLog:
                 raise StorageFullError
 
     def _allocate(self, step: int) -> bool:
-        """Reserve so many bytes more, of one segment; says whether there was room."""
+        """Reserve so many more bytes of one segment; True if there was room."""
         start = self._allocated_end // self.layout.segment_size_bytes * self.layout.segment_size_bytes
         try:
             descriptor = self._segments.get(start)
@@ -217,8 +214,7 @@ class CommitLog:
     def message_at(
         self, commit_log_offset: int, kinds: frozenset[RecordKind] = record.MESSAGE_KINDS
     ) -> StoredMessage | None:
-        """The message whose record begins at a place of the durable log; None if none of these kinds does.
-
+        """Return the message recorded at an offset of the durable log, or None if the record is of no kind in `kinds`.
         Raises CorruptedError."""
         if not self.min_offset <= commit_log_offset < self.durable_offset:
             return None
@@ -237,7 +233,7 @@ class CommitLog:
         return decode_message(data, 0, commit_log_offset) if header.kind in kinds else None
 
     def read_header(self, commit_log_offset: int, size: int) -> RecordHeader:
-        """A record's header, checked.  Raises CorruptedError."""
+        """Return a record's header, checked. Raises CorruptedError."""
         try:
             return record.decode_header(
                 self.read_span(commit_log_offset, commit_log_offset + size), 0, commit_log_offset
@@ -246,14 +242,14 @@ class CommitLog:
             raise self.corrupted(commit_log_offset, error) from error
 
     def corrupted(self, commit_log_offset: int, error: Exception | str) -> CorruptedError:
-        """What to raise, or to tell, of a record that does not pass its check; it is being healed from now on."""
+        """Return the error for a record that fails its check, and begin to heal the record."""
         self.healer.note(commit_log_offset)
         return CorruptedError(
             f"the record at commit-log offset {commit_log_offset} is corrupted: {error}", commit_log_offset
         )
 
     def read_span(self, start: int, end: int) -> bytes:
-        """The bytes of a part of one segment: fewer where it ends before, none where the disk cannot read them."""
+        """Return a range of one segment's bytes: fewer where it ends before, none where the disk cannot read them."""
         try:
             return self._read_span(start, end - start)
         except OSError as error:
@@ -262,7 +258,7 @@ class CommitLog:
             return b""
 
     def overwrite(self, commit_log_offset: int, data: bytes) -> str:
-        """Put corrupted bytes of one segment right; returns the path of the file that is to be synced."""
+        """Overwrite corrupted bytes of one segment with good ones; return the path of the file to be synced."""
         start = commit_log_offset - commit_log_offset % self.layout.segment_size_bytes
         self._disk.write(self._segments[start], data, commit_log_offset - start)
         return self._path(start)
@@ -280,11 +276,11 @@ class CommitLog:
         on_message: Callable[[Placement, int], None] | None = None,
         until: int = NO_END,
     ) -> Iterator[tuple[bytes, int, RecordHeader]]:
-        """Every whole record from an offset on, as (bytes, position in them, header); ends at the first that is not,
-        or `until`, the end of a record.
+        """Yield every whole record from an offset on, as (bytes, position in them, header).
 
-        `scan_end` then tells where that was.  Where `on_message` is given, plain messages go there instead, as
-        placement and commit-log offset, in their turn: most records are, and this way costs half.
+        The scan ends at `until` (the end of a record) or at the first record that is not whole; `scan_end` is its end.
+        With `on_message`, plain messages go there instead, in their turn, as placement and commit-log offset. Most
+        records are plain messages, and this halves the cost.
         """
         self.scan_end = from_offset
         chunk, base = b"", from_offset
@@ -316,8 +312,8 @@ class CommitLog:
             self.scan_end += header.length
 
     def _read_chunk(self, offset: int, length: int) -> bytes:
-        """Bytes of the log, or one record where the disk cannot read all of them.  Raises DamagedLogError where it
-        cannot read that one."""
+        """Return a chunk of the log, or one record where the disk cannot read the chunk. Raises DamagedLogError where
+        it cannot read that record either."""
         try:
             return self._read_span(offset, length)
         except OSError as error:
@@ -334,15 +330,12 @@ class CommitLog:
         return self.layout.segment_size_bytes - offset % self.layout.segment_size_bytes
 
     def proof_of_damage(self, offset: int) -> int | None:
-        """The record behind a bad one that proves that this was synced (`damage`)."""
+        """Return the offset of a later record proving that the bad one was synced (`damage`)."""
         return proof_of_damage(self._disk, self._segments, self.layout.segment_size_bytes, offset)
 
     def recover_end(self, end: int) -> int:
-        """Let nothing be behind `end` but zeros, so that no stale record can ever be met there; returns how many bytes
-        there had been something.
-
-        The space that is reserved there stays so: a disk that is full would not give it again.
-        """
+        """Clear all bytes behind `end`, so that no stale record is ever met there; return how many had been in use. The
+        space stays reserved: a full disk would not give it again."""
         size = self.layout.segment_size_bytes
         kept = last = end
         for start in sorted(start for start in self._segments if start + size > end):
@@ -364,11 +357,11 @@ class CommitLog:
 
     @property
     def first_segment_end(self) -> int:
-        """Where the first segment ends."""
+        """End of the first segment."""
         return self.min_offset - self.min_offset % self.layout.segment_size_bytes + self.layout.segment_size_bytes
 
     def delete_first_segment(self) -> None:
-        """Delete it; the caller knows that nothing in it is needed, and that it is not the one that is written."""
+        """Delete the first segment. The caller knows that it is not needed and not the one being written."""
         start = min(self._segments)
         end = start + self.layout.segment_size_bytes
         assert end <= self.durable_offset, "it is written still"
@@ -377,12 +370,12 @@ class CommitLog:
         self.min_offset = end
 
     def path_of(self, offset: int) -> str | None:
-        """Path of the segment that an offset lies in; None where there is none."""
+        """Return the path of the segment that holds an offset, or None."""
         start = offset - offset % self.layout.segment_size_bytes
         return self._path(start) if start in self._segments else None
 
     def sizes(self) -> dict[str, int]:
-        """Paths of the segments with their lengths on disk."""
+        """Return the paths of the segments with their lengths on disk."""
         return {self._path(s): self._disk.size(d) for s, d in sorted(self._segments.items())}
 
     def close(self) -> None:
@@ -395,5 +388,5 @@ class CommitLog:
 
 
 def is_segment_name(name: str) -> bool:
-    """Whether a file in the log's directory is a segment; others are none of ours."""
+    """True if a file in the log's directory is a segment; all others are foreign."""
     return len(name) == 20 and name.isascii() and name.isdecimal()

@@ -1,15 +1,14 @@
 """ConsumeQueue: the order of one message queue, as references into the commit log.
 
-An entry is 20 bytes, big-endian: commit-log offset (8), record size (4), filter hash (8).  Entries begin in memory
-(the tail) and are kept with the queue's row in the state file while they are few; what is many moves to files of
-300,000 entries, which have no header and are named by the 20-digit byte offset of their first entry.  So a queue with
-a few entries has no file at all, and a store may have hundreds of thousands of them.
+An entry is 20 bytes, big-endian: commit-log offset (8), record size (4), filter hash (8). Entries begin in memory (the
+tail), and few of them are saved in the queue's row of the state file. Many move to files of 300,000 entries, without a
+header, named by the 20-digit byte offset of their first entry. So a queue with few entries has no file, and a store may
+have hundreds of thousands of queues.
 
 The row (big-endian): as-of offset (8), since (8), min offset (8), flushed end (8), number of files (4), their crc32c (4
 each, of their entries so far), then the tail's entries.
 
-Invariant: a file never holds an entry whose record is not durable.  A lost or corrupted file is rebuilt from the commit
-log.
+Invariant: a file holds only entries whose records are durable. A lost or corrupted file is rebuilt from the commit log.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ ENTRY: Final = struct.Struct(">QIQ")
 ENTRY_SIZE: Final = ENTRY.size
 ENTRIES_PER_FILE: Final = 300_000
 NEAR_ENTRIES: Final = 64
-"""Entries so near to each other are read together, with those between them."""
+"""Largest gap between entries that are read together, with those in between."""
 FILE_SIZE: Final = ENTRIES_PER_FILE * ENTRY_SIZE
 FLUSH_BYTES: Final = 64 * 1024
-"""Durable entries kept in memory before they are written to the file."""
+"""Durable entries kept in memory before they are written to the file, in bytes."""
 ROW_TAIL_BYTES: Final = 4 * 1024
-"""Entries kept in the queue's row: a checkpoint writes a longer tail to the file."""
+"""Longest tail kept in the queue's row, in bytes: a checkpoint writes a longer one to the file."""
 
 _pack = ENTRY.pack
 _iter_entries = ENTRY.iter_unpack
@@ -45,18 +44,18 @@ _NO_FILES: Final[frozenset[str]] = frozenset()
 
 
 class SubTopicIndex(Protocol):
-    """What is derived from the queue's full files (`filter_index.py`)."""
+    """The index derived from the queue's full files (`filter_index.py`)."""
 
     def drop_before(self, offset: int) -> None:
-        """The entries before an offset are gone."""
+        """Forget the entries before an offset."""
         ...
 
 
 class ConsumeQueue:
-    """One queue.  `max_offset` is the next queue offset to be given.  `is_touched`: it is to be looked at when the
+    """One queue. `max_offset`: the next queue offset to be given. `is_touched`: it is to be looked at when the
     watermark moves, or nobody follows it.
 
-    `since`: the commit-log offset of the record that made it.  `as_of`: records before it are in the row it came from.
+    `since`: commit-log offset of the record that made it. `as_of`: its row holds all records before this offset.
     """
 
     __slots__ = (
@@ -98,15 +97,15 @@ class ConsumeQueue:
         self.is_followed = False
         self.watchers: tuple[Callable[[ConsumeQueue], None], ...] = ()
         self.is_touched = True
-        self.last_sub_topic = ""  # known already: most queues have few, and this is nearer than the names
+        self.last_sub_topic = ""  # most queues have few, and this is nearer than the names
         self.is_changed = False
         self._files = files
-        self._last = 0  # where the record of the last entry lies
+        self._last = 0  # offset of the last entry's record
         self._tail = bytearray()
         self._checksums: dict[int, int] = {}
         self.dirty_files: frozenset[str] = _NO_FILES  # light queues have none: no object for each of them
         self.obsolete_files: tuple[str, ...] = ()
-        self.names: dict[int, str] = {}  # the topic's, by sub-topic hash: whoever made the queue sets it
+        self.names: dict[int, str] = {}  # the topic's, by sub-topic hash: set by the queue's maker
         self.filter_index: SubTopicIndex | None = None
 
     @property
@@ -121,7 +120,7 @@ class ConsumeQueue:
     # -- writing -------------------------------------------------------------------------------------------------
 
     def put(self, queue_offset: int, commit_log_offset: int, size: int, filter_hash: int) -> None:
-        """Add the entry of a record; one that is here already is left alone (dispatching again is harmless)."""
+        """Add a record's entry. One that is there already is left alone, so dispatching again is harmless."""
         if queue_offset == self.max_offset:
             self._tail += _pack(commit_log_offset, size, filter_hash)
             self.max_offset = queue_offset + 1
@@ -136,7 +135,7 @@ class ConsumeQueue:
 
     @property
     def visible_offset(self) -> int:
-        """The end of what may be read: of the entries whose records lie before the watermark."""
+        """End of the readable entries: those whose records lie before the watermark."""
         watermark = self._watermark.offset
         if self._last < watermark:  # the usual case, without a look at the entries
             return self.max_offset
@@ -152,21 +151,21 @@ class ConsumeQueue:
 
     @property
     def is_large(self) -> bool:
-        """True while more is kept in memory than is worth while."""
+        """True if more is kept in memory than is worthwhile."""
         return len(self._tail) >= FLUSH_BYTES
 
     def has_grown(self) -> bool:
-        """True if more is visible than when this was last asked."""
+        """True if more is visible than at the last call."""
         before, self._told = self._told, self.visible_offset
         return self._told > before
 
     def follow(self) -> None:
-        """Let it be told of from now on when the queue grows."""
+        """Report growth of the queue from now on."""
         self.is_followed, self.is_touched = True, False
         self._told = self.visible_offset
 
     def flush_visible(self) -> None:
-        """The same as `flush`, where there is room on the disk: the log has all of it."""
+        """As `flush`, but without room on the disk do nothing: the log has all of it."""
         try:
             self.flush()
         except OSError as error:
@@ -184,7 +183,7 @@ class ConsumeQueue:
             self._files.write(path, data, within * ENTRY_SIZE)
             self.dirty_files |= {path}
             before = self._checksums.get(index)
-            if before is None:  # a file that begins within, after offsets that were dropped, is zeros up to there
+            if before is None:  # a file that begins within, after dropped offsets, is zeros up to there
                 before = crc32c_extend(0, bytes(within * ENTRY_SIZE))
             self._checksums[index] = crc32c_extend(before, data)
             self.flushed_entries += batch
@@ -192,8 +191,7 @@ class ConsumeQueue:
             count -= batch
 
     def drop_before(self, queue_offset: int) -> None:
-        """Forget the entries before an offset.  Files that hold nothing else are obsolete: they go once the row says
-        so too."""
+        """Forget the entries before an offset. Files left without entries are removed once the row is saved."""
         queue_offset = min(queue_offset, self.visible_offset)
         if queue_offset <= self.min_offset:
             return
@@ -204,7 +202,7 @@ class ConsumeQueue:
             del self._checksums[index]
 
     def remove_obsolete(self, paths: Sequence[str]) -> None:
-        """Remove files that the row does not name any more."""
+        """Remove files that the row no longer names."""
         for path in paths:
             self._files.remove(path)
         if paths and self.filter_index is not None:
@@ -219,10 +217,8 @@ class ConsumeQueue:
         self.begin_at(end)
 
     def reset(self, *, unplaced: bool = False) -> None:
-        """Forget all entries and files: the queue is about to be rebuilt from the log, or its topic is new.
-
-        `unplaced`: it begins wherever the first entry that comes says.
-        """
+        """Forget all entries and files: the queue is about to be rebuilt from the log, or its topic is new. `unplaced`:
+        the first entry that comes sets its offset."""
         self._files.remove(self.directory)
         self._files.remove(f"{self._files.root}/filterindex/{topic_directory(self.topic)}/{self.queue_id}")
         self.filter_index = None
@@ -233,38 +229,38 @@ class ConsumeQueue:
             self.max_offset = _UNPLACED
 
     def begin_at(self, queue_offset: int) -> None:
-        """Be empty, with this as the next offset."""
+        """Make the queue empty, with this as the next offset."""
         self._tail.clear()
         self._last = 0
         self.min_offset = self.flushed_entries = self.max_offset = self._told = queue_offset
 
     def first_commit_log_offset(self) -> int | None:
-        """Where the record of the first entry lies; None if there is no entry."""
+        """Return the commit-log offset of the first entry's record, or None if there is no entry."""
         found = self.entries(self.min_offset, 1)
         return found[0][0] if found else None
 
     def last_commit_log_offset(self) -> int:
-        """Where the record of the last visible entry lies; 0 if there is none."""
+        """Return the commit-log offset of the last visible entry's record, or 0 if there is none."""
         found = self.entries(self.visible_offset - 1, 1) if self.visible_offset > self.min_offset else []
         return found[0][0] if found else 0
 
     def place_row(self, as_of: int) -> bytes:
-        """A row that says where the queue is, without its entries."""
+        """Return a row that has the queue's offsets without its entries."""
         return _ROW.pack(as_of, self.since, self.max_offset, self.max_offset, 0)
 
     def settle_place(self, queue_offset: int) -> None:
-        """End of a rebuild: a queue for which no entry came is empty at this offset."""
+        """End a rebuild: a queue for which no entry came is empty at this offset."""
         if self.max_offset == _UNPLACED:
             self.begin_at(queue_offset)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def entries(self, from_offset: int, count: int) -> list[tuple[int, int, int]]:
-        """Up to `count` visible entries: (commit-log offset, size, filter hash)."""
+        """Return up to `count` visible entries: (commit-log offset, size, filter hash)."""
         return self._entries(from_offset, min(from_offset + count, self.visible_offset))
 
     def claimed_entries(self, from_offset: int, count: int) -> list[tuple[int, int, int]]:
-        """The same of entries that a pop has claimed, visible or not."""
+        """Return up to `count` entries claimed by a pop, visible or not."""
         return self._entries(from_offset, min(from_offset + count, self.max_offset))
 
     def _entries(self, from_offset: int, end: int) -> list[tuple[int, int, int]]:
@@ -276,7 +272,7 @@ class ConsumeQueue:
         return list(_iter_entries(self._raw(from_offset, end)))
 
     def claimed_entry(self, queue_offset: int) -> tuple[int, int, int]:
-        """One claimed entry."""
+        """Return one claimed entry."""
         if queue_offset >= self.flushed_entries:
             found: tuple[int, int, int] = ENTRY.unpack_from(
                 self._tail, (queue_offset - self.flushed_entries) * ENTRY_SIZE
@@ -285,7 +281,7 @@ class ConsumeQueue:
         return self._entries(queue_offset, queue_offset + 1)[0]
 
     def entries_at(self, queue_offsets: Sequence[int]) -> list[tuple[int, int, int]]:
-        """The visible entries at some ascending offsets; those that are near each other are read with one call."""
+        """Return the visible entries at ascending offsets. Entries near each other are read with one call."""
         found: list[tuple[int, int, int]] = []
         at, count = 0, len(queue_offsets)
         while at < count:
@@ -299,13 +295,13 @@ class ConsumeQueue:
         return found
 
     def taken_entries(self, from_offset: int) -> list[tuple[int, int, int]]:
-        """All entries from an offset on, those that are not visible yet included."""
+        """Return all entries from an offset on, including those not visible yet."""
         first = max(from_offset, self.visible_offset) - self.flushed_entries
         entries = self.entries(from_offset, self.visible_offset - from_offset)
         return entries + list(_iter_entries(self._tail[first * ENTRY_SIZE :]))
 
     def raw(self, from_offset: int, count: int) -> bytes:
-        """The bytes of up to `count` visible entries."""
+        """Return the bytes of up to `count` visible entries."""
         end = min(from_offset + count, self.visible_offset)
         return self._raw(from_offset, end) if from_offset < end else b""
 
@@ -318,11 +314,11 @@ class ConsumeQueue:
         return bytes(data)
 
     def first_at_or_after(self, commit_log_offset: int) -> int:
-        """The first visible queue offset whose record lies at or after a place in the log."""
+        """Return the first visible queue offset whose record lies at or after a commit-log offset."""
         return self.bisect(lambda entry: entry[0] < commit_log_offset)
 
     def bisect(self, is_before: Callable[[tuple[int, int, int]], bool]) -> int:
-        """The first visible queue offset for which `is_before` is false; it must be true up to a point."""
+        """Return the first visible queue offset for which `is_before` is false; it must be true up to a point."""
         low, high = self.min_offset, self.visible_offset
         while low < high:
             middle = (low + high) // 2
@@ -350,7 +346,7 @@ class ConsumeQueue:
     # -- the row -------------------------------------------------------------------------------------------------
 
     def row(self, as_of: int) -> bytes:
-        """See the module.  A tail that has become long moves to the file.  May raise OSError."""
+        """Return the row (see the module). A long tail moves to the file first. May raise OSError."""
         if (self.visible_offset - self.flushed_entries) * ENTRY_SIZE > ROW_TAIL_BYTES:
             self.flush()
         checksums = array("I", [self._checksums[index] for index in sorted(self._checksums)])
@@ -359,7 +355,7 @@ class ConsumeQueue:
         return b"".join((head, checksums.tobytes(), self._tail))
 
     def restore(self, row: bytes) -> None:
-        """Be as the row says."""
+        """Restore the queue from its row."""
         self.as_of, self.since, self.min_offset, self.flushed_entries, files = _ROW.unpack_from(row)
         end = _ROW.size + 4 * files
         if files:
@@ -370,7 +366,7 @@ class ConsumeQueue:
         self.max_offset = self._told = self.flushed_entries + len(self._tail) // ENTRY_SIZE
 
     def is_intact(self) -> bool:
-        """Whether the files hold what the row says (used when opening)."""
+        """True if the files hold what the row states (checked on opening)."""
         for index, checksum in self._checksums.items():
             first = index * ENTRIES_PER_FILE
             length = min(ENTRIES_PER_FILE, self.flushed_entries - first) * ENTRY_SIZE
@@ -382,16 +378,16 @@ class ConsumeQueue:
 
 
 def topic_directory(topic: str) -> str:
-    """The name of a topic's directory.  The namespace is set off by a character that is in no name, so that no topic's
+    """Return the name of a topic's directory. The namespace is set off by a character that no name has, so no topic's
     directory lies in another's."""
     return topic.replace("/", "@")
 
 
 def queue_key(topic: str, queue_id: int) -> bytes:
-    """The key of a queue's row."""
+    """Return the key of a queue's row."""
     return b"q" + topic.encode() + b"\0" + queue_id.to_bytes(4, "big")
 
 
 def read_queue_key(key: bytes) -> tuple[str, int]:
-    """The reverse of `queue_key`."""
+    """Reverse `queue_key`."""
     return key[1:-5].decode(), int.from_bytes(key[-4:], "big")

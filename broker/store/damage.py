@@ -1,4 +1,4 @@
-"""Damage: told from a torn tail by what was written behind it."""
+"""Damage to kept data, told from a torn tail by the records written after it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SCAN_CHUNK: Final = 4 * 1024 * 1024
 
 
 class DamagedLogError(CorruptedError):
-    """Kept data is corrupted where recovery reads it: the store does not open.  `commit_log_offset`: where."""
+    """Corruption of kept data where recovery reads it: the store does not open. `commit_log_offset`: its place."""
 
     commit_log_offset: int
 
 
 def proof_of_damage(disk: Disk, segments: Mapping[int, int], segment_size: int, offset: int) -> int | None:
-    """Looks behind a bad record for a whole one that was written after the bad one had been synced.
+    """Return the offset of a whole record behind a bad one that was written after the bad one had been synced.
 
-    `segments`: descriptors by the offsets where they begin.  Returns that record's offset: then the bad one is damage
-    to kept data.  None: it is a torn tail.
+    Such a record proves that the bad one is damage to kept data. None: it is a torn tail. `segments`: descriptors by
+    the offsets where the segments begin.
     """
     for start in sorted(s for s in segments if s + segment_size > offset):
         position = max(offset - start, 0)
@@ -48,7 +48,7 @@ def proof_of_damage(disk: Disk, segments: Mapping[int, int], segment_size: int, 
 
 
 def _readable(disk: Disk, descriptor: int, length: int, position: int) -> bytes:
-    """Bytes of a segment, none where the disk cannot read them."""
+    """Return bytes of a segment, or none where the disk cannot read them."""
     try:
         return disk.read(descriptor, length, position)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""The disk, as the engine sees it.  Tests put a simulated one in its place that loses what was not synced.
+"""The disk, as the engine sees it. Tests replace it by a simulated one that loses unsynced writes.
 
-Only the calls that the engine makes are here.  Making data durable is not among them: that is asked of a
-`SyncChannel` (`sync_channel.py`), because waiting for the disk must never stop the event loop.
+Only the calls that the engine makes are here. Durability is asked of a `SyncChannel` (`sync_channel.py`) instead:
+waiting for the disk must never stop the event loop.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from broker.store.private_files import make_private_directory, open_private
 
 
 def is_want_of_space(error: OSError) -> bool:
-    """Whether the disk is full, as opposed to broken."""
+    """True if the disk is full, as opposed to broken."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class Disk(Protocol):
-    """File operations.  All raise OSError; an error of `write` is final for the store."""
+    """File operations. All raise OSError; an error of `write` is final for the store."""
 
     def open(self, path: str) -> int:
-        """Open for reading and writing, create if missing, for this user alone; returns a descriptor."""
+        """Open for reading and writing, for this user alone; create if missing. Returns a descriptor."""
         ...
 
     def close(self, descriptor: int) -> None: ...
@@ -32,11 +32,11 @@ class Disk(Protocol):
         ...
 
     def read(self, descriptor: int, length: int, offset: int) -> bytes:
-        """Up to `length` bytes; fewer only at the end of the file."""
+        """Return up to `length` bytes; fewer only at the end of the file."""
         ...
 
     def allocate(self, descriptor: int, offset: int, length: int) -> None:
-        """Reserve space so that later writes there cannot fail for want of it (ENOSPC comes from here)."""
+        """Reserve space so that later writes there cannot fail for want of it. ENOSPC comes from here."""
         ...
 
     def truncate(self, descriptor: int, length: int) -> None: ...
@@ -44,11 +44,11 @@ class Disk(Protocol):
     def size(self, descriptor: int) -> int: ...
 
     def make_directory(self, path: str) -> None:
-        """Make it with its parents, for this user alone; fine if it is there."""
+        """Make a directory with its parents, for this user alone; fine if it is there."""
         ...
 
     def names(self, path: str) -> list[str]:
-        """Sorted names in a directory; empty if it does not exist."""
+        """Return the sorted names in a directory; none if it does not exist."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -58,12 +58,12 @@ class Disk(Protocol):
         ...
 
     def space(self, path: str) -> tuple[int, int]:
-        """(bytes of the file system, bytes that are free) where a path is."""
+        """Return the file system's bytes and its free bytes at a path."""
         ...
 
 
 class OsDisk:
-    """The real one."""
+    """The operating system's disk."""
 
     def open(self, path: str) -> int:
         return open_private(path, os.O_RDWR | os.O_CREAT)

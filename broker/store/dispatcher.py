@@ -1,8 +1,8 @@
 """Dispatcher: derives everything else from the commit log, live and in recovery by the same code.
 
-A record kind has one *applier*.  Message records go to their consume queues first; one that also settles the message
-it was made from (a dead letter) goes to the applier that knows it as well.  Appliers must be deterministic and keep no
-other source of truth; what they keep is saved as rows (`changed_rows.py`), whose rules they follow.
+Each record kind has one *applier*. Message records go to their consume queues first. A record that also settles the
+message it was made from (a dead letter) goes to its applier as well. Appliers must be deterministic and keep no other
+source of truth. Their state is saved as rows and follows the rules of `changed_rows.py`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ QueueKey = tuple[str, int]
 
 
 class Applier(Protocol):
-    """Something derived from the log, out of records that are not messages."""
+    """An applier of records that are not messages."""
 
     def apply(self, payload: bytes, commit_log_offset: int, store_time_ms: int) -> None:
         """Take one record of its kind."""
@@ -36,7 +36,7 @@ class Applier(Protocol):
 
 
 class MoveApplier(Protocol):
-    """Settles what dead letters and retries were made from."""
+    """An applier that settles the messages from which dead letters and retries were made."""
 
     def apply_move(self, move: Move, topic: str, queue_offset: int, commit_log_offset: int) -> None:
         """Take the move of a message that was stored at an offset of a topic's one queue."""
@@ -44,7 +44,7 @@ class MoveApplier(Protocol):
 
 
 class Dispatcher:
-    """Owns the consume queues; the appliers are registered by the broker."""
+    """The owner of the consume queues. The broker registers the appliers."""
 
     def __init__(self, files: OpenFiles, rows: ChangedRows, lookup: Lookup, pending: Pending) -> None:
         self.queues: dict[QueueKey, ConsumeQueue] = {}
@@ -57,10 +57,10 @@ class Dispatcher:
         self.doomed: set[ConsumeQueue] = set()
         self.retired: dict[QueueKey, ConsumeQueue] = {}
         self.queue_count: Callable[[str], int | None] = lambda topic: None
-        self.begins_anywhere = False  # all is derived from a log that has no beginning any more
+        self.begins_anywhere = False  # all is derived from a log whose beginning is gone
         self.watermark = Watermark()
         self.is_awaited: Callable[[str], bool] = is_retry_topic
-        """True for a topic whose new queues somebody is to be told of."""
+        """True for a topic whose new queues are to be followed."""
         self._touched: list[ConsumeQueue] = []
         self._large: list[ConsumeQueue] = []
         self._ids: dict[str, int] = {}
@@ -68,7 +68,7 @@ class Dispatcher:
     # -- queues --------------------------------------------------------------------------------------------------
 
     def queue(self, topic: str, queue_id: int, since: int = 0) -> ConsumeQueue:
-        """The queue, made by the record at `since` if it is not there yet."""
+        """Return the queue, made by the record at `since` if it is not there yet."""
         key = (topic, queue_id)
         queue = self.queues.get(key)
         if queue is None:
@@ -86,8 +86,8 @@ class Dispatcher:
         return queue
 
     def begin_queues(self, topic: str, starts: Sequence[tuple[int, int]], commit_log_offset: int) -> None:
-        """Let queues that have had no message begin at offsets, as the record at a place of the log says: what lies
-        before is elsewhere.  A queue that has come further stays as it is."""
+        """Begin queues without messages at the given offsets, as the record at an offset states: earlier messages are
+        elsewhere. A queue that has come further stays as it is."""
         for queue_id, first in starts:
             queue = self.queue(topic, queue_id, commit_log_offset)
             is_empty = queue.min_offset >= queue.max_offset
@@ -96,7 +96,7 @@ class Dispatcher:
                 self.rows.mark(queue.key, queue, commit_log_offset)
 
     def follow(self, queue: ConsumeQueue) -> None:
-        """Tell of the queue from now on when it grows, what was taken and is not visible yet included."""
+        """Report the queue's growth from now on, including messages taken and not visible yet."""
         if not queue.is_followed:
             queue.follow()
             if queue.visible_offset < queue.max_offset:
@@ -104,13 +104,13 @@ class Dispatcher:
                 self._touched.append(queue)
 
     def queues_of(self, topic: str, first_id: int = 0) -> list[ConsumeQueue]:
-        """The topic's queues from an id on, retired ones included."""
+        """Return the topic's queues from an id on, retired ones included."""
         keys = [(topic, queue_id) for queue_id in range(first_id, self._ids.get(topic, 0))]
         found = (self.queues.get(key) or self.retired.get(key) for key in keys)
         return [queue for queue in found if queue is not None]
 
     def drop_topic(self, topic: str, commit_log_offset: int) -> None:
-        """Forget a topic's queues and their files, as the record at an offset says."""
+        """Remove a topic's queues and their files, as the record at an offset states."""
         for queue in self.queues_of(topic):
             if queue.since < commit_log_offset:
                 queue.reset()
@@ -123,8 +123,8 @@ class Dispatcher:
             self.lookup.drop_topic(topic, commit_log_offset)
 
     def retire_queues(self, topic: str, first_id: int, commit_log_offset: int) -> None:
-        """Empty the queues that a topic has no more, as the record at an offset says.  They are kept: their offsets go
-        on if they come back."""
+        """Empty the queues that a topic no longer has, as the record at an offset states. They are kept: their offsets
+        go on if they come back."""
         for queue in self.queues_of(topic, first_id):
             key = (topic, queue.queue_id)
             if queue.as_of <= commit_log_offset and queue.min_offset < queue.max_offset:
@@ -134,19 +134,19 @@ class Dispatcher:
                 self.retired[key] = self.queues.pop(key)
 
     def settle_places(self) -> None:
-        """End of recovery: queues of which the log says nothing begin at 0."""
+        """End recovery: queues of which the log has no trace begin at 0."""
         if self.begins_anywhere:
             self.begins_anywhere = False
             for queue in [*self.queues.values(), *self.retired.values()]:
                 queue.settle_place(0)
 
     def refuse_doomed(self) -> None:
-        """The log has been read.  Raises CorruptedError for a queue that still lacks messages."""
+        """Raise CorruptedError for a queue that still lacks messages after the log was read."""
         for queue in self.doomed:
             raise CorruptedError(f"queue {queue.topic}/{queue.queue_id} lacks messages that the log does not have")
 
     def forget_entries(self, before: int, commit_log_offset: int) -> None:
-        """Drop the entries of a part of the log that no record lets go of; their rows change as of an offset."""
+        """Drop entries before an offset of the log that no record removes; their rows change at `commit_log_offset`."""
         for queue in [*self.queues.values(), *self.retired.values()]:
             first = queue.first_commit_log_offset()
             if first is not None and first < before:
@@ -165,10 +165,10 @@ class Dispatcher:
         if home is self.queues and self.is_awaited(topic):
             self.follow(queue)
 
-    # -- saying again (`broker.retention.restatement`) -----------------------------------------------------------
+    # -- restatement (`broker.retention.restatement`) ------------------------------------------------------------
 
     def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes]]:
-        """Where queues are of which the log behind `before` has no message."""
+        """Yield place rows of queues that have no message behind `before` in the log."""
         for queue in [*self.queues.values(), *self.retired.values()]:
             if queue.stated < before and queue.last_commit_log_offset() < before and queue.max_offset:
                 yield queue.key, queue.place_row(as_of)
@@ -185,7 +185,7 @@ class Dispatcher:
     # -- entries -------------------------------------------------------------------------------------------------
 
     def put(self, queue: ConsumeQueue, queue_offset: int, commit_log_offset: int, size: int, hashed: int) -> None:
-        """Enter a message into its queue."""
+        """Add a message's entry to its queue."""
         queue.put(queue_offset, commit_log_offset, size, hashed)
         if not (queue.is_touched and queue.is_changed):  # a slice may have been taken since it was touched
             self.touch(queue, commit_log_offset)
@@ -193,7 +193,7 @@ class Dispatcher:
             self._large.append(queue)
 
     def touch(self, queue: ConsumeQueue, commit_log_offset: int) -> None:
-        """Remember that the queue has entries that are to be told of and to be saved, from that record on."""
+        """Mark the queue as grown, and as changed since the record at an offset."""
         if not queue.is_touched:
             queue.is_touched = True
             self._touched.append(queue)
@@ -201,27 +201,27 @@ class Dispatcher:
             self.rows.mark(queue_key(queue.topic, queue.queue_id), queue, commit_log_offset)
 
     def taken_topics(self) -> set[str]:
-        """Topics with messages that were taken and are not visible yet."""
+        """Return the topics with messages that were taken and are not visible yet."""
         return {queue.topic for queue in self._touched}
 
     def place(self, placement: Placement, commit_log_offset: int) -> None:
-        """Enter a plain message read from the log into its queue, and let it be found (recovery)."""
+        """Enter a plain message read from the log into its queue and the lookup (recovery)."""
         topic, queue_id, queue_offset, size, hashed, store_time_ms, sub_topic, message_id, keys = placement
         self._enter(topic, queue_id, queue_offset, size, hashed, sub_topic, commit_log_offset)
         self.note(topic, message_id, keys, commit_log_offset, store_time_ms)
 
     def note(self, topic: str, message_id: bytes, keys: bytes, commit_log_offset: int, store_time_ms: int) -> None:
-        """Let a message read from the log be found by id and keys."""
+        """Index a message read from the log by id and keys."""
         self.lookup.note(topic, message_id, keys.split(b"\0") if keys else (), commit_log_offset, store_time_ms)
 
     def _enter(
         self, topic: str, queue_id: int, queue_offset: int, size: int, hashed: int, sub_topic: bytes, offset: int
     ) -> None:
-        """Into a queue.
+        """Enter a message into a queue.
 
-        The rows may know already that a later record drops the topic.  Then the queue is not there (queues are made by
-        records of topics, never by messages), or was made just now by a record that changed the topic, and lacks what
-        came before: such a queue is `doomed`, and must be gone when the log has been read.
+        The rows may know already that a later record drops the topic. Then the queue is missing, as only records of
+        topics make queues. Or a record that changed the topic made it just now, and it lacks earlier messages. Such a
+        queue is `doomed` and must be gone when the log has been read.
         """
         key = (topic, queue_id)
         queue = self.queues.get(key) or self.retired.get(key)
@@ -231,7 +231,7 @@ class Dispatcher:
             queue = self.queue(topic, queue_id)
         if offset < queue.since:
             return
-        self.lookup.see(queue, hashed, sub_topic.decode(), offset)  # its row may lack it though the queue's does not
+        self.lookup.see(queue, hashed, sub_topic.decode(), offset)  # its row may lack it though the queue's has it
         if offset >= queue.as_of:
             if queue_offset > queue.max_offset >= 0 and not queue.as_of:
                 self.doomed.add(queue)
@@ -264,7 +264,7 @@ class Dispatcher:
             self.appliers[kind].apply(payload, offset, header.store_time_ms)
 
     def advance(self, durable_offset: int) -> list[ConsumeQueue]:
-        """Make durable entries visible; returns the queues that have new ones, of those that somebody follows."""
+        """Make durable entries visible; return the followed queues that have new ones."""
         self.watermark.offset = durable_offset
         touched, self._touched = self._touched, []
         grown = []

@@ -1,9 +1,9 @@
-"""StorageEngine: the commit log with all that is derived from it, and the watermark.
+"""StorageEngine: the commit log with everything derived from it, and the watermark.
 
-Synchronous: the caller appends, then lets `begin_sync` write and ask for durability, and calls `finish_sync` when the
-answer is there.  `confirmed_offset` only grows; everything before it survives any crash, nothing behind it is served.
-After an error of write or sync nothing is confirmed any more: the engine is failed for good, and only recovery, which
-reads what really is on the disk, decides what was kept.
+Synchronous: the caller appends, lets `begin_sync` write and ask for durability, and calls `finish_sync` on the answer.
+`confirmed_offset` only grows. Everything before it survives any crash, and nothing behind it is served. After a failed
+write or sync the engine is failed for good and confirms nothing more. Only recovery, which reads the disk itself,
+decides what was kept.
 """
 
 from __future__ import annotations
@@ -42,27 +42,28 @@ from domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage, SystemPro
 from domain.replication.epochs import EpochStart
 
 QueueFor = Callable[[str, int, int], ConsumeQueue]
-"""The queue of (topic, queue id) for a body of so many bytes.  Raises EntrepotError where it may not go there."""
+"""A finder of the queue of (topic, queue id) for a body of so many bytes. Raises EntrepotError where it may not go
+there."""
 
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What opening the store found and did."""
+    """The findings and actions of opening the store."""
 
     was_unclean: bool = False
     scanned_bytes: int = 0
     cut_bytes: int = 0
     missing_bytes: int = 0
-    """Of the log's end: the state file knew of them."""
+    """Bytes missing at the log's end, which the state file knew of."""
     missing_first_bytes: int = 0
-    """Of the log's beginning: retention had not removed them."""
+    """Bytes missing at the log's beginning, which retention had not removed."""
     missing_messages: int = 0
-    """Of these, as far as queues still had them."""
+    """Messages among the missing bytes, as far as queues still had them."""
     rebuilt_queues: int = 0
 
     @property
     def damage(self) -> str:
-        """Kept data that is not there, as a sentence for people; empty where nothing is known to be missing."""
+        """Missing kept data as a sentence for people; empty where nothing is known to be missing."""
         found: list[str] = []
         if self.missing_first_bytes:
             count = f", {self.missing_messages} messages or more" if self.missing_messages else ""
@@ -73,13 +74,13 @@ class RecoveryReport:
 
 
 class Applier(Protocol):
-    """Derives what is confirmed elsewhere (`broker.store.log_applier.LogApplier`)."""
+    """A deriver of state from records confirmed elsewhere (`broker.store.log_applier.LogApplier`)."""
 
     applied: int
 
 
 class StorageEngine:
-    """One store's data.  `opening.assemble` puts one together and recovers it."""
+    """One store's data. `opening.assemble` puts one together and recovers it."""
 
     def __init__(
         self,
@@ -111,7 +112,7 @@ class StorageEngine:
         self.epochs = EpochTable(self.rows, self._begin_epoch)
         self.dispatcher.appliers[RecordKind.EPOCH] = self.epochs
         self.applier: Applier | None = None
-        """Of a slave's store: it applies what is confirmed elsewhere."""
+        """Applier of a slave's store, which applies records confirmed elsewhere."""
         self.is_index_whole = True
         self.log_channel = log_channel
         self.flush_async = flush_async
@@ -120,12 +121,12 @@ class StorageEngine:
         self.failure: StoreFailedError | None = None
         self.syncing_to: int | None = None
         self.confirm_limit = NO_END
-        """End of what as many replicas have as must: nothing behind it is confirmed."""
+        """End of the log held by enough replicas: nothing behind it is confirmed."""
         self.on_written: Callable[[int], None] = _ignore
         self.on_durable: Callable[[int], None] = _ignore
-        """Told up to where the log is written, and synced, before anybody is told that something is confirmed."""
+        """Listener told the end of the written and synced log, before anybody is told of a confirmation."""
         self.flush_gathered: Callable[[], None] | None = None
-        """Appends what a decision step has gathered so far: it comes before any other record."""
+        """Appends the records gathered by a decision step so far: they come before any other record."""
 
     # -- appending ---------------------------------------------------------------------------------------------
 
@@ -136,20 +137,20 @@ class StorageEngine:
 
     @property
     def applied_offset(self) -> int:
-        """Everything before it is in what is derived from the log: of a slave's, as far as it is confirmed."""
+        """Offset before which everything is applied; on a slave, as far as it is confirmed."""
         return self.end if self.applier is None else self.applier.applied
 
     @property
     def confirmed_offset(self) -> int:
-        """Everything before it may be confirmed and served: what is durable, or under `flush = "async"` written, and
-        what the replicas have."""
+        """Offset before which everything may be confirmed and served. It is durable (with `flush = "async"` written),
+        and enough replicas have it."""
         own = self.commit_log.written_offset if self.flush_async else self.commit_log.durable_offset
         return min(own, self.confirm_limit)
 
     def append_messages(
         self, messages: Sequence[Message], queue_for: QueueFor, now_ms: int
     ) -> list[EntrepotError | None] | None:
-        """Take a batch; returns None if all were taken, else one refusal or None for each."""
+        """Take a batch; return None if all were taken, else one refusal or None for each."""
         self._ready_to_append()
         append, touch = self.commit_log.append_new, self.dispatcher.touch
         refusals: list[EntrepotError | None] | None = None
@@ -197,7 +198,7 @@ class StorageEngine:
     def append_half(
         self, messages: Sequence[Message], queue_for: QueueFor, now_ms: int
     ) -> list[EntrepotError | None] | None:
-        """Keep half messages; returns None if all were taken, else one refusal or None for each."""
+        """Keep half messages; return None if all were taken, else one refusal or None for each."""
         self._ready_to_append()
         refusals: list[EntrepotError | None] = [None] * len(messages)
         for index, message in enumerate(messages):
@@ -224,12 +225,12 @@ class StorageEngine:
             )
 
     def _keep(self, kind: RecordKind, message: Message, queue_for: QueueFor, now_ms: int) -> None:
-        """Keep a message until its time or its commit.  Raises a refusal where a queue of it may not be written to."""
+        """Keep a message until its time or its commit. Raises a refusal if one of its queues may not be written to."""
         self._further_queues(message, queue_for)
         self._append_pending(kind, message, None, now_ms)
 
     def keep(self, kind: RecordKind, message: Message, origin: Origin | None, now_ms: int) -> int:
-        """Keep a message that was accepted before; returns its commit-log offset."""
+        """Keep a message that was accepted before; return its commit-log offset."""
         self._ready_to_append()
         try:
             return self._append_pending(kind, message, origin, now_ms)
@@ -246,10 +247,8 @@ class StorageEngine:
         return offset
 
     def append_kept(self, message: Message, origin: Origin, now_ms: int) -> None:
-        """Store a pending message into its queue, which is there; further ones that are gone are left out.
-
-        Raises StorageFullError: it waits on.
-        """
+        """Store a pending message into its queue, which exists; further queues that are gone are left out. On
+        StorageFullError it stays pending."""
         self._ready_to_append()
         queue = self.dispatcher.queue(message.topic, message.queue_id)
         further = (self.dispatcher.queues.get(place) for place in message.further_queues)
@@ -267,7 +266,7 @@ class StorageEngine:
         return [queue_for(topic, queue_id, len(message.body)) for topic, queue_id in message.further_queues]
 
     def _append_to_many(self, message: Message, first: ConsumeQueue, queue_for: QueueFor, now_ms: int) -> int:
-        """Take a message for several queues: all of them, or none; returns its place.  Raises the first refusal."""
+        """Take a message for several queues, all or none; return its offset. Raises the first refusal."""
         return self._append_to_queues(message, [first, *self._further_queues(message, queue_for)], None, now_ms)
 
     def _append_to_queues(
@@ -288,11 +287,10 @@ class StorageEngine:
         return offset
 
     def _note(self, message: Message, offset: int, now_ms: int) -> None:
-        """Let a message be found by its id and keys."""
         self.lookup.note(message.topic, message.message_id, [key.encode() for key in message.keys], offset, now_ms)
 
     def append_moved(self, kind: RecordKind, message: Message, move: Move, now_ms: int) -> None:
-        """Take a message that was made from another one (dead letter, retry), which the same record settles."""
+        """Take a message made from another one (dead letter, retry), which the same record settles."""
         self._ready_to_append()
         queue = self.dispatcher.queue(message.topic, message.queue_id)
         queue_offset = queue.max_offset
@@ -307,7 +305,7 @@ class StorageEngine:
         self.dispatcher.move_appliers[kind].apply_move(move, message.topic, queue_offset, offset)
 
     def append_record(self, kind: RecordKind, payload: bytes, now_ms: int) -> int:
-        """Take a record of an applier's and apply it; returns its commit-log offset."""
+        """Take a record and apply it; return its commit-log offset."""
         self._ready_to_append()
         try:
             offset = self.commit_log.append_payload(kind, payload, now_ms)
@@ -317,9 +315,8 @@ class StorageEngine:
         return offset
 
     def make_space(self, payload_bytes: int, now_ms: int) -> int:
-        """Make sure that a record of so many bytes can be appended; returns its commit-log offset.
-
-        Raises StorageFullError, StoreFailedError."""
+        """Make sure that a record of so many bytes can be appended; return its commit-log offset. Raises
+        StorageFullError, StoreFailedError."""
         self._check_alive()
         try:
             return self.commit_log.make_space(payload_bytes, now_ms)
@@ -327,7 +324,7 @@ class StorageEngine:
             raise self.fail(error) from error
 
     def append_gathered(self, kind: RecordKind, payload: bytes, now_ms: int) -> int:
-        """Take a record that says what was applied already, for which there is space; returns its commit-log offset."""
+        """Take a record that was applied already and has space reserved; return its commit-log offset."""
         self._check_alive()
         try:
             return self.commit_log.append_payload(kind, payload, now_ms)
@@ -345,7 +342,7 @@ class StorageEngine:
     # -- durability --------------------------------------------------------------------------------------------
 
     def begin_sync(self) -> bool:
-        """Write what is pending and ask for it to be made durable, unless that is under way or there is nothing."""
+        """Write pending records and ask for durability, unless a sync is under way or there are none."""
         self._check_alive()
         log = self.commit_log
         try:
@@ -360,12 +357,12 @@ class StorageEngine:
         return True
 
     def move_floor(self) -> None:
-        """Let new records say what is durable here, and, of a master, confirmed: a slave that has not synced that far
-        would wait for its disk before it writes them, and never write two runs with one sync."""
+        """Raise the floor of new records to the durable, and on a master confirmed, offset. Otherwise a slave that has
+        not synced that far would wait for its disk before it writes them, and never write two runs with one sync."""
         self.commit_log.floor = min(self.commit_log.durable_offset, self.confirm_limit)
 
     def advance(self) -> list[ConsumeQueue]:
-        """Make visible what may be served; returns the queues that have new messages."""
+        """Make visible what may be served; return the queues that have new messages."""
         try:
             self.lookup.advance(self.confirmed_offset)
             return self.dispatcher.advance(self.confirmed_offset)
@@ -373,10 +370,8 @@ class StorageEngine:
             raise self.fail(error) from error
 
     def finish_sync(self) -> list[ConsumeQueue]:
-        """Take the answer and move the watermark; returns the queues that have new visible messages.
-
-        An answer that comes after the store has failed moves nothing.
-        """
+        """Take the answer and move the watermark; return the queues that have new visible messages. An answer after the
+        store has failed moves nothing."""
         self._check_alive()
         try:
             self.log_channel.finish()
@@ -400,7 +395,7 @@ class StorageEngine:
         return grown
 
     def fail(self, error: Exception) -> StoreFailedError:
-        """Stop for good; returns what to raise."""
+        """Stop for good; return the error to raise."""
         if self.failure is None:
             self.failure = (
                 error
@@ -416,17 +411,17 @@ class StorageEngine:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def read(self, queue: ConsumeQueue, from_offset: int, count: int) -> list[StoredMessage | CorruptedError]:
-        """Visible messages of a queue from an offset on, corrupted ones as errors in their place."""
+        """Return a queue's visible messages from an offset on, corrupted ones as errors in their place."""
         entries = queue.entries(from_offset, count)
         return self._read(queue, range(from_offset, from_offset + len(entries)), entries)
 
     def read_records(self, queue: ConsumeQueue, from_offset: int, entries: list[Entry]) -> list[bytes | CorruptedError]:
-        """The records of neighbours from an offset on, as they lie in the log; corrupted ones as errors."""
+        """Return neighbouring records from an offset on, as they lie in the log; corrupted ones as errors."""
         return read_records(self.commit_log, entries, queue.topic, queue.queue_id, from_offset)
 
     def read_taken(self, queue: ConsumeQueue, from_offset: int) -> list[StoredMessage | CorruptedError]:
-        """All messages of a queue from an offset on, those that are not durable yet included: they may be looked at,
-        and told to nobody."""
+        """Return all messages of a queue from an offset on, including those not durable yet. These may be looked at,
+        but nobody may be told of them."""
         self._check_alive()
         try:
             self.commit_log.write()
@@ -437,7 +432,7 @@ class StorageEngine:
     def read_places(
         self, queue: ConsumeQueue, places: list[tuple[int, tuple[int, int, int]]]
     ) -> list[StoredMessage | CorruptedError]:
-        """The messages of (queue offset, entry), in the order of the log, each checked to be what its entry says."""
+        """Return the messages of (queue offset, entry) in log order, each checked against its entry."""
         return self._read(queue, [queue_offset for queue_offset, _ in places], [entry for _, entry in places])
 
     def _read(
@@ -456,11 +451,11 @@ class StorageEngine:
         return found
 
     def first_since(self, queue: ConsumeQueue, time_ms: int) -> int:
-        """The first queue offset stored at or after a time."""
+        """Return the first queue offset stored at or after a time."""
         return queue.bisect(lambda entry: self.commit_log.read_header(entry[0], entry[1]).store_time_ms < time_ms)
 
     def existing_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """A queue.  Raises TOPIC_NOT_FOUND."""
+        """Return a queue. Raises TOPIC_NOT_FOUND."""
         queue = self.dispatcher.queues.get((topic, queue_id))
         if queue is None:
             missing = f"queue {queue_id} of topic" if (topic, 0) in self.dispatcher.queues else "topic"
@@ -471,7 +466,7 @@ class StorageEngine:
 
     @property
     def checkpoint_position(self) -> int:
-        """Recovery would begin there."""
+        """Offset where recovery would begin."""
         return self.checkpointer.position
 
     @property
@@ -480,12 +475,12 @@ class StorageEngine:
 
     @property
     def is_slice_waiting(self) -> bool:
-        """Whether a slice was taken that waits for the log to be durable."""
+        """True if a taken slice waits for the log to be durable."""
         return self.checkpointer.is_slice_waiting
 
     def begin_checkpoint(self) -> bool:
-        """Take a slice of what has changed, or one that was taken before, and ask for it to be saved if the log is
-        durable so far; says whether it was asked for."""
+        """Take a slice of the changed rows, unless one waits, and ask for its write if the log is durable so far.
+        Returns True if it was asked for."""
         if self.failure is not None:
             return False
         try:
@@ -495,10 +490,10 @@ class StorageEngine:
         except OSError as error:
             if not is_want_of_space(error):
                 raise self.fail(error) from error
-            return False  # no room for it now: the log has everything, the next try may fare better
+            return False  # no room for it now: the log has everything, and the next try may succeed
 
     def finish_checkpoint(self) -> bool:
-        """Take the answer; says whether the slice was saved, False where there was no room."""
+        """Take the answer; True if the slice was saved, False if there was no room."""
         try:
             return self.checkpointer.finish()
         except (StoreFailedError, OSError) as error:
@@ -523,11 +518,11 @@ class StorageEngine:
 
 
 def _ignore(offset: int) -> None:
-    """Nobody wants to know."""
+    """Do nothing."""
 
 
 def _at_further_place(item: StoredMessage, queue: ConsumeQueue, queue_offset: int) -> StoredMessage | CorruptedError:
-    """The message as it is read in one of its further queues."""
+    """Return the message as read in one of its further queues."""
     if (queue.topic, queue.queue_id, queue_offset) not in item.further_places:
         return CorruptedError(f"entry {queue_offset} of {queue.topic}/{queue.queue_id} names another message")
     item.queue_id, item.queue_offset = queue.queue_id, queue_offset
@@ -535,7 +530,7 @@ def _at_further_place(item: StoredMessage, queue: ConsumeQueue, queue_offset: in
 
 
 _UNFIT = (struct.error, UnicodeEncodeError)
-"""Errors of packing a record where a field does not fit."""
+"""Errors of packing a record with a field that does not fit."""
 
 
 def _unfit(error: Exception, message: Message) -> EntrepotError:

@@ -1,6 +1,6 @@
-"""EpochTable: the starts of masters, as the EPOCH records of the log say them.
+"""EpochTable: the starts of masters, from the EPOCH records of the log.
 
-Row `e`: all of them (`domain.replication.epochs`).  A store that never had replicas has none.
+Row `e` has all of them (`domain.replication.epochs`). A store that never had replicas has none.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ EPOCHS_KEY: Final = b"e"
 
 
 class EpochTable:
-    """`starts`: by rising place, as far as the log is applied; `written`: of a replica, those that recovery has met
-    behind that.  `on_start` is told of each as it is applied."""
+    """The masters' starts. `starts`: by rising offset, as far as the log is applied. `written`: on a replica, those
+    that recovery met behind that. `on_start` is told of each start as it is applied."""
 
     def __init__(self, rows: ChangedRows, on_start: Callable[[EpochStart], None]) -> None:
         self.starts: list[EpochStart] = []
@@ -27,7 +27,7 @@ class EpochTable:
         self._on_start = on_start
 
     def history(self) -> tuple[EpochStart, ...]:
-        """The starts of all of the log, and before them what was there already."""
+        """Return the starts of the whole log, with the beginning that precedes them."""
         known = [*self.starts, *self.written]
         return tuple(known) if known and known[0].start == 0 else (BEGINNING, *known)
 
@@ -56,7 +56,7 @@ class EpochTable:
             yield EPOCHS_KEY, self.row(as_of)
 
     def restate(self, key: bytes, row: bytes, commit_log_offset: int) -> None:
-        """Those that are not known are from before the log begins."""
+        """Add the starts not known yet, which are from before the log begins."""
         known = {start.name for start in self.starts}
         lacking = [start for start in decode_starts(row) if start.name not in known]
         self.stated = commit_log_offset

@@ -1,7 +1,7 @@
-"""FilterIndex: which offsets of one queue may match a set of sub-topic hashes, found without reading records.
+"""FilterIndex: finds the offsets of one queue that may match a set of sub-topic hashes, without reading records.
 
-Every full consume-queue file gets a postings file beside it (`postings.py`), in which a few hashes are looked up.
-Entries that are in no full file yet, and questions about many hashes, are answered by a scan (`hash_scan.py`).
+Every full consume-queue file gets a postings file beside it (`postings.py`), where a few hashes are looked up. Entries
+in no full file yet, and questions about many hashes, are answered by a scan (`hash_scan.py`).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from broker.store.postings import Postings, are_postings_of, encode_postings, lo
 from domain.errors import CorruptedError
 
 LOOKUP_HASHES: Final = 64
-"""Up to here hashes are looked up one by one; more are scanned for, which takes as long for any number."""
+"""Most hashes looked up one by one; more are scanned for, which takes as long for any number."""
 LOOKUP_POSITIONS: Final = 16_384
-"""A hash that is more frequent than this in a file is scanned for: the scan meets it soon."""
+"""Positions in a file above which a hash is scanned for: the scan meets it soon."""
 LOOKUP_COST: Final = 2_048
-"""Cost of one lookup in one file, in entries that could be scanned in the time."""
+"""Cost of one lookup in one file, in entries that a scan covers in the same time."""
 FIRST_CHUNK: Final = 4_096
 LARGEST_CHUNK: Final = 65_536
-"""Entries per step of a scan: small at first, for a limit that is soon reached."""
+"""Most entries per step of a scan. Steps begin small, for a limit that is soon reached."""
 OPEN_POSTINGS: Final = 1_024
-"""Postings files of a queue whose fences are kept in memory (at most 5 KB each)."""
+"""Most postings files of a queue with fences in memory (at most 5 KB each)."""
 
 
 class EntrySource(Protocol):
-    """What the index needs of a consume queue.  Offsets count entries; `flushed_entries` are all visible."""
+    """The index's view of a consume queue. Offsets count entries; all `flushed_entries` are visible."""
 
     topic: str
     queue_id: int
@@ -46,15 +46,13 @@ class EntrySource(Protocol):
     flushed_entries: int
 
     def raw(self, from_offset: int, count: int) -> bytes | bytearray:
-        """The bytes of up to `count` visible entries; fewer only at the end.  Raises CorruptedError, OSError.
-
-        Of a file that `min_offset` lies in, the entries before it must still be readable.
-        """
+        """Return the bytes of up to `count` visible entries; fewer only at the end. Raises CorruptedError, OSError. In
+        the file that holds `min_offset`, the entries before it must still be readable."""
         ...
 
 
 class FilterIndex:
-    """The index of one queue.  Nothing here is needed for correctness: what is missing is scanned for instead."""
+    """The index of one queue. Correctness never depends on it: a missing part is scanned for instead."""
 
     def __init__(self, files: OpenFiles, source: EntrySource, entries_per_file: int = ENTRIES_PER_FILE) -> None:
         self.directory = f"{files.root}/filterindex/{topic_directory(source.topic)}/{source.queue_id}"
@@ -63,14 +61,12 @@ class FilterIndex:
         self._per_file = entries_per_file
         self._opened: OrderedDict[int, Postings] = OrderedDict()
         self._verified: set[int] = set()
-        self._present: set[int] | None = None  # file numbers; corrupted ones are taken out when found
+        self._present: set[int] | None = None  # file numbers; corrupted ones are removed when found
         self._complete_before = 0  # no file below this number is missing
 
     def build_next(self) -> bool:
-        """Build one missing postings file; False if there is nothing to do, or no room on the disk for now.
-
-        Takes some 10 ms a file.  Raises CorruptedError if the consume queue cannot be read, OSError if the disk fails.
-        """
+        """Build one missing postings file (some 10 ms); False if none is missing or the disk has no room for now.
+        Raises CorruptedError if the consume queue cannot be read, OSError if the disk fails."""
         present = self._on_disk()
         number = max(self._complete_before, -(-self._source.min_offset // self._per_file))
         while number in present:
@@ -101,13 +97,13 @@ class FilterIndex:
         known: HashSet | None = None,
         budget: int | None = None,
     ) -> tuple[list[int], int]:
-        """Up to `limit` ascending offsets, from `from_offset` on, of visible entries that may match.
+        """Return up to `limit` ascending offsets, from `from_offset` on, of visible entries that may match.
 
-        The second figure is the offset up to which all were looked at: go on from there.  `known` makes candidates of
-        hashes that are not in it (`SubTopicDictionary.known_hashes`).  An entry without a sub-topic has the hash 0,
-        which is no name's: it is found if 0 is in `wanted`, as it should be when the topic's own name matches.
-        `budget` bounds the time, as entries that may be scanned (at some 300 M/s); it is overstepped by at most one
-        file.  Raises CorruptedError if the consume queue cannot be read, OSError if the disk fails.
+        The second figure is the offset up to which all were looked at: go on from there. With `known`, hashes not in it
+        are candidates too (`SubTopicDictionary.known_hashes`). An entry without a sub-topic has the hash 0, which is no
+        name's. It is found if 0 is in `wanted`, as it should be when the topic's own name matches. `budget` bounds the
+        time, as entries that may be scanned (at some 300 M/s); it is exceeded by at most one file. Raises
+        CorruptedError if the consume queue cannot be read, OSError if the disk fails.
         """
         offset = max(from_offset, self._source.min_offset)
         found: list[int] = []
@@ -146,7 +142,7 @@ class FilterIndex:
         self._complete_before = 0
 
     def _steps(self, wanted: HashSet, known: HashSet | None, offset: int) -> Iterator[tuple[Positions, int, int]]:
-        """Walk to the visible end: what a step found, where it ended, what it took."""
+        """Yield steps up to the visible end: (positions found, end of the step, cost)."""
         end = self._source.visible_offset
         by_lookup = known is None and len(wanted) <= LOOKUP_HASHES
         chunk = FIRST_CHUNK
@@ -172,7 +168,7 @@ class FilterIndex:
             yield positions, offset, count
 
     def _look_up(self, number: int, wanted: HashSet) -> Positions | None:
-        """The ascending positions in a file; None if it has to be scanned."""
+        """Return the ascending positions in a file, or None if it has to be scanned."""
         if number not in self._on_disk():
             return None
         found: list[NDArray[np.uint32]] = []
@@ -187,7 +183,7 @@ class FilterIndex:
                     room -= positions.size
                     found.append(positions)
         except CorruptedError:
-            self._forget(number)  # and `build_next` makes it anew
+            self._forget(number)  # `build_next` makes it anew
             return None
         if not found:
             return np.empty(0, np.int64)
@@ -217,7 +213,7 @@ class FilterIndex:
         return postings
 
     def _entries_of(self, number: int) -> bytes:
-        """A full file's bytes.  Raises CorruptedError if there are fewer."""
+        """Return a full file's bytes. Raises CorruptedError if there are fewer."""
         entries = self._source.raw(number * self._per_file, self._per_file)
         if len(entries) != self._per_file * ENTRY_SIZE:
             raise CorruptedError(f"the consume queue {self._source.topic}/{self._source.queue_id} is cut short")

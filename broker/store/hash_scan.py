@@ -1,7 +1,7 @@
-"""HashSet and `scan`: which consume-queue entries carry one of a set of sub-topic hashes, found as vectors.
+"""HashSet and `scan`: find the consume-queue entries that carry one of a set of sub-topic hashes, as vectors.
 
-A sub-topic hash here is the 48-bit number `filter_hash >> TAG_BITS`; 0 stands for "no sub-topic".  Entries are looked
-at in place through strided views: copying the columns out first would take as long as the search.
+A sub-topic hash here is the 48-bit number `filter_hash >> TAG_BITS`; 0 stands for "no sub-topic". Entries are read in
+place through strided views: copying the columns out first would take as long as the search.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Positions: TypeAlias = NDArray[np.int64]
 
 HASH_LIMIT: Final = 1 << 48
 FEW_HASHES: Final = 2
-"""Up to here comparing with each hash in turn beats the table (measured: 1,200, 800, 600 M entries/s; table 720)."""
+"""Most hashes compared one by one: beyond, the table is quicker (measured: 1,200, 800, 600 M entries/s; table 720)."""
 MANY_HASHES: Final = 32_768
-"""From here so much of the table is set that the exact test of everything is quicker (measured: 100 M entries/s)."""
+"""Hashes from which the exact test of everything is quicker, as so much of the table is set (100 M entries/s)."""
 RECENT_SHARE: Final = 16
-"""An extended set is built anew when what was added exceeds this part of it (and `RECENT_MINIMUM`)."""
+"""Part of a set above which additions make it be built anew (if also above `RECENT_MINIMUM`)."""
 RECENT_MINIMUM: Final = 1_024
 
-_HASH_PLACE: Final = 12  # of the filter hash in an entry: 4 high bytes, 2 low bytes, then the tag's 2
+_HASH_PLACE: Final = 12  # in an entry's filter hash: 4 high bytes, 2 low bytes, then the tag's 2
 _LOW_PLACE: Final = 16
 _TABLE_SIZE: Final = 1 << 16
 _EMPTY: Final = np.uint64(2**64 - 1)  # no 48-bit hash is this
@@ -36,10 +36,10 @@ _TAG_SHIFT: Final = np.uint64(TAG_BITS)
 
 
 class _ExactTable:
-    """Membership without a sort: levels of slots, each holding what found its slot taken on the level before.
+    """Membership without a sort: levels of slots, each with the hashes that found their slot taken on the level before.
 
-    At most half the slots are used, hence a fifth of the hashes goes on to the next level.  An empty slot proves that
-    a hash is not here, so few questions reach the second level.
+    At most half the slots are used, so a fifth of the hashes goes on to the next level. An empty slot proves that a
+    hash is absent, so few questions reach the second level.
     """
 
     def __init__(self, hashes: Hashes) -> None:
@@ -75,10 +75,10 @@ class _ExactTable:
 
 
 class HashSet:
-    """An immutable set of 48-bit sub-topic hashes, made ready for scanning when first scanned with.
+    """An immutable set of 48-bit sub-topic hashes, made ready for scanning on its first scan.
 
     `HashSet(hashes)` raises ValueError if one does not fit 48 bits (a hash still above its tag's bits, for example).
-    The hash 0 may be a member: it then matches the entries of records without a sub-topic.
+    The hash 0 may be a member: it matches the entries of records without a sub-topic.
     """
 
     __slots__ = ("_exact", "_recent", "_recent_exact", "_settled", "_table")
@@ -92,7 +92,7 @@ class HashSet:
 
     @classmethod
     def of_names(cls, *names: str) -> HashSet:
-        """The hashes of full sub-topic names; the empty name gives 0."""
+        """Return the hashes of full sub-topic names; the empty name gives 0."""
         return cls([sub_topic_hash(name) >> TAG_BITS for name in names])
 
     def __len__(self) -> int:
@@ -104,7 +104,7 @@ class HashSet:
         return np.concatenate((self._settled, self._recent)) if self._recent.size else self._settled
 
     def extended(self, hashes: Iterable[int] | Hashes) -> HashSet:
-        """This set with more members.  What is ready for scanning stays so; only the new ones cost time."""
+        """Return this set with more members. Parts ready for scanning stay ready: only the new members cost time."""
         more = _distinct(hashes)
         more = more[~self.contains(more)]
         if not more.size:
@@ -120,7 +120,7 @@ class HashSet:
         return found
 
     def contains(self, hashes: Hashes) -> NDArray[np.bool_]:
-        """Which of an array of hashes are members, exactly."""
+        """Return flags: True for each hash of an array that is a member, exactly."""
         if len(self) <= FEW_HASHES:
             found = np.zeros(hashes.size, np.bool_)
             for member in self.hashes:
@@ -136,7 +136,7 @@ class HashSet:
         return found
 
     def table(self) -> NDArray[np.bool_]:
-        """65,536 flags: whether a member has these low 16 bits (as they lie in an entry, read little-endian)."""
+        """Flags by the low 16 bits of a hash (as in an entry, read little-endian): True if a member has them."""
         if self._table is None:
             self._table = np.zeros(_TABLE_SIZE, np.bool_)
             self._table[_low_bits(self.hashes)] = True
@@ -144,16 +144,16 @@ class HashSet:
 
 
 def hashes_of(entries: bytes | bytearray | memoryview) -> Hashes:
-    """The sub-topic hash of every entry.  Raises ValueError if the bytes are not whole entries."""
+    """Return the sub-topic hash of every entry. Raises ValueError if the bytes are not whole entries."""
     count = _count(entries)
     return _column(entries, count).astype(np.uint64) >> _TAG_SHIFT if count else np.empty(0, np.uint64)
 
 
 def scan(entries: bytes | bytearray | memoryview, wanted: HashSet, known: HashSet | None = None) -> Positions:
-    """The ascending positions of the entries whose sub-topic hash is wanted.
+    """Return the ascending positions of the entries with a wanted sub-topic hash.
 
-    With `known` given, hashes that are neither known nor 0 are candidates too: their names are not remembered, so
-    nobody can say that they do not match.  Raises ValueError if the bytes are not whole entries.
+    With `known` given, hashes that are neither known nor 0 are candidates too: their names are not remembered, so they
+    may match. Raises ValueError if the bytes are not whole entries.
     """
     count = _count(entries)
     if known is not None or len(wanted) >= MANY_HASHES:
@@ -171,12 +171,12 @@ def scan(entries: bytes | bytearray | memoryview, wanted: HashSet, known: HashSe
 
 
 def _column(entries: bytes | bytearray | memoryview, count: int) -> Hashes:
-    """The filter hashes where they lie: big-endian, with their tags.  There must be at least one entry."""
+    """Return a view of the filter hashes: big-endian, with their tags. There must be at least one entry."""
     return np.ndarray((count,), ">u8", entries, _HASH_PLACE, (ENTRY_SIZE,))
 
 
 def _candidates(entries: bytes | bytearray | memoryview, count: int, wanted: HashSet) -> Positions:
-    """A superset of the answer, from part of each hash: views of fewer, aligned bytes are quicker to walk."""
+    """Return a superset of the answer from part of each hash: views of fewer, aligned bytes are quicker to walk."""
     if len(wanted) <= FEW_HASHES:
         high: NDArray[np.uint32] = np.ndarray((count,), "<u4", entries, _HASH_PLACE, (ENTRY_SIZE,))
         first, *others = (wanted.hashes >> np.uint64(16)).astype(">u4").view("<u4")

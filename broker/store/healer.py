@@ -1,4 +1,4 @@
-"""Healer: puts corrupted records of the log right, where other replicas have them."""
+"""Healer: repairs corrupted records of the log from other replicas."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Final, Protocol
 
 
 class Healer(Protocol):
-    """Told of corrupted records by whoever meets one."""
+    """A repairer, told of corrupted records by their readers."""
 
     def note(self, commit_log_offset: int) -> bool:
-        """Begin to heal the record at a place; False where nobody can."""
+        """Begin to heal the record at an offset; False if nobody can."""
         ...
 
     async def heal(self, commit_log_offset: int) -> bool:
-        """Heal it; True once it is whole."""
+        """Heal the record at an offset; True once it is whole."""
         ...
 
 
 class NoHealer:
-    """Of a store without replicas: nobody else has what is corrupted."""
+    """The healer of a store without replicas: nobody else has the record."""
 
     def note(self, commit_log_offset: int) -> bool:
         return False

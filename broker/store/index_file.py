@@ -1,4 +1,4 @@
-"""IndexFile: commit-log offsets by key hash, as RocketMQ's: hash slots, and entries linked from newest to oldest.
+"""IndexFile: commit-log offsets by key hash, as in RocketMQ: hash slots, and entries linked from newest to oldest.
 
 A file (big-endian):
 
@@ -23,10 +23,10 @@ A file (big-endian):
                       4  seconds of the store time since the base time, held within the field's range
                       4  number of the previous entry of the slot, 0 at the end: always lower than the entry's own
 
-While a file takes entries, its slot table is in memory only and its header is nowhere but in the checkpoint: both can
-be had from the entries, which are only ever appended.  Sealing a full file writes both, and nothing after that.
+While a file takes entries, its slot table is in memory only and its header only in the checkpoint. Both can be derived
+from the entries, which are only ever appended. Sealing a full file writes both; nothing is written after that.
 
-The header is also the file's row in the checkpoint, so what the checkpoint says decides what of a file counts.
+The header is also the file's row in the checkpoint, so the checkpoint decides how much of a file counts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ HEADER_SIZE: Final = 72
 SLOT_SIZE: Final = 4
 ENTRY_SIZE: Final = 20
 WALKED_LINKS: Final = 1024
-"""Links followed one by one in a search of a file; a longer chain is left for a scan of the entries as vectors."""
+"""Most links followed in a search of a file; a longer chain is left to a scan of the entries as vectors."""
 CHUNK_ENTRIES: Final = 65_536
 """Entries read at once where many are read."""
 
@@ -69,7 +69,7 @@ assert _ENTRY.size == _ENTRIES.itemsize == ENTRY_SIZE
 
 @dataclass(frozen=True, slots=True)
 class IndexLayout:
-    """Sizes of an index file: hash slots, and entries after which the next file is begun.  They hold for new files."""
+    """Sizes of new index files: hash slots, and entries after which the next file is begun."""
 
     slots: int = 500_000
     entries: int = 2_000_000
@@ -80,13 +80,11 @@ class IndexLayout:
 
 
 class IndexFile:
-    """One file.  It takes entries while it has a slot table in memory, and is sealed when it is full.
-
-    Times are epoch milliseconds.  `is_gone` is set when it is removed, so that a search under way ends.
-    """
+    """One file. It takes entries while it has a slot table in memory, and is sealed when full. Times are epoch
+    milliseconds. `is_gone` is set on removal, so that a search under way ends."""
 
     def __init__(self, files: OpenFiles, number: int, layout: IndexLayout) -> None:
-        """A new file; on disk there is nothing until `append`."""
+        """Begin a new file; nothing is on disk until `append`."""
         self.name = f"{number:020d}"
         self.path = f"{files.root}/index/{self.name}"
         self.layout = layout
@@ -103,7 +101,7 @@ class IndexFile:
 
     @classmethod
     def from_row(cls, files: OpenFiles, name: str, row: bytes) -> IndexFile:
-        """The sealed file that a row of the checkpoint describes; nothing is read.  Raises CorruptedError."""
+        """Return the sealed file that a checkpoint row describes, without reading it. Raises CorruptedError."""
         if len(row) != HEADER_SIZE or not name.isdecimal():
             raise CorruptedError(f"the checkpoint's row of index file {name!r} cannot be read")
         magic, crc = _PREFIX.unpack_from(row)
@@ -119,7 +117,7 @@ class IndexFile:
         return file
 
     def row(self) -> bytes:
-        """The header as it would be written now: what the checkpoint keeps of the file."""
+        """Return the header as it would be written now: the checkpoint's row of the file."""
         covered = _HEADER.pack(
             VERSION,
             self.layout.slots,
@@ -143,7 +141,7 @@ class IndexFile:
     # -- writing -----------------------------------------------------------------------------------------------
 
     def append(self, hashes: NDArray[np.uint32], offsets: NDArray[np.int64], times_ms: NDArray[np.int64]) -> None:
-        """Write entries, at most as many as there is room for.  Where it raises OSError the file is as before."""
+        """Write entries, at most as many as there is room for. On OSError the file is as before."""
         table = self._table()
         base = self._base_time_ms if self.count else int(times_ms[0])
         slots = hashes % np.uint32(self.layout.slots)
@@ -166,13 +164,13 @@ class IndexFile:
         self.count += len(hashes)
 
     def seal(self) -> None:
-        """Write slot table and header, and let go of the table.  Where it raises OSError it can be tried again."""
+        """Write slot table and header, and free the table. On OSError it can be tried again."""
         table = self._table().astype(">u4").tobytes()
         self._slots_checksum = crc32c(table)
         try:
             self._files.write(self.path, self.row() + table, 0)
         except OSError:
-            self._slots_checksum = 0  # it takes entries still: its row must say so
+            self._slots_checksum = 0  # it still takes entries: its row must say so
             raise
         self._slots, self._is_sealed, self._is_checked = None, True, True
 
@@ -184,7 +182,7 @@ class IndexFile:
     # -- opening and checking ----------------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Make the last file of a checkpoint take entries again, if its entries are what its row says."""
+        """Make the last file of a checkpoint take entries again, if its entries match its row."""
         self._is_sealed, self._slots_checksum = False, 0
         table = np.zeros(self.layout.slots, np.uint32)
         number = 1
@@ -194,7 +192,7 @@ class IndexFile:
         self._slots = table if number > self.count else None
 
     def is_intact(self, *, every_byte: bool) -> bool:
-        """Whether the file holds what its row says.  Of a sealed file only header and length are read by default."""
+        """True if the file matches its row. Of a sealed file only header and length are read, unless `every_byte`."""
         if not self._is_sealed:
             return self._slots is not None and (not every_byte or self._are_entries_intact())
         if not self._files.exists(self.path):  # reading would make it
@@ -212,7 +210,7 @@ class IndexFile:
         return sum(len(data) for data in self._intact_entries()) == self.count * ENTRY_SIZE
 
     def _intact_entries(self) -> Iterator[bytes]:
-        """All entries in chunks.  Stops short where they are not what the checksum says, at the latest at the last."""
+        """Yield all entries in chunks. Stops early where they fail the checksum, at the latest at the last chunk."""
         if not self._files.exists(self.path):
             return
         found, number = 0, 1
@@ -229,11 +227,8 @@ class IndexFile:
     # -- searching ---------------------------------------------------------------------------------------------
 
     def candidates(self, hashed: int, below: int, from_ms: int, until_ms: int) -> Iterator[int]:
-        """Commit-log offsets below `below` of entries with this key hash, newest first; one may come twice.
-
-        Times are only a first sieve, to the second: it loses nothing, and leaves the rest to the caller.
-        Raises CorruptedError.
-        """
+        """Yield commit-log offsets below `below` of entries with this key hash, newest first; one may come twice. Times
+        are compared to the second: nothing is lost, and the caller does the rest. Raises CorruptedError."""
         is_outside = self.min_time_ms > until_ms or self.max_time_ms < from_ms or self.first_offset >= below
         if self.is_gone or is_outside:
             return
@@ -257,7 +252,7 @@ class IndexFile:
         yield from self._scanned(number, hashed, below, low, high)
 
     def _scanned(self, last: int, hashed: int, below: int, low: int, high: int) -> Iterator[int]:
-        """The same by looking at every entry up to `last`: slower than a short chain, and no worse for a long one."""
+        """As `candidates`, by looking at every entry up to `last`: the cost is the same for a chain of any length."""
         high = min(high, _MAX_SECONDS)
         while last > 0 and not self.is_gone:
             count = min(last, CHUNK_ENTRIES)
@@ -304,7 +299,7 @@ def _slots_of(entries: bytes, layout: IndexLayout) -> NDArray[np.uint32]:
 
 
 def _previous(table: NDArray[np.uint32], slots: NDArray[np.uint32], first_number: int) -> NDArray[np.uint32]:
-    """For each new entry the one before it in its slot: in the table, or among the new ones themselves."""
+    """Return for each new entry the one before it in its slot: in the table, or among the new ones themselves."""
     # Slot and place in one number: sorts without a key, several times faster than a stable argsort.
     ranked = slots.astype(np.uint64) << _HALF | np.arange(len(slots), dtype=np.uint64)
     ranked.sort()
@@ -317,5 +312,5 @@ def _previous(table: NDArray[np.uint32], slots: NDArray[np.uint32], first_number
 
 
 def _link(table: NDArray[np.uint32], slots: NDArray[np.uint32], first_number: int) -> None:
-    """Let slots lead to their newest entry: of several for one slot, numpy leaves the last."""
+    """Point slots to their newest entry: of several for one slot, numpy keeps the last."""
     table[slots] = np.arange(first_number, first_number + len(slots), dtype=np.uint32)

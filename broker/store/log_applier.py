@@ -1,7 +1,7 @@
-"""LogApplier: derives what is confirmed from a log that another replica writes.
+"""LogApplier: derives a store's state from a log that another replica writes, as far as it is confirmed.
 
-The same appliers as live and in recovery; it stops where the confirmed log does, so what is derived is never ahead of
-what every later master has.
+It uses the same appliers as live and in recovery. It stops at the end of the confirmed log, so derived state is never
+ahead of any later master.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class LogApplier:
-    """`applied`: everything before it is derived.  `caught_up_at`: where the log is enough to derive all: a copy that
-    began in the middle of a log's life knows the places of its queues from there on."""
+    """An applier of a replicated log. `applied`: everything before it is derived. `caught_up_at`: from here the log
+    suffices to derive all. A copy that began in the middle of a log knows its queues' offsets from there on."""
 
     def __init__(self, engine: StorageEngine, applied: int, caught_up_at: int = 0) -> None:
         self._engine = engine
@@ -26,8 +26,8 @@ class LogApplier:
         self.caught_up_at = caught_up_at
 
     def apply_to(self, offset: int) -> list[ConsumeQueue]:
-        """Derive what lies before an offset, the end of a record; returns the queues that have grown.  Raises
-        CorruptedError at a corrupted record: what lies before that is derived."""
+        """Derive everything before an offset, the end of a record; return the queues that have grown. Raises
+        CorruptedError at a corrupted record: everything before it is derived."""
         engine = self._engine
         if offset <= self.applied:
             return []
@@ -40,11 +40,11 @@ class LogApplier:
         return self._advance(offset)
 
     def apply_run(self, offset: int, data: bytes) -> list[ConsumeQueue]:
-        """The same for records that lie at the end of what is derived, and were checked as they came."""
+        """As `apply_to`, for checked records that follow the derived ones."""
         assert offset == self.applied, "what is applied has no gaps"
         dispatcher, at, last = self._engine.dispatcher, 0, len(data)
         place = dispatcher.place
-        while last - at >= HEADER_SIZE:  # behind the last record of a segment there may be no room for one
+        while last - at >= HEADER_SIZE:  # after the last record of a segment there may be no room for one
             if is_plain(data, at):
                 placement = read_placement(data, at)
                 place(placement, offset + at)

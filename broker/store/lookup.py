@@ -1,8 +1,8 @@
-"""Lookup: finding messages without reading the log: by key and id (`message_index.py`), and by sub-topic (the names of
-each topic, `sub_topics.py`, and per queue the postings of full files, `filter_index.py`).
+"""Lookup: finds messages without reading the log: by key and id (`message_index.py`), and by sub-topic.
 
-All of it is derived.  What a record adds is noted when the record is appended, and again when it is dispatched in
-recovery; names are kept as rows, the message index keeps its own files and rows.
+A sub-topic is found by the names of each topic (`sub_topics.py`) and the postings of each queue's full files
+(`filter_index.py`). All of it is derived: noted when a record is appended, and again when it is dispatched in recovery.
+Names are kept as rows; the message index keeps its own files and rows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Name:
 
 
 class Lookup:
-    """See the module."""
+    """The message index and the sub-topic indexes of one store."""
 
     def __init__(self, files: OpenFiles, rows: ChangedRows, layout: IndexLayout) -> None:
         self.index = MessageIndex(files, layout)
@@ -53,12 +53,12 @@ class Lookup:
         self._to_build: dict[ConsumeQueue, None] = {}
         self._are_index_rows_unsaved = False
 
-    # -- what records add ----------------------------------------------------------------------------------------
+    # -- additions by records ------------------------------------------------------------------------------------
 
     def note(
         self, topic: str, message_id: bytes, keys: Iterable[bytes], commit_log_offset: int, store_time_ms: int
     ) -> None:
-        """Let a message be found by its id and keys."""
+        """Index a message by its id and keys."""
         put = self.index.put
         if message_id:
             put(ID + message_id, commit_log_offset, store_time_ms)
@@ -66,14 +66,14 @@ class Lookup:
             put(message_key(topic, key), commit_log_offset, store_time_ms)
 
     def dictionary(self, topic: str) -> SubTopicDictionary:
-        """The topic's names."""
+        """Return the topic's sub-topic names."""
         found = self.dictionaries.get(topic)
         if found is None:
             found = self.dictionaries[topic] = SubTopicDictionary()
         return found
 
     def see(self, queue: ConsumeQueue, filter_hash: int, sub_topic: str, commit_log_offset: int) -> None:
-        """Let messages be found by their sub-topic in a queue: its name is remembered, if it has one that is new."""
+        """Index a queue's messages by their sub-topic: a new name is remembered."""
         if sub_topic and queue.names.get(filter_hash >> TAG_BITS) != sub_topic:
             self._learn(queue.topic, filter_hash, sub_topic, commit_log_offset)
 
@@ -104,27 +104,27 @@ class Lookup:
     # -- questions -----------------------------------------------------------------------------------------------
 
     def records_with_id(self, message_id: bytes) -> Iterator[int]:
-        """Commit-log offsets of records that may have an id, newest first; to be confirmed."""
+        """Yield commit-log offsets of records that may have an id, newest first; to be confirmed."""
         return self.index.find(ID + message_id)
 
     def records_with_key(
         self, topic: str, key: str, from_ms: int | None, to_ms: int | None, before_offset: int | None
     ) -> Iterator[int]:
-        """Commit-log offsets of records that may have a key, newest first; to be confirmed."""
+        """Yield commit-log offsets of records that may have a key, newest first; to be confirmed."""
         return self.index.find(message_key(topic, key.encode()), from_ms or 0, to_ms, before_offset)
 
     def matching_offsets(
         self, queue: ConsumeQueue, topic_filter: str, from_offset: int, limit: int
     ) -> tuple[list[int], int]:
-        """Queue offsets that may match an MQTT topic filter, or one of several (`ALTERNATIVES`), ascending, and the
-        offset up to which was looked; to be confirmed on the records."""
+        """Return queue offsets that may match an MQTT topic filter (or several, by `ALTERNATIVES`), and the scan's end.
+        They ascend, and are to be confirmed on the records."""
         dictionary = self.dictionary(queue.topic)
         first, *others = topic_filter.split(ALTERNATIVES)
         wanted = dictionary.hashes_matching(first)
         for other in others:
             wanted = wanted.extended(dictionary.hashes_matching(other).hashes)
         is_wildcard = "+" in topic_filter or "#" in topic_filter
-        # a message without a sub-topic has the topic's own name for one
+        # a message without a sub-topic has the topic's own name as its sub-topic
         wanted = wanted.extended([0])
         known: HashSet | None = dictionary.known_hashes() if is_wildcard else None
         index = self._filter_index(queue)
@@ -136,19 +136,19 @@ class Lookup:
         assert isinstance(queue.filter_index, FilterIndex)
         return queue.filter_index
 
-    # -- what happens by itself ----------------------------------------------------------------------------------
+    # -- background work -----------------------------------------------------------------------------------------
 
     def advance(self, durable_offset: int) -> None:
-        """Let what is durable be found.  Raises OSError."""
+        """Let durable entries be found. Raises OSError."""
         self.index.advance(durable_offset)
 
     def want_built(self, queue: ConsumeQueue) -> None:
-        """A queue was saved that may have a full file without postings."""
+        """Note a saved queue that may have a full file without postings."""
         if queue.flushed_entries >= ENTRIES_PER_FILE:
             self._to_build[queue] = None
 
     def build_next(self) -> bool:
-        """Build one postings file that is missing (some 10 ms); says whether there was one."""
+        """Build one missing postings file (some 10 ms); True if there was one."""
         while self._to_build:
             queue = next(iter(self._to_build))
             if queue.max_offset and self._filter_index(queue).build_next():
@@ -159,9 +159,7 @@ class Lookup:
     # -- the state file ------------------------------------------------------------------------------------------
 
     def take_rows(self, durable_offset: int) -> tuple[list[Change], list[str], int | None]:
-        """What a checkpoint saves: changes, files to sync, and the first record that the index has not in its files.
-
-        Raises OSError."""
+        """Return a checkpoint's changes, its files to sync, and the first record not in the files. Raises OSError."""
         index = self.index
         index.flush(durable_offset)
         changed = index.changed_rows()
@@ -173,11 +171,11 @@ class Lookup:
         return [(b"i" + name.encode(), row) for name, row in changed.items()], paths, index.first_pending
 
     def put_back_rows(self) -> None:
-        """What was taken last could not be saved."""
+        """Mark the rows taken last as unsaved."""
         self._are_index_rows_unsaved = True
 
     def restore_name(self, key: bytes, row: bytes) -> None:
-        """Take a sub-topic's row."""
+        """Restore a sub-topic name from its row."""
         topic, _, rest = key[1:].partition(b"\0")
         if rest == _INCOMPLETE:
             self.dictionary(topic.decode()).restore((), is_complete=False)
@@ -185,7 +183,7 @@ class Lookup:
             self.dictionary(topic.decode()).restore((row.decode(),))
 
     def restore_index(self, rows: dict[str, bytes], log_min_offset: int) -> bool:
-        """Take the index's rows; says whether it is whole.  If it is not, all of the log is to be noted again."""
+        """Restore the index from its rows; True if it is whole. If not, all of the log is to be noted again."""
         try:
             self.index.restore(rows)
             self.index.drop_before(log_min_offset)
@@ -198,7 +196,7 @@ class Lookup:
 
 
 def message_key(topic: str, key: bytes) -> bytes:
-    """What the index knows a topic's key as."""
+    """Return the index key of a topic's message key."""
     return KEY + topic.encode() + b"\0" + key
 
 

@@ -1,14 +1,14 @@
-"""MessageIndex: where the messages with a key are, as a series of index files over the commit log.
+"""MessageIndex: finds the messages with a key, in a series of index files over the commit log.
 
-A message's keys are noted by their hashes as it is appended (`put`, `put_all`), and written when its record is
-durable, many at once: chaining and packing are done then, as vectors.
+A message's keys are noted by their hashes as it is appended (`put`, `put_all`). They are written once its record is
+durable, many at once: chaining and packing are then done as vectors.
 
-Invariants: a file never holds an entry whose record is not durable; entries rise with the commit log, within a file
-and from file to file; only the last file takes entries.  All records before `indexed_until` are in the files.
+Invariants: a file holds only entries whose records are durable. Entries rise with the commit log, within a file and
+from file to file. Only the last file takes entries. All records before `indexed_until` are in the files.
 
-What the checkpoint keeps are *rows*: one of each file and one of the whole.  A row counts only if the files that were
-in `dirty_files` when it was taken are synced before it is kept.  A lost or corrupted file is rebuilt, with all others,
-from the commit log.  Hashes collide: an offset that is found is a candidate, and the record decides.
+The checkpoint keeps *rows*: one of each file and one of the whole. A row counts only if the `dirty_files` at its taking
+are synced before it is kept. A lost or corrupted file is rebuilt, with all others, from the commit log. Hashes collide:
+an offset found is a candidate, and the record decides.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from broker.store.open_files import OpenFiles
 from domain.errors import CorruptedError
 
 FLUSH_ENTRIES: Final = 8192
-"""Entries kept in memory before durable ones are written: about two milliseconds of writing."""
+"""Durable entries kept in memory before they are written: about two milliseconds of writing."""
 BATCH_ENTRIES: Final = 65_536
-"""Entries written at once at most, which bounds the memory of a rebuild."""
+"""Most entries written at once, which bounds the memory of a rebuild."""
 HEAD_ROW: Final = "head"
-"""The key of the row that is not a file's."""
+"""Key of the row that belongs to no single file."""
 
 _HEAD = struct.Struct(">IQQQ")
 _HEAD_VERSION = 1
@@ -40,10 +40,10 @@ _EVER = 2**63 - 1
 
 
 class MessageIndex:
-    """The index in `<root>/index`.  Starts empty: `restore` takes up what a checkpoint says.
+    """The index in `<root>/index`. It starts empty; `restore` takes up a checkpoint.
 
-    `indexed_until`: commit-log offset before which every record is in the files.  `min_offset`: nothing below it is
-    found.  `dirty_files`: paths written since the set was last taken.
+    `indexed_until`: commit-log offset before which every record is in the files. `min_offset`: least offset that is
+    found. `dirty_files`: paths written since the set was last taken.
     """
 
     def __init__(self, files: OpenFiles, layout: IndexLayout | None = None) -> None:
@@ -64,24 +64,22 @@ class MessageIndex:
 
     @property
     def latest_ms(self) -> int:
-        """Latest store time that is known of; 0 where there is no message."""
+        """Latest known store time; 0 if there is no message."""
         waiting = self._times[-1] if self._times else 0
         return max(waiting, self._files[-1].max_time_ms if self._files else 0)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     def put(self, key: bytes, commit_log_offset: int, store_time_ms: int) -> None:
-        """Note a key of the record at a commit-log offset, which must not fall; the keys of a record come together.
-
-        A record that is indexed already is left alone (dispatching again is harmless).
-        """
+        """Note a key of the record at a commit-log offset, which must not fall; the keys of a record come together. A
+        record that is indexed already is left alone, so dispatching again is harmless."""
         if commit_log_offset >= self.indexed_until:
             self._hashes.append(crc32c(key))
             self._offsets.append(commit_log_offset)
             self._times.append(store_time_ms)
 
     def put_all(self, keys: Sequence[bytes], commit_log_offsets: Sequence[int], store_time_ms: int) -> None:
-        """The same for the keys of many records with one store time, which costs much less than one by one."""
+        """As `put`, for the keys of many records with one store time; much cheaper than one by one."""
         if commit_log_offsets and commit_log_offsets[0] < self.indexed_until:
             for key, offset in zip(keys, commit_log_offsets, strict=True):
                 self.put(key, offset, store_time_ms)
@@ -91,7 +89,7 @@ class MessageIndex:
         self._times.extend(array("q", (store_time_ms,)) * len(keys))
 
     def advance(self, durable_offset: int) -> None:
-        """Let what lies before the commit log's durable offset be found; written when there is enough of it."""
+        """Let entries before the commit log's durable offset be found; they are written once there are enough."""
         self._durable_offset = durable_offset
         if len(self._hashes) >= FLUSH_ENTRIES:
             try:
@@ -102,10 +100,8 @@ class MessageIndex:
                 # the log has it all: the entries stay in memory until there is room
 
     def flush(self, durable_offset: int) -> None:
-        """Write the entries of durable records to their files (page cache; the checkpoint syncs them).
-
-        Raises OSError: what is not written is kept, to be tried again.
-        """
+        """Write the entries of durable records to their files (page cache; the checkpoint syncs them). On OSError the
+        unwritten ones are kept, to be tried again."""
         self._durable_offset = durable_offset
         count = bisect_left(self._offsets, durable_offset)
         while count:
@@ -115,7 +111,7 @@ class MessageIndex:
             count -= batch
 
     def _writable(self) -> IndexFile:
-        """The last file; if that is full it is sealed, and the next one begun."""
+        """Return the last file; a full one is sealed and the next begun."""
         last = self._files[-1] if self._files else None
         if last is not None and last.room:
             return last
@@ -143,7 +139,7 @@ class MessageIndex:
 
     @property
     def first_pending(self) -> int | None:
-        """The first record with a key that is in no file yet; None if all are."""
+        """Commit-log offset of the first record with a key in no file yet, or None."""
         return self._offsets[0] if self._offsets else None
 
     # -- searching ---------------------------------------------------------------------------------------------
@@ -151,12 +147,12 @@ class MessageIndex:
     def find(
         self, key: bytes, from_ms: int = 0, to_ms: int | None = None, before_offset: int | None = None
     ) -> Iterator[int]:
-        """Commit-log offsets of durable records that may have the key, newest first and each once.
+        """Yield commit-log offsets of durable records that may have the key, newest first and each once.
 
-        Candidates: the caller confirms key and store time on the record, stops when it has enough, and may go on later
-        with the last offset as `before_offset`.  Times are epoch milliseconds, both included; the index may be written
-        to between two steps.  Raises CorruptedError where a file is corrupted: `reset` and rebuild.  A sealed file is
-        checked as a whole when it is first needed.
+        The caller confirms key and store time on the record, and may go on later with the last offset as
+        `before_offset`. Times are epoch milliseconds, both included. The index may be written to between two steps. A
+        sealed file is checked as a whole when it is first needed. Raises CorruptedError where a file is corrupted:
+        `reset` and rebuild.
         """
         below = self._durable_offset if before_offset is None else min(before_offset, self._durable_offset)
         until_ms = _EVER if to_ms is None else to_ms
@@ -175,7 +171,7 @@ class MessageIndex:
                     yield (below := offset)
 
     def _pending(self, hashed: int, below: int, from_ms: int, until_ms: int) -> list[int]:
-        """Matches not in the files yet, newest first."""
+        """Return matches not in the files yet, newest first."""
         end = bisect_left(self._offsets, below)
         places: list[int] = np.flatnonzero(np.array(self._hashes[:end]) == hashed).tolist()
         times, offsets, least = self._times, self._offsets, self.min_offset
@@ -184,7 +180,7 @@ class MessageIndex:
     # -- retention ---------------------------------------------------------------------------------------------
 
     def drop_before(self, commit_log_offset: int) -> None:
-        """The log begins at this offset now: nothing below it is found, and files wholly below it are removed."""
+        """Begin the index at this offset: nothing below is found, and files wholly below are removed."""
         self.min_offset = max(self.min_offset, commit_log_offset)
         kept = [file for file in self._files if not file.count or file.last_offset >= commit_log_offset]
         for file in self._files:
@@ -197,14 +193,12 @@ class MessageIndex:
     # -- checkpoint and recovery -------------------------------------------------------------------------------
 
     def rows(self) -> dict[str, bytes]:
-        """What a checkpoint must keep: a row of each file by its name, and one under `HEAD_ROW`."""
+        """Return the rows for a checkpoint: one of each file by its name, and one under `HEAD_ROW`."""
         return {HEAD_ROW: self._head()} | {file.name: file.row() for file in self._files if file.count}
 
     def changed_rows(self) -> dict[str, bytes | None]:
-        """Rows that are not as this call last gave them, or as they were restored; None: the row is gone.
-
-        Whoever could not keep what this call gave must keep all `rows` the next time.
-        """
+        """Return rows changed since the last call, or since they were restored; None: the row is gone. If these rows
+        could not be kept, all `rows` must be kept the next time."""
         changed: dict[str, bytes | None] = dict.fromkeys(sorted(self._changed))
         changed |= {file.name: file.row() for file in self._files if file.name in self._changed}
         self._changed.clear()
@@ -214,10 +208,10 @@ class MessageIndex:
         return changed
 
     def restore(self, rows: Mapping[str, bytes]) -> None:
-        """Take up what a checkpoint kept, into a fresh index; no rows, where there is no checkpoint.
+        """Restore a fresh index from a checkpoint's rows; none if there is no checkpoint.
 
-        Files it does not mention are removed: their records are dispatched again.  Call `drop_before` if the log was
-        shortened since, then `is_intact`.  Raises CorruptedError for rows that cannot be read: `reset`.
+        Files without a row are removed: their records are dispatched again. Call `drop_before` if the log was shortened
+        since, then `is_intact`. Raises CorruptedError for rows that cannot be read: `reset`.
         """
         names = sorted(name for name in rows if name != HEAD_ROW)
         self._changed.update(names)  # if they cannot be read they are to be forgotten
@@ -238,10 +232,8 @@ class MessageIndex:
             files[-1].resume()
 
     def is_intact(self, *, every_byte: bool = False) -> bool:
-        """Whether the files hold what the rows say; if not, `reset` and put everything from the log again.
-
-        By default sealed files are only looked at: they were synced, and are checked when first searched.
-        """
+        """True if the files match the rows; if not, `reset` and put everything from the log again. Unless `every_byte`,
+        sealed files are only looked at: they were synced, and are checked on their first search."""
         return all(file.is_intact(every_byte=every_byte) for file in self._files if file.count)
 
     def reset(self) -> None:
@@ -253,10 +245,10 @@ class MessageIndex:
         self._files.clear()
         self.dirty_files.clear()
         self._forget_pending()
-        self.indexed_until = self._durable_offset = 0  # numbers go on: a new file is never taken for an old one
+        self.indexed_until = self._durable_offset = 0  # file numbers go on: a new file is never taken for an old one
 
     def close(self) -> None:
-        """Let go of memory and end searches under way.  Writes nothing: `flush` before; the descriptors are others'."""
+        """Free memory and end searches under way. Writes nothing: call `flush` before. Descriptors are others'."""
         for file in self._files:
             file.is_gone = True
         self._files.clear()

@@ -1,4 +1,4 @@
-"""OpenFiles: descriptors of consume-queue files, opened when needed, the longest unused closed again."""
+"""OpenFiles: descriptors of consume-queue files, opened when needed; the longest unused are closed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_OPEN_FILES: Final = 512
 
 
 class OpenFiles:
-    """A bounded cache of descriptors over a disk.  Paths are below `root`."""
+    """A bounded cache of descriptors over a disk. Paths are below `root`."""
 
     def __init__(self, disk: Disk, root: str) -> None:
         self.disk = disk

@@ -1,9 +1,9 @@
-"""Postings: for one full consume-queue file, the positions of its entries by sub-topic hash, in a file of its own.
+"""Postings: the positions of one full consume-queue file's entries by sub-topic hash, in a file of its own.
 
 All little-endian: a header of 32 bytes (magic, format version, entries, distinct hashes, CRC-32C of the consume-queue
-file, CRC-32C of what follows the header, CRC-32C of the header before this field); every 512th hash (u64); the
-distinct hashes, sorted (u64); where each one's positions start, and the end (u32); the positions, ascending for each
-hash (u32).  The file is derived: it is written without a sync and whoever finds it corrupted builds it again.
+file, CRC-32C of everything after the header, CRC-32C of the header before this field); every 512th hash (u64); the
+distinct hashes, sorted (u64); the start of each one's positions, and the end (u32); the positions, ascending for each
+hash (u32). The file is derived: it is written without a sync, and rebuilt by any reader who finds it corrupted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from domain.errors import CorruptedError
 MAGIC: Final = b"ENPOSTNG"
 FORMAT_VERSION: Final = 1
 FENCE_INTERVAL: Final = 512
-"""Hashes between two that are kept in memory: one read of 4 KiB finds any other."""
+"""Distance of hashes kept in memory: one read of 4 KiB finds any other."""
 
 _HEADER: Final = struct.Struct("<8sIIIIII")
 _WITHOUT_ITS_CHECKSUM: Final = _HEADER.size - 4
@@ -31,7 +31,7 @@ _READ_FAILED: Final = "a postings file is cut short"
 
 
 def encode_postings(entries: bytes) -> bytes:
-    """The whole file for these consume-queue entries."""
+    """Return the whole file for these consume-queue entries."""
     hashes = hashes_of(entries)
     order = _stable_order(hashes)
     ordered = hashes[order]
@@ -54,10 +54,8 @@ def encode_postings(entries: bytes) -> bytes:
 
 
 class Postings:
-    """An opened file: its fences are in memory, the rest is read when asked for.
-
-    Opening raises CorruptedError if the header is not what it should be, OSError if the disk fails.
-    """
+    """An open postings file: its fences are in memory, the rest is read when needed. Opening raises CorruptedError if
+    the header is wrong, OSError if the disk fails."""
 
     __slots__ = ("_distinct", "_fences", "_files", "_hashes_place", "_positions_place", "_starts_place", "path")
 
@@ -74,10 +72,8 @@ class Postings:
         self._fences: Hashes = np.frombuffer(self._read(8 * fences, _HEADER.size), "<u8")
 
     def positions(self, hash48: int, most: int) -> NDArray[np.uint32] | None:
-        """The ascending positions of a hash; None if they are more than `most` (a scan is quicker then).
-
-        Raises CorruptedError if the file was cut since it was opened.
-        """
+        """Return the ascending positions of a hash, or None above `most` positions (a scan is quicker then). Raises
+        CorruptedError if the file was cut since it was opened."""
         fence = int(self._fences.searchsorted(np.uint64(hash48), "right")) - 1
         if fence < 0:
             return _NONE
@@ -100,7 +96,7 @@ class Postings:
 
 
 def are_postings_of(data: bytes, entries: bytes) -> bool:
-    """True where these are the whole bytes of the postings file of these consume-queue entries."""
+    """True if these are all bytes of the postings file of these consume-queue entries."""
     try:
         _count, _distinct, source, body = _decode_header(data[: _HEADER.size])
     except CorruptedError:
@@ -109,7 +105,7 @@ def are_postings_of(data: bytes, entries: bytes) -> bool:
 
 
 def longest_postings(entries: int) -> int:
-    """Bytes of the postings file if every entry has another hash."""
+    """Return the length in bytes of the postings file if every entry has another hash."""
     return _HEADER.size + 8 * -(-entries // FENCE_INTERVAL) + 8 * entries + 4 * (entries + 1) + 4 * entries
 
 
@@ -117,7 +113,7 @@ _NONE: Final[NDArray[np.uint32]] = np.empty(0, np.uint32)
 
 
 def _decode_header(data: bytes) -> tuple[int, int, int, int]:
-    """Entries, distinct hashes, the two checksums.  Raises CorruptedError."""
+    """Return entries, distinct hashes, and the two checksums. Raises CorruptedError."""
     if len(data) != _HEADER.size:
         raise CorruptedError(_READ_FAILED)
     magic, version, entries, distinct, source, body, own = _HEADER.unpack(data)
@@ -127,10 +123,10 @@ def _decode_header(data: bytes) -> tuple[int, int, int, int]:
 
 
 def _stable_order(hashes: Hashes) -> NDArray[np.intp]:
-    """As a stable argsort, ten times as quick: hash and position are sorted as one number.
+    """Return a stable argsort, ten times as quick: hash and position are sorted as one number.
 
-    Above 65,536 entries the lowest bits of a hash give way to the position; that this mixed two hashes is as rare as
-    their collision on 45 bits, and is seen.
+    Above 65,536 entries the lowest bits of a hash give way to the position. Mixing two hashes that way is as rare as a
+    collision on 45 bits, and is detected.
     """
     bits = max(_EXACT_POSITION_BITS, (hashes.size - 1).bit_length())
     keys = (hashes >> np.uint64(bits - _EXACT_POSITION_BITS)) << np.uint64(bits)

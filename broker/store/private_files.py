@@ -1,6 +1,6 @@
-"""Files that only the user of the process reads: a store has keys, secrets and everybody's messages.
+"""Files that only the process's user reads: a store has keys, secrets and everybody's messages.
 
-They are made so from the beginning, whatever the umask says.  `tighten` mends a directory of an earlier version.
+They are private from the beginning, whatever the umask. `tighten` mends a directory of an earlier version.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 MAX_TOLD: Final = 3
-"""Paths that `Tightened.problems` names."""
+"""Most paths named by `Tightened.problems`."""
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file; one that is new is for this user alone.  Has the form of `open`'s `opener`."""
+    """Open a file, private to this user if it is new. An `opener` for `open`."""
     return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
 
 
 def make_private_directory(path: str) -> None:
-    """Make a directory with the parents it lacks; fine if it is there."""
+    """Make a directory with its missing parents; fine if it is there."""
     try:
         os.mkdir(path, DIRECTORY_MODE)
     except FileExistsError:
@@ -33,20 +33,20 @@ def make_private_directory(path: str) -> None:
             raise
     except FileNotFoundError:
         parent = os.path.dirname(path)
-        if parent in ("", path) or os.path.isdir(parent):  # it is there, and takes none: /proc
+        if parent in ("", path) or os.path.isdir(parent):  # an existing parent takes none: /proc
             raise
         make_private_directory(parent)
         make_private_directory(path)
 
 
 def is_open_to_others(path: str) -> bool:
-    """True where somebody else than its owner may enter, list or change a directory."""
+    """True if somebody else than its owner may enter, list or change a directory."""
     return bool(os.stat(path).st_mode & _OTHERS)
 
 
 @dataclass(slots=True)
 class Tightened:
-    """`changed` files and directories were open to others; `failed` still are, `problems` says why of some."""
+    """The result of `tighten`. `changed` files and directories were open to others; `failed` still are."""
 
     changed: int = 0
     failed: int = 0
@@ -83,14 +83,12 @@ class Tightened:
 
 
 def tighten(root: str, names: Collection[str]) -> Tightened:
-    """Take a data directory from other users, and what is in it by these names (also `<name>.draft`, `<name>-wal`).
-
-    One that is closed is not walked through: nobody else gets into it.  Links are not followed.
-    """
+    """Take a data directory, and these names in it (also `<name>.draft`, `<name>-wal`), from other users. A closed
+    directory is not walked: nobody else gets into it. Links are not followed."""
     found = Tightened()
     if is_open_to_others(root):
         found._close_below(
             root, lambda name: any(name == each or name.startswith((f"{each}.", f"{each}-")) for each in names)
         )
-        found._close(root, os.stat(root).st_mode)  # the last: a walk that was cut short is done again
+        found._close(root, os.stat(root).st_mode)  # last: an interrupted walk is done again
     return found

@@ -1,6 +1,6 @@
-"""Which records are read from the log with one call.
+"""A plan of the records to be read from the log with one call.
 
-An entry is (commit-log offset, size, filter hash), as a consume queue has them.
+An entry is (commit-log offset, size, filter hash), as in a consume queue.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 SMALL_SPAN = 65_536
-"""Bytes that are read with one call, whatever lies between the records wanted."""
+"""Most bytes read with one call for scattered records."""
 
 
 def reads_of(
     entries: list[tuple[int, int, int]], segment_size: int
 ) -> Iterator[tuple[int, int, list[tuple[int, int, int]]]]:
-    """Groups of entries whose records lie close together in one segment: (start, end, entries)."""
+    """Yield groups of entries whose records lie close together in one segment: (start, end, entries)."""
     run: list[tuple[int, int, int]] = []
     start = end = 0
     if entries:

@@ -1,4 +1,4 @@
-"""The layout of commit-log records, and how they are written; `protocols.remoting.stored_record` reads messages.
+"""The layout and encoding of commit-log records; `protocols.remoting.stored_record` reads messages.
 
 Every record (big-endian):
 
@@ -9,12 +9,12 @@ Every record (big-endian):
     9       1     kind (`RecordKind`)
     10      2     flags (messages): bits 0-1 QoS, bit 2 further queues, bit 3 move, bit 4 origin
     12      4     length of the whole record
-    16      8     commit-log offset of the record itself: bytes that lie elsewhere are not this record
-    24      8     durable floor: what was known to be durable when this was written.  A valid record proves that
+    16      8     commit-log offset of the record itself: at any other place the bytes are no record
+    24      8     durable floor: known durable end when this was written. A valid record proves that
                   everything before its floor had been synced, so damage below it is damage and not a torn tail
     32      8     store time, epoch milliseconds
 
-A message (and a dead letter) goes on with
+A message (and a dead letter) continues with
 
     40      4     queue id
     44      8     queue offset
@@ -28,15 +28,15 @@ A message (and a dead letter) goes on with
     76      2     keys length (keys joined by NUL)
     78      4     properties length
     82      4     body length
-    86            topic, sub-topic, message group, tag, message id, keys, properties, body, then what the flags say
+    86            topic, sub-topic, message group, tag, message id, keys, properties, body, then parts by the flags
 
-What the flags say stands in `record_trailer.py`.
+`record_trailer.py` has the parts that the flags announce.
 
 Properties: msgpack of [system properties as a map, user properties as an array of (name, value)]; text values are
-strings, others binary.  No properties at all is no bytes at all.
+strings, others binary. No properties at all take no bytes.
 
-A dead letter, and a retry, is a message whose record, at the same time, settles the message it was made from, which
-its move names: one record, so that it is never both consumed and lost.
+The record of a dead letter or a retry also settles its source, named by its move. It is one record, so that the message
+is never both consumed and lost.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _HEADER = struct.Struct(">4sIBBHIQQQ")
 _COMMON = struct.Struct(">BBHIQQQ")
 _MESSAGE = struct.Struct(MESSAGE_FORMAT)
 _USUAL = struct.Struct(">IIQQQ IQQQHH3xB2xII")
-"""`_MESSAGE` with version, kind and flags in one, and nothing where message group, tag and keys are not."""
+"""`_MESSAGE` with version, kind and flags in one, without message group, tag and keys."""
 _encode_properties = msgspec.msgpack.Encoder().encode
 _pack_prefix = _PREFIX.pack
 _pack_message = _MESSAGE.pack
@@ -101,8 +101,8 @@ class RecordKind(IntEnum):
     KEY_VALUES = 7
     TIMED = 8  # a message that waits for its time
     HALF = 9  # a message that waits for the end of its transaction
-    PENDING = 10  # what became of such a one without a message
-    RESTATEMENT = 11  # rows, said again so that older records can go
+    PENDING = 10  # the end of such a message's waiting, without a message
+    RESTATEMENT = 11  # rows repeated so that older records can go
     EPOCH = 12  # a start of a master (`domain.replication.epochs`)
 
 
@@ -116,7 +116,7 @@ _USUAL_KIND: Final = RECORD_VERSION << 24 | RecordKind.MESSAGE << 16
 
 @dataclass(slots=True)
 class RecordHeader:
-    """The part that every record has."""
+    """The part common to all records."""
 
     kind: int
     flags: int
@@ -136,10 +136,8 @@ def encode_message(
     trailer: bytes = b"",
     trailer_flag: int = 0,
 ) -> tuple[bytes, bytes]:
-    """The record in two pieces (magic and checksum; the rest), so that the one copy is made when it is written.
-
-    `trailer`: what `encode_further` or `encode_move` made, with its flag.
-    """
+    """Return the record in two pieces (magic and checksum; the rest), so that it is copied only on writing. `trailer`:
+    the result of `encode_further` or `encode_move`, with its flag."""
     topic, sub_topic = message.topic.encode(), message.sub_topic.encode()
     message_id, body = message.message_id, message.body
     group = tag = keys = properties = b""
@@ -188,7 +186,7 @@ def encode_message(
 def encode_new(
     message: Message, commit_log_offset: int, durable_floor: int, store_time_ms: int, queue_offset: int
 ) -> tuple[bytes, bytes]:
-    """The same for a new message, by a way that is a quarter shorter for those with the usual fields alone."""
+    """As `encode_message`, a quarter shorter for a new message with the usual fields alone."""
     if message.tag or message.keys or message.message_group:
         return encode_message(
             message, RecordKind.MESSAGE, commit_log_offset, durable_floor, store_time_ms, queue_offset
@@ -221,24 +219,23 @@ def encode_new(
 
 
 def encode_record(kind: int, payload: bytes, commit_log_offset: int, durable_floor: int, store_time_ms: int) -> bytes:
-    """A record that is not a message."""
+    """Return a record that is not a message."""
     length = HEADER_SIZE + len(payload)
     covered = _COMMON.pack(RECORD_VERSION, kind, 0, length, commit_log_offset, durable_floor, store_time_ms) + payload
     return _pack_prefix(RECORD_MAGIC, crc32c(covered)) + covered
 
 
 def encode_padding(length: int, commit_log_offset: int, durable_floor: int, store_time_ms: int) -> bytes:
-    """The record that fills a segment to its end.  Its checksum covers the header alone; the rest stays unwritten."""
+    """Return the header of a record that fills a segment to its end. Its checksum covers the header alone; the rest
+    stays unwritten."""
     kind = RecordKind.PADDING
     covered = _COMMON.pack(RECORD_VERSION, kind, 0, length, commit_log_offset, durable_floor, store_time_ms)
     return _pack_prefix(RECORD_MAGIC, crc32c(covered)) + covered
 
 
 def decode_header(data: bytes, position: int, commit_log_offset: int) -> RecordHeader:
-    """Check and read the record at `position`, which must be the record of that commit-log offset.
-
-    Raises InvalidRecordError where anything is missing, foreign or corrupted.
-    """
+    """Check and read the header at `position`, which must be the record of that commit-log offset. Raises
+    InvalidRecordError where anything is missing, foreign or corrupted."""
     if position + HEADER_SIZE > len(data):
         raise InvalidRecordError("no room for a header")
     magic, crc, version, kind, flags, length, own_offset, floor, store_time = _HEADER.unpack_from(data, position)
@@ -255,20 +252,20 @@ def decode_header(data: bytes, position: int, commit_log_offset: int) -> RecordH
 
 
 def read_header(data: bytes, position: int) -> RecordHeader:
-    """The header of a record that was checked."""
+    """Return the header of a checked record."""
     _, _, _, kind, flags, length, own_offset, floor, store_time = _HEADER.unpack_from(data, position)
     return RecordHeader(kind, flags, length, own_offset, floor, store_time)
 
 
 def peek_length(data: bytes, position: int) -> int:
-    """The length a header claims, unchecked; 0 where there is no record."""
+    """Return the length a header claims, unchecked; 0 where there is no record."""
     if position + HEADER_SIZE > len(data) or data[position : position + 4] != RECORD_MAGIC:
         return 0
     return int.from_bytes(data[position + 12 : position + 16], "big")
 
 
 def properties_of(message: Message) -> bytes:
-    """A message's properties, encoded; those that many messages share are so once.  Raises as `encode_properties`."""
+    """Return a message's properties, encoded; shared ones are encoded once. Raises as `encode_properties`."""
     system = message.system
     if type(system) is not SharedProperties or system.user is not message.properties:
         return encode_properties(as_texts(system), message.properties)
@@ -278,7 +275,7 @@ def properties_of(message: Message) -> bytes:
 
 
 def encode_properties(system: Mapping[str, PropertyValue], user: Properties) -> bytes:
-    """System properties, then the user's, in order.  Raises MESSAGE_PROPERTIES_TOO_LARGE beyond the limits."""
+    """Encode system properties, then the user's, in order. Raises MESSAGE_PROPERTIES_TOO_LARGE beyond the limits."""
     if len(system) + len(user) > MAX_PROPERTIES:
         raise EntrepotError(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,

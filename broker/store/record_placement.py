@@ -1,4 +1,4 @@
-"""Where the message of a record belongs, read without the rest of it: recovery and the dispatcher read millions."""
+"""The placement of a record's message, read without the rest of it: recovery and the dispatcher read millions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _unpack_identity = struct.Struct(">4sIBBHIQ").unpack_from
 
 
 class Placement(NamedTuple):
-    """Where a message belongs and how it is found."""
+    """A message's queue, offset and index keys."""
 
     topic: str
     queue_id: int
@@ -33,19 +33,17 @@ class Placement(NamedTuple):
     sub_topic: bytes
     message_id: bytes
     keys: bytes
-    """Joined by NUL, as in the record."""
+    """Keys joined by NUL, as in the record."""
 
 
 def is_plain(data: bytes, position: int) -> bool:
-    """True for a message of one queue, that was in none before."""
+    """True for a message of one queue that was kept in no record before."""
     return data[position + 9] == RecordKind.MESSAGE and not data[position + 11] & (FURTHER_FLAG | ORIGIN_FLAG)
 
 
 def decode_placement(data: bytes, position: int, commit_log_offset: int) -> Placement | None:
-    """The placement of a whole plain message.
-
-    None for anything else, also for what is corrupted: `decode_header` says what it is.
-    """
+    """Return the placement of a whole plain message. None for anything else, corrupted records included:
+    `decode_header` tells them apart."""
     if position + MESSAGE_HEADER_SIZE > len(data) or not is_plain(data, position):
         return None
     magic, crc, version, _, _, length, own_offset = _unpack_identity(data, position)
@@ -58,7 +56,7 @@ def decode_placement(data: bytes, position: int, commit_log_offset: int) -> Plac
 
 
 def read_placement(data: bytes, position: int) -> Placement:
-    """The placement of a checked message record, in the first of its queues."""
+    """Return the placement of a checked message record, in the first of its queues."""
     (
         *_,
         length,

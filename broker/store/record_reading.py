@@ -1,6 +1,6 @@
-"""Reading what consume-queue entries name: messages, or their records as they lie in the log.
+"""Reads the messages of consume-queue entries, or their records as they lie in the log.
 
-Neighbouring records are read with one call.  One that is corrupted comes as an error in its place.
+Neighbouring records are read with one call. A corrupted one is returned as an error in its place.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from domain.message import StoredMessage
 from protocols.remoting.stored_record import InvalidRecordError, cut_records, decode_message
 
 Entry = tuple[int, int, int]
-"""Commit-log offset, size, filter hash."""
+"""Entry of a consume queue: commit-log offset, size, filter hash."""
 
 
 def read_messages(log: CommitLog, entries: list[Entry]) -> list[StoredMessage | CorruptedError]:
-    """The messages of entries, in order."""
+    """Return the messages of entries, in order."""
     found: list[StoredMessage | CorruptedError] = []
     for start, end, run in reads_of(entries, log.layout.segment_size_bytes):
         data = log.read_span(start, end)
@@ -31,14 +31,14 @@ def read_messages(log: CommitLog, entries: list[Entry]) -> list[StoredMessage | 
 def read_records(
     log: CommitLog, entries: list[Entry], topic: str, queue_id: int, queue_offset: int
 ) -> list[bytes | CorruptedError]:
-    """The records of neighbours in a queue, from an offset on."""
+    """Return the records of neighbours in a queue, from an offset on."""
     found: list[bytes | CorruptedError] = []
     of_topic = topic.encode()
     for start, end, run in reads_of(entries, log.layout.segment_size_bytes):
         first = queue_offset + len(found)
         cut = cut_records(log.read_span(start, end), start, run, of_topic, queue_id, first)
         for at, (item, entry) in enumerate(zip(cut, run, strict=True), first):
-            if not isinstance(item, bytes):  # a neighbour may be what cannot be read
+            if not isinstance(item, bytes):  # a neighbour may be the unreadable one
                 data = log.read_span(entry[0], entry[0] + entry[1])
                 [item] = cut_records(data, entry[0], [entry], of_topic, queue_id, at)
             found.append(item if isinstance(item, bytes) else log.corrupted(entry[0], item))
@@ -46,7 +46,7 @@ def read_records(
 
 
 def _alone(log: CommitLog, offset: int, size: int, error: Exception) -> StoredMessage | CorruptedError:
-    """A message read by itself: one of its neighbours may be what cannot be read."""
+    """Read a message by itself: a neighbour may be the unreadable one."""
     try:
         return decode_message(log.read_span(offset, offset + size), 0, offset)
     except (InvalidRecordError, UnicodeDecodeError):

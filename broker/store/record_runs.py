@@ -1,6 +1,6 @@
 """Runs: a part of a queue as the bytes of its records, for readers that decode many at once.
 
-Nothing is decoded here; that records are whole is checked by who reads them (`protocols.remoting.records`).
+Nothing is decoded here; the reader checks that records are whole (`protocols.remoting.records`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from protocols.remoting.records import ENTRY
 
 QUEUE_ENTRY: Final = np.dtype([("commit_log_offset", ">i8"), ("size", ">u4"), ("filter_hash", ">u8")])
 MAX_RUN_ENTRIES: Final = 131_072
-"""Named limit: of the messages in one run."""
+"""Most messages in one run."""
 GAP_BYTES: Final = 16_384
 SPAN_BYTES: Final = 1 << 20
-"""Records that lie so near to each other are read with one call, up to so much."""
+"""Most bytes read with one call for neighbouring records."""
 
 
 def entries_between(queue: ConsumeQueue, start: int, end: int, max_bytes: int) -> NDArray[Any]:
-    """The entries of a part of a queue, as many as have `max_bytes`, one at least."""
+    """Return the entries of a part of a queue, as many as have `max_bytes`, at least one."""
     count = min(end - start, MAX_RUN_ENTRIES)
     raw = np.frombuffer(queue.raw(start, count) if count > 0 else b"", QUEUE_ENTRY)
     ends = np.cumsum(raw["size"], dtype=np.int64)
@@ -36,7 +36,7 @@ def entries_between(queue: ConsumeQueue, start: int, end: int, max_bytes: int) -
 
 
 def entries_at(queue: ConsumeQueue, queue_offsets: list[int]) -> NDArray[Any]:
-    """The entries at some ascending offsets."""
+    """Return the entries at ascending offsets."""
     entries = np.empty(len(queue_offsets), ENTRY)
     found = queue.entries_at(queue_offsets)
     entries["queue_offset"] = queue_offsets
@@ -46,7 +46,7 @@ def entries_at(queue: ConsumeQueue, queue_offsets: list[int]) -> NDArray[Any]:
 
 
 def bytes_between(queue: ConsumeQueue, start: int, end: int) -> int:
-    """Bytes of the records of a part of a queue; of a long part, by its beginning."""
+    """Return the bytes of a part of a queue's records; estimated from its beginning for a long part."""
     raw = np.frombuffer(queue.raw(start, min(end - start, MAX_RUN_ENTRIES)), QUEUE_ENTRY)
     if not len(raw):
         return 0
@@ -54,7 +54,7 @@ def bytes_between(queue: ConsumeQueue, start: int, end: int) -> int:
 
 
 def read_records(engine: StorageEngine, entries: NDArray[Any]) -> bytes:
-    """The records of entries, one behind the other.  Raises MESSAGE_CORRUPTED where the log is too short for one."""
+    """Return the records of entries, one after the other. Raises MESSAGE_CORRUPTED where the log is too short."""
     if not len(entries):
         return b""
     begins = entries["commit_log_offset"].astype(np.int64)
@@ -77,7 +77,7 @@ def read_records(engine: StorageEngine, entries: NDArray[Any]) -> bytes:
 
 
 def _alone(engine: StorageEngine, begins: list[int], ends: list[int]) -> list[bytes]:
-    """Records each read by itself: one of them may be what cannot be read.  Raises MESSAGE_CORRUPTED at that one."""
+    """Read each record by itself: a neighbour may be the unreadable one. Raises MESSAGE_CORRUPTED at that one."""
     parts = []
     for begin, end in zip(begins, ends, strict=True):
         parts.append(engine.commit_log.read_span(begin, end))
@@ -87,7 +87,7 @@ def _alone(engine: StorageEngine, begins: list[int], ends: list[int]) -> list[by
 
 
 def _spans(begins: NDArray[np.int64], ends: NDArray[np.int64], segment_size: int) -> list[tuple[int, int]]:
-    """Runs of entries that lie close together in one segment, as (first, last)."""
+    """Return runs of entries close together in one segment, as (first, last)."""
     far = (begins[1:] < ends[:-1]) | (begins[1:] - ends[:-1] > GAP_BYTES)
     far |= begins[1:] // segment_size != begins[:-1] // segment_size
     found: list[tuple[int, int]] = []

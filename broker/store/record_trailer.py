@@ -1,11 +1,11 @@
-"""What follows the body of a message's record, as the flags of its header say.
+"""The parts that follow the body of a message's record, as the flags of its header announce.
 
 In this order:
 
     origin           the record in which the message was kept before (`Origin`): u64 commit-log offset, i64 time
     further queues   store once, refer many: u32 count, then for each u16 topic length, u32 queue id, u64 queue offset,
                      topic
-    move             what a dead letter or a retry was made from (`Move`): i64 visible at, u64 queue offset, u32 queue
+    move             the source of a dead letter or a retry (`Move`): i64 visible at, u64 queue offset, u32 queue
                      id, u16 attempts, u16 group length, u16 topic length, group, topic
 """
 
@@ -31,7 +31,7 @@ assert _ORIGIN.size == ORIGIN_SIZE
 
 
 def encode_further(places: Sequence[Place]) -> bytes:
-    """The end of a message's record: where else it has its place."""
+    """Return the end of a message's record: its further places."""
     parts = [_COUNT.pack(len(places))]
     for name, queue_id, queue_offset in places:
         topic = name.encode()
@@ -47,12 +47,12 @@ class Origin:
     deliver_at_ms: int
 
     def encode(self) -> bytes:
-        """The first part of what follows the body."""
+        """Return the first part after the body."""
         return _ORIGIN.pack(self.commit_log_offset, self.deliver_at_ms)
 
 
 def read_origin(data: bytes, position: int) -> Origin | None:
-    """The origin of a checked message record; None if it has none."""
+    """Return the origin of a checked message record, or None."""
     if not data[position + 11] & ORIGIN_FLAG:
         return None
     at = position + MESSAGE_HEADER_SIZE + sum(_LENGTHS.unpack_from(data, position + 68))
@@ -61,10 +61,8 @@ def read_origin(data: bytes, position: int) -> Origin | None:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What a dead letter or a retry was made from: the place that its record settles for the group.
-
-    A retry waits until `visible_at_ms`, with the `attempts` it has had.  A queue id of NOWHERE settles nothing.
-    """
+    """The source of a dead letter or a retry: the place that its record settles for the group. A retry waits until
+    `visible_at_ms`, with the `attempts` it has had. A queue id of NOWHERE settles nothing."""
 
     group: str
     topic: str
@@ -78,7 +76,7 @@ NOWHERE: Final = 0xFFFFFFFF
 
 
 def encode_move(move: Move) -> bytes:
-    """The end of a moved message's record."""
+    """Return the end of a moved message's record."""
     group, topic = move.group.encode(), move.topic.encode()
     head = _MOVE.pack(
         move.visible_at_ms, move.queue_offset, move.queue_id, min(move.attempts, 65_535), len(group), len(topic)
@@ -87,7 +85,7 @@ def encode_move(move: Move) -> bytes:
 
 
 def decode_move(data: bytes, position: int) -> Move | None:
-    """The move of a checked message record; None if it has none."""
+    """Return the move of a checked message record, or None."""
     if not data[position + 11] & MOVE_FLAG:
         return None
     at = position + MESSAGE_HEADER_SIZE + sum(_LENGTHS.unpack_from(data, position + 68))
@@ -99,7 +97,7 @@ def decode_move(data: bytes, position: int) -> Move | None:
 
 
 def read_further(data: bytes, position: int) -> tuple[Place, ...]:
-    """The places of a checked message record in its further queues."""
+    """Return the places of a checked message record in its further queues."""
     if not data[position + 11] & FURTHER_FLAG:
         return ()
     at = position + MESSAGE_HEADER_SIZE + sum(_LENGTHS.unpack_from(data, position + 68))
@@ -107,7 +105,7 @@ def read_further(data: bytes, position: int) -> tuple[Place, ...]:
 
 
 def encode_trailer(origin: Origin | None, places: Sequence[Place]) -> tuple[bytes, int]:
-    """What follows a message's body, with its flags."""
+    """Return the parts after a message's body, with their flags."""
     trailer, flags = b"", 0
     if origin is not None:
         trailer, flags = origin.encode(), ORIGIN_FLAG

@@ -1,9 +1,9 @@
-"""Recovery: opens a store, whatever state its process left it in.
+"""Recovery: opens a store, in whatever state its process left it.
 
-The commit log decides.  What the state file has is taken; the log behind its position is read and dispatched by the
-same code as live; the first record that is not whole ends the log.  If a whole record behind that place proves that
-the place had been synced, it is damage and not a torn tail: the store refuses to open rather than guess.  Everything
-that remains is synced before anything of it is served.
+The commit log decides. The rows of the state file are taken; the rest of the log is read and dispatched by the same
+code as live. The first record that is not whole ends the log. A whole record behind it may prove that its place had
+been synced. Then it is damage, not a torn tail, and the store refuses to open rather than guess. All that remains is
+synced before any of it is served.
 """
 
 from __future__ import annotations
@@ -26,15 +26,12 @@ from domain.replication.epochs import read_epoch
 
 ADVANCE_EVERY: Final = 16_384
 RowReaders = Mapping[bytes, Callable[[bytes, bytes], None]]
-"""By the first byte of the rows' keys, in the order in which they are to be read: what takes (key, value)."""
+"""Takers of (key, value) by the first byte of the rows' keys, in the order of reading."""
 
 
 def recover(engine: StorageEngine, readers: RowReaders, *, is_replica: bool = False) -> None:
-    """Bring a freshly made engine, with its appliers registered, to the end of its log.
-
-    `is_replica`: what is derived goes only as far as it is known to be confirmed, which is as far as any row goes: the
-    engine has an applier for the rest.
-    """
+    """Bring a new engine, with its appliers registered, to the end of its log. `is_replica`: derive only as far as any
+    row goes, which is known to be confirmed; the engine has an applier for the rest."""
     mark = engine.files.abort_mark()
     engine.report.was_unclean = mark is not None
     _finish_cut(engine)
@@ -67,19 +64,19 @@ def recover(engine: StorageEngine, readers: RowReaders, *, is_replica: bool = Fa
         engine.applier = LogApplier(engine, engine.confirm_limit)
     engine.dispatcher.advance(engine.confirmed_offset)
     engine.lookup.advance(engine.confirmed_offset)
-    if log.min_offset:  # retention lets go of entries before their segment: somebody else has deleted what they lack
+    if log.min_offset:  # retention drops entries before their segment: somebody else deleted these records
         engine.dispatcher.forget_entries(log.min_offset, log.durable_offset)
     engine.report.missing_messages = sum(queue.min_offset - begin for queue, begin in begins.items())
     if mark is not None:
         flush, epoch = mark
         engine.recovery_epoch = max(engine.recovery_epoch, epoch)
         if flush == "async":
-            engine.recovery_epoch += 1  # deliveries may have been cut: handles from before are void
+            engine.recovery_epoch += 1  # deliveries may have been lost: earlier handles are void
     _mark_open(engine, mark)
 
 
 def _dispatch(engine: StorageEngine, position: int, until: int) -> None:
-    """Derive all from the log, from a position on; of what is at `until` and behind, only the epochs are taken."""
+    """Derive all from the log, from a position on; from `until` on, take only the epochs."""
     log, place, passed = engine.commit_log, engine.dispatcher.place, 0
 
     def take(placement: Placement, offset: int) -> None:
@@ -88,7 +85,7 @@ def _dispatch(engine: StorageEngine, position: int, until: int) -> None:
             return
         place(placement, offset)
         passed += 1
-        if passed % ADVANCE_EVERY == 0:  # what is gathered goes to its files: the log may be much larger than memory
+        if passed % ADVANCE_EVERY == 0:  # gathered entries go to their files: the log may far exceed memory
             engine.lookup.advance(offset)
             engine.dispatcher.advance(offset)
 
@@ -101,7 +98,7 @@ def _dispatch(engine: StorageEngine, position: int, until: int) -> None:
 
 
 def _finish_cut(engine: StorageEngine) -> None:
-    """Remove what a cut was to remove, and the rows that know of it."""
+    """Finish a cut that was begun: remove its records and the rows that know of them."""
     to = engine.files.cut_intent()
     if to is None:
         return
@@ -116,13 +113,13 @@ def _finish_cut(engine: StorageEngine) -> None:
     engine.log_channel.sync([*(path for path in paths if engine.disk.exists(path)), log.directory])
     engine.log_channel.finish()
     engine.files.remove_cut_intent()
-    engine.log_channel.sync([engine.root])  # else a loss of power would bring it back, and cut what came since
+    engine.log_channel.sync([engine.root])  # else a power loss would bring it back, and cut newer records
     engine.log_channel.finish()
 
 
 def _mark_open(engine: StorageEngine, before: tuple[str, int] | None) -> None:
-    """Write the abort mark, unless the one that is there says the same.  A full disk may have no room for it: under
-    `flush = "async"` nothing else tells which deliveries a crash cuts, so the store does not open then."""
+    """Write the abort mark, unless the one there says the same. A full disk may have no room for it. With `flush =
+    "async"` nothing else tells which deliveries a crash loses, so then the store does not open."""
     mark = "async" if engine.flush_async else "sync", engine.recovery_epoch
     if mark == before:
         return
@@ -138,8 +135,9 @@ def _mark_open(engine: StorageEngine, before: tuple[str, int] | None) -> None:
 
 
 def _restore_state(engine: StorageEngine, readers: RowReaders, *, is_replica: bool) -> tuple[int, int]:
-    """Take what the state file has; returns where in the log to go on, and up to where the rows know it: all of that
-    was durable before they were.  Raises DamagedLogError for a replica whose log was cut from outside."""
+    """Take the rows of the state file; return the position to continue from, and the end of the log that rows know. The
+    log up to that end was durable before the rows were. Raises DamagedLogError for a replica whose log was cut from
+    outside."""
     state_file, log = engine.checkpointer.state_file, engine.commit_log
     rows = state_file.load()
     meta = None if rows is None else read_meta(rows)
@@ -148,7 +146,7 @@ def _restore_state(engine: StorageEngine, readers: RowReaders, *, is_replica: bo
         text = f"the log was cut from outside: it ends at {kept}, and had been kept to {meta[1]}"
         raise DamagedLogError(f"{text}. Restore the data directory from a copy", kept)
     if rows is None or meta is None or meta[0] < log.min_offset or meta[1] > kept:
-        if meta is not None and meta[1] > kept:  # the log was cut from outside: derive all from what is left, say so
+        if meta is not None and meta[1] > kept:  # the log was cut from outside: derive all from the rest, and report it
             engine.report.missing_bytes = meta[1] - kept
         state_file.discard()
         engine.dispatcher.begins_anywhere = log.min_offset > 0
@@ -174,7 +172,7 @@ def _read_rows(rows: Rows, readers: RowReaders) -> None:
 
 
 def _note_all(engine: StorageEngine, end: int) -> None:
-    """Let every message before an offset be found again: the index was lost."""
+    """Index every message before an offset again: the index was lost."""
     note, log = engine.dispatcher.note, engine.commit_log
 
     def take(placement: Placement, offset: int) -> None:
@@ -190,7 +188,7 @@ def _note_all(engine: StorageEngine, end: int) -> None:
 
 
 def _cut(engine: StorageEngine, position: int, end: int) -> None:
-    """Clear what follows the last whole record, and make all that was scanned durable."""
+    """Clear everything after the last whole record, and make all that was scanned durable."""
     log = engine.commit_log
     torn = engine.report.cut_bytes = log.recover_end(end)
     scanned = [path for path in log.files_between(position, end + torn) if engine.disk.exists(path)]

@@ -1,4 +1,4 @@
-"""Small files beside the log that are put in place whole: who a broker is, what a replica has promised."""
+"""Small files beside the log that are replaced as a whole: a broker's identity, a replica's promises."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from broker.store.private_files import open_private
 
 
 def put_durably(path: Path, data: bytes) -> None:
-    """Put a file in place whole, durably; where the disk has no room, over what is there: it needs none, and so small
-    a file is written at once.  Raises OSError."""
+    """Put a file in place whole, durably. Without room on the disk it is overwritten in place, which needs none; so
+    small a file is written at once. Raises OSError."""
     draft = path.with_name(f"{path.name}.draft")
     try:
         _write(draft, data, os.O_CREAT | os.O_TRUNC)
@@ -39,7 +39,6 @@ def sync_file(path: str) -> None:
 
 
 def _write(path: Path, data: bytes, flags: int = 0) -> None:
-    """Write a file from its beginning on, durably."""
     descriptor = open_private(str(path), os.O_WRONLY | flags)
     try:
         os.pwrite(descriptor, data, 0)

@@ -1,13 +1,13 @@
-"""StateFile: what was derived from the log, as rows in an embedded transactional store (SQLite).
+"""StateFile: the state derived from the log, as rows in an embedded transactional store (SQLite).
 
     state    key, crc32c of key and value, value     one row per topic, group, queue, window, key-value ...
     digest   number of rows, sum (xor) of their checksums
 
-`PRAGMA user_version` is the version of all that.
+`PRAGMA user_version` is the version of both tables.
 
-A checkpoint is one transaction that changes only the rows of what changed (`changed_rows.py`); the sync process writes
-it, so that nobody here waits for the disk.  Reading checks every row and the digest: whatever does not add up is as
-good as no state at all, and everything is derived from the log again.
+A checkpoint is one transaction that writes only the changed rows (`changed_rows.py`). The sync process writes it, so
+that nobody here waits for the disk. Reading checks every row and the digest: on any mismatch there is no state, and
+everything is derived from the log again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Change = tuple[bytes, bytes | None]
 
 META_KEY: Final = b"m"
 STATE_VERSION: Final = 1
-"""Of the tables and rows, kept as SQLite's `user_version`."""
+"""Version of the tables and rows, kept as SQLite's `user_version`."""
 _META = struct.Struct(">QQI")
 _CHANGE = struct.Struct(">IHI")
 _GONE: Final = 0xFFFFFFFF
@@ -39,16 +39,16 @@ class StateFile(Protocol):
     path: str
 
     def load(self) -> Rows | None:
-        """Every row, or None where there are none or they are corrupted."""
+        """Return every row, or None where there are none or they are corrupted."""
         ...
 
     def discard(self) -> None:
-        """Remove what is there: it is corrupted, and the next checkpoint begins anew."""
+        """Remove the corrupted file; the next checkpoint begins anew."""
         ...
 
 
 class SqliteStateFile:
-    """The real one, at a path."""
+    """The state file in SQLite, at a path."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -91,14 +91,14 @@ def _checked(connection: sqlite3.Connection) -> Rows | None:
 
 
 def row_checksum(key: bytes, value: bytes) -> int:
-    """crc32c over key and value."""
+    """Return the crc32c over key and value."""
     checksum: int = crc32c_extend(crc32c(key), value)
     return checksum
 
 
 def encode_changes(changes: Sequence[Change]) -> bytes:
-    """Changes as the sync process reads them: per change u32 checksum, u16 key length, u32 value length (all ones: the
-    row is gone), key, value."""
+    """Encode changes for the sync process: per change u32 checksum, u16 key length, u32 value length (all ones: the row
+    is gone), key, value."""
     parts: list[bytes] = []
     for key, value in changes:
         if value is None:
@@ -109,13 +109,12 @@ def encode_changes(changes: Sequence[Change]) -> bytes:
 
 
 def meta_change(position: int, end: int, recovery_epoch: int) -> Change:
-    """The row that says up to where in the log the rows know everything, up to where any of them knows anything, and
-    the recovery epoch."""
+    """Return the row of (position, end, recovery epoch): rows know all before `position`, nothing after `end`."""
     return META_KEY, _META.pack(position, end, recovery_epoch)
 
 
 def read_meta(rows: Rows) -> tuple[int, int, int] | None:
-    """(position, end, recovery epoch), or None where the row is missing."""
+    """Return (position, end, recovery epoch), or None where the row is missing."""
     value = rows.get(META_KEY)
     if value is None or len(value) != _META.size:
         return None

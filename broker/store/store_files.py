@@ -1,12 +1,12 @@
-"""The files of a data directory that are not log, queue or state: identity, lock, abort mark.
+"""The small files of a data directory: identity, lock, abort mark.
 
 store.json   {"format": 2, "store_id": ..., "handle_key": ..., "segment_size_bytes": ...,
              "began_at": ...}
 lock         held with flock while a process has the store open; holds its process id
-abort        exists while the store is open: found at start, it means an unclean end.  Holds the flush mode and the
+abort        exists while the store is open: at start it shows an unclean end. Holds the flush mode and the
              recovery epoch, durable before anything is served
-cut          where the log is to end, while a replica removes what its master has not
-state.db     what is derived from the log (`state_file.py`)
+cut          future end of the log, while a replica removes records that its master lacks
+state.db     state derived from the log (`state_file.py`)
 """
 
 from __future__ import annotations
@@ -37,11 +37,8 @@ NAMES: Final = (
 
 
 class StoreIdentity(msgspec.Struct):
-    """Who this store is; `handle_key` (hex) seals receipt handles and never leaves the store.
-
-    `segment_size_bytes`: of its commit log, for ever.  `began_at`: where its log begins, which is 0 but for replicas
-    that were filled from a master.
-    """
+    """A store's identity; `handle_key` (hex) seals receipt handles and never leaves the store. `segment_size_bytes`: of
+    its commit log, for ever. `began_at`: begin of its log, 0 but for replicas filled from a master."""
 
     format: int
     store_id: str
@@ -59,7 +56,7 @@ def _encoded(identity: StoreIdentity) -> bytes:
 
 
 class StoreFiles:
-    """Reads and writes them.  Small and rare, except the checkpoint, which the sync process puts in place."""
+    """A reader and writer of small and rare files. The sync process puts the checkpoint in place."""
 
     def __init__(self, disk: Disk, root: str) -> None:
         self._disk = disk
@@ -72,13 +69,13 @@ class StoreFiles:
         self.identity_draft = f"{root}/store.json.draft"
 
     def identity(self) -> StoreIdentity | None:
-        """The identity, or None for a new store.  Raises StoreFailedError for a format this version does not know."""
+        """Return the identity, or None for a new store. Raises StoreFailedError for an unknown format."""
         data = self._read(self.identity_path)
         if not data:
             return None
         try:
             number = msgspec.json.decode(data, type=_Format).format
-            if number != FORMAT:  # before anything that another format may lack
+            if number != FORMAT:  # first, as another format may lack the rest
                 raise StoreFailedError(f"{self.root} has store format {number}; this version reads {FORMAT}")
             return msgspec.json.decode(data, type=StoreIdentity)
         except msgspec.DecodeError as error:
@@ -88,16 +85,16 @@ class StoreFiles:
         self._write(self.identity_draft, _encoded(identity))
 
     def put_identity(self, identity: StoreIdentity) -> None:
-        """Put it in place, durably, before there is a store."""
+        """Put the identity in place, durably, before there is a store."""
         put_durably(Path(self.identity_path), _encoded(identity))
 
     def forget_log(self) -> None:
-        """Remove the log and all that is derived from it."""
+        """Remove the log and everything derived from it."""
         for name in ("state.db", "state.db-wal", "state.db-shm", "commitlog", "consumequeue", "filterindex", "index"):
             self._disk.remove(f"{self.root}/{name}")
 
     def abort_mark(self) -> tuple[str, int] | None:
-        """Flush mode and recovery epoch of a store that did not end cleanly, else None."""
+        """Return flush mode and recovery epoch of a store that did not end cleanly, else None."""
         flush, _, epoch = self._read(self.abort_path).decode("utf-8", "replace").partition(" ")
         return (flush, int(epoch) if epoch.isdecimal() else 0) if flush else None
 
@@ -105,7 +102,7 @@ class StoreFiles:
         self._write(self.abort_draft, f"{flush} {recovery_epoch}".encode())
 
     def cut_intent(self) -> int | None:
-        """Where the log is to end: a cut of a replica that was begun, and perhaps not ended."""
+        """Return the end to which a replica began to cut its log, and perhaps did not finish; else None."""
         text = self._read(self.cut_path)
         return int(text) if text.isdigit() else None
 
@@ -138,7 +135,7 @@ LOCK_PAUSE_SECONDS: Final = 0.01
 
 
 def _is_alive(process_id: str) -> bool:
-    """Whether the process that wrote its id into the lock file still lives, and is not merely unburied."""
+    """True if the process that wrote its id into the lock file still lives, and is not a zombie."""
     try:
         with open(f"/proc/{int(process_id)}/stat", "rb") as stat:
             state = stat.read().rpartition(b")")[2].split()[0]
@@ -148,11 +145,8 @@ def _is_alive(process_id: str) -> bool:
 
 
 def lock_directory(descriptor: int, root: str, how: int, advice: str = "") -> None:
-    """Lock a data directory by its lock file's descriptor: `how` is fcntl's LOCK_EX or LOCK_SH.  What a process that
-    is dead has left behind, its sync process writing its last words, is waited for.
-
-    Raises StoreFailedError where a process that lives has it.
-    """
+    """Lock a data directory by its lock file's descriptor: `how` is fcntl's LOCK_EX or LOCK_SH. A dead process's sync
+    process, which is still writing, is waited for. Raises StoreFailedError where a living process has the lock."""
     for tries in reversed(range(LOCK_TRIES)):
         try:
             fcntl.flock(descriptor, how | fcntl.LOCK_NB)
@@ -166,10 +160,10 @@ def lock_directory(descriptor: int, root: str, how: int, advice: str = "") -> No
 
 
 class DirectoryLock:
-    """Keeps a second process out of a data directory.
+    """A lock that keeps a second process out of a data directory.
 
-    The sync process holds it too (`descriptor` is passed on), so that nobody opens the store while the last words of a
-    killed process are being written; whoever comes then waits for a moment.
+    The sync process holds it too (`descriptor` is passed on). So nobody opens the store while a killed process's last
+    writes are under way. A process that comes then waits for a moment.
     """
 
     def __init__(self, root: str) -> None:
@@ -182,7 +176,7 @@ class DirectoryLock:
             raise
         process_id = f"{os.getpid()}\n".encode()
         try:
-            os.pwrite(self._descriptor, process_id, 0)  # over what is there: a full disk has no other room
+            os.pwrite(self._descriptor, process_id, 0)  # in place: a full disk has no other room
             os.ftruncate(self._descriptor, len(process_id))
         except OSError as error:
             if not is_want_of_space(error):
@@ -190,7 +184,7 @@ class DirectoryLock:
 
     @property
     def descriptor(self) -> int:
-        """What a process inherits that is to hold the lock too."""
+        """Descriptor to be inherited by a process that holds the lock too."""
         return self._descriptor
 
     def release(self) -> None:

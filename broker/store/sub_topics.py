@@ -1,4 +1,4 @@
-"""SubTopicDictionary: the sub-topic names of one topic by their hashes, so that a wildcard becomes a set of hashes."""
+"""SubTopicDictionary: the sub-topic names of one topic by hash, which turn a wildcard into a set of hashes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from broker.store.hash_scan import HASH_LIMIT, HashSet
 from domain.filter_hash import TAG_BITS, sub_topic_hash
 
 MAX_NAMES: Final = 1_000_000
-"""Names remembered of one topic; some 200 bytes each."""
+"""Most names remembered of one topic; some 200 bytes each."""
 MAX_FILTERS: Final = 256
-"""Wildcard filters of one topic whose hashes are kept ready (64 KiB and 16 to 40 bytes a matching name each)."""
+"""Most wildcard filters of one topic with hashes kept ready (64 KiB and 16 to 40 bytes a matching name each)."""
 
 
 @dataclass(slots=True)
 class _Ready:
-    """A filter's matching hashes among the first `seen` that were learned."""
+    """A filter's matching hashes among the first `seen` names learned."""
 
     is_match: Callable[[str], object]
     hashes: HashSet
@@ -28,11 +28,11 @@ class _Ready:
 
 
 class SubTopicDictionary:
-    """One topic's names.  Hashes are 48-bit numbers, `filter_hash >> TAG_BITS`; 0 (no sub-topic) is never learned.
+    """One topic's names. Hashes are 48-bit numbers, `filter_hash >> TAG_BITS`; 0 (no sub-topic) is never learned.
 
     `names` is for the hot path, which calls `learn` only `if names.get(hash) != name` (a test of the hash alone would
-    miss the second of two names that share one).  Such second names are in `twins`.  Once a name had to be turned
-    away (`max_names`), `is_complete` is False and `known_hashes()` says which hashes a scan may rule out.
+    miss the second of two names that share one). Such second names are in `twins`. Once a name was turned away
+    (`max_names`), `is_complete` is False and `known_hashes()` has the hashes that a scan may rule out.
     """
 
     __slots__ = (
@@ -54,31 +54,29 @@ class SubTopicDictionary:
         self.is_complete = True
         self._max_names = max_names
         self._max_filters = max_filters
-        self._learned = array("Q")  # a twin's hash stands here once more
+        self._learned = array("Q")  # a twin's hash is here once more
         self._new: list[str] = []
         self._doubtful: frozenset[int] = frozenset()
         self._known: HashSet | None = None
         self._ready: OrderedDict[str, _Ready] | None = None  # most topics are never asked for
 
     def __len__(self) -> int:
-        """Names that are remembered, twins included."""
+        """Number of names remembered, twins included."""
         return len(self._learned)
 
     def learn(self, hash48: int, name: str) -> bool:
-        """Remember a name; True if it is new and there was room.
-
-        Raises ValueError if the hash does not fit 48 bits, which is a hash not yet shifted down by `TAG_BITS`.
-        """
+        """Remember a name; True if it is new and there was room. Raises ValueError if the hash does not fit 48 bits: it
+        was not shifted down by `TAG_BITS`."""
         if not self._keep(hash48, name):
             return False
         self._new.append(name)
         return True
 
     def hashes_matching(self, topic_filter: str) -> HashSet:
-        """The hashes of all remembered names that match an MQTT topic filter (never 0).
+        """Return the hashes of all remembered names that match an MQTT topic filter (never 0).
 
-        A filter without wildcards gives the hash of its own name, remembered or not.  The first question about a
-        wildcard costs about 0.3 us a name (see `prepare`), later ones only what was learned since.
+        A filter without wildcards gives the hash of its own name, remembered or not. The first question about a
+        wildcard costs about 0.3 us a name (see `prepare`), later ones only the names learned since.
         """
         if "+" not in topic_filter and "#" not in topic_filter:
             return HashSet.of_names(topic_filter) if topic_filter else HashSet()
@@ -88,16 +86,14 @@ class SubTopicDictionary:
         return ready.hashes
 
     def prepare(self, topic_filter: str, most: int) -> bool:
-        """Match up to `most` further names with a wildcard filter; True if none is left.
-
-        With many names this spreads the first question over several turns.
-        """
+        """Match up to `most` further names with a wildcard filter; True if none is left. With many names this spreads
+        the first question over several turns."""
         ready = self._ready_for(topic_filter)
         self._extend(ready, most)
         return ready.seen == len(self._learned)
 
     def known_hashes(self) -> HashSet | None:
-        """None while all names are remembered; else the hashes of which every name is, for `scan`."""
+        """Return None while all names are remembered; else, for `scan`, the hashes with every name remembered."""
         if self.is_complete:
             return None
         if self._known is None:
@@ -105,12 +101,12 @@ class SubTopicDictionary:
         return self._known
 
     def take_new(self) -> list[str]:
-        """The names learned since this was last asked, oldest first: what a checkpoint has to add."""
+        """Return the names learned since the last call, oldest first: the additions of a checkpoint."""
         taken, self._new = self._new, []
         return taken
 
     def restore(self, names: Iterable[str], *, is_complete: bool = True) -> None:
-        """Learn what a checkpoint kept; these are not new.  `is_complete` is the attribute as it was then."""
+        """Learn a checkpoint's names, which are not new. `is_complete` is the attribute as it was then."""
         for name in names:
             self._keep(sub_topic_hash(name) >> TAG_BITS, name)
         if not is_complete:
@@ -135,7 +131,7 @@ class SubTopicDictionary:
         return True
 
     def _turn_away(self, hash48: int, *, is_twin: bool) -> None:
-        """Of a twin the hash is known and the name is not: that hash may no longer be ruled out."""
+        """Refuse a name. A twin's hash is known and its name is not: that hash may no longer be ruled out."""
         self.is_complete = False
         if is_twin and hash48 not in self._doubtful:
             self._doubtful |= {hash48}
@@ -165,10 +161,8 @@ class SubTopicDictionary:
 
 
 def _matcher(topic_filter: str) -> Callable[[str], object]:
-    """The same as `topic_filter.matches`, as a regular expression: five times as quick, for a million names.
-
-    It goes back over nothing: a level is taken whole, or the name does not match.
-    """
+    """Return `topic_filter.matches` as a regular expression: five times as quick, for a million names. It never
+    backtracks: a level is taken whole, or the name does not match."""
     levels = topic_filter.split("/")
     is_open = levels[-1] == "#"
     if is_open:

@@ -1,6 +1,6 @@
-"""SyncChannel: how the store asks for durability and learns that it has it.
+"""SyncChannel: asks for durability and takes the answer.
 
-One request is under way at a time on each channel.  An error, or the end of the sync process, is final.
+Each channel has one request under way at a time. An error, or the end of the sync process, is final.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ LONGEST_SYNC_SECONDS = 3600.0
 
 
 class SyncChannel(Protocol):
-    """Asks for one thing at a time."""
+    """A channel of one request at a time."""
 
     def fileno(self) -> int:
-        """A descriptor that is readable when the answer is there."""
+        """Return a descriptor that is readable when the answer is there."""
         ...
 
     def sync(self, paths: list[str]) -> None:
@@ -32,16 +32,16 @@ class SyncChannel(Protocol):
         ...
 
     def publish(self, paths: list[str], draft: str, final: str) -> None:
-        """Ask for files to be made durable, then `draft` to take the place of `final`, durably."""
+        """Ask for files to be made durable, then for `draft` to replace `final`, durably."""
         ...
 
     def commit(self, paths: list[str], state_path: str, changes: bytes) -> None:
-        """Ask for files to be made durable, then the state file's rows to be changed in one durable transaction."""
+        """Ask for files to be made durable, then for the state file's rows to change in one durable transaction."""
         ...
 
     def finish(self) -> None:
-        """Take the answer, waiting for it.  Raises StorageFullError where a commit found no room (nothing was changed,
-        and it may be tried again), StoreFailedError for any other error."""
+        """Take the answer, waiting for it. Raises StorageFullError where a commit found no room: nothing changed, and
+        it may be tried again. Raises StoreFailedError for any other error."""
         ...
 
     def close(self) -> None: ...
@@ -53,7 +53,7 @@ class ProcessSyncChannel:
     def __init__(self, channel: socket.socket, process: subprocess.Popen[bytes], *, is_last: bool) -> None:
         self._socket = channel
         self._is_last = is_last
-        channel.settimeout(LONGEST_SYNC_SECONDS)  # a timeout makes calls wait even where the event loop unblocked it
+        channel.settimeout(LONGEST_SYNC_SECONDS)  # calls wait, even if the event loop made it non-blocking
         self._process = process
 
     def fileno(self) -> int:
@@ -83,7 +83,7 @@ class ProcessSyncChannel:
 
     def close(self) -> None:
         self._socket.close()
-        if self._is_last:  # the process ends when both of its sockets have
+        if self._is_last:  # the process ends once both of its sockets are closed
             self._process.wait()
 
     def _ask(self, text: str, data: bytes = b"") -> None:
@@ -95,10 +95,8 @@ class ProcessSyncChannel:
 
 
 def start_sync_process(lock_descriptor: int | None = None) -> tuple[ProcessSyncChannel, ProcessSyncChannel]:
-    """Start the process; returns its channel for group commits and the one for checkpoints, to be closed first.
-
-    `lock_descriptor`: of the data directory's lock, which the process holds while it lives.
-    """
+    """Start the process; return its channel for group commits and the one for checkpoints, to be closed first.
+    `lock_descriptor`: of the data directory's lock, which the process holds while it lives."""
     ours, theirs = zip(socket.socketpair(), socket.socketpair(), strict=True)
     script = Path(__file__).with_name("sync_process.py")
     process = subprocess.Popen(

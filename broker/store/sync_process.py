@@ -1,20 +1,18 @@
-"""The flusher: a small process that has the store's files open too and calls fdatasync when asked.
+"""The flusher: a small process that also has the store's files open and calls fdatasync on request.
 
-A thread in the store's own process would have to win the GIL back after each sync, and starves.  fdatasync covers a
-file whoever wrote it; each file stays open here from its first sync on, and the kernel reports a write-back error that
-nobody has seen yet to whoever syncs next.  Run as a script by `sync_channel.ProcessSyncChannel`, with isolated Python
-and nothing but the standard library imported.  It ends when its parent does (end of file on the socket).
+A thread in the store's own process would have to win the GIL back after each sync, and starves. fdatasync covers a file
+whoever wrote it. Each file stays open here from its first sync on: the kernel reports an unseen write-back error to the
+next caller of sync. `sync_channel.ProcessSyncChannel` runs this as a script, with isolated Python and only the
+standard library. It ends when its parent does (end of file on the socket).
 
 Wire: request = u32 length, u32 length of the text, the text in lines: `sync`, `publish` or `commit`, then paths; then
-bytes (`commit`).
-Reply = i32: 0, or the errno, or NO_ROOM.  Requests of one socket are answered in order.  There are two sockets, served
-by two threads: group commits must not wait for a checkpoint.
+bytes (`commit`). Reply = i32: 0, or the errno, or NO_ROOM. Requests of one socket are answered in order. There are
+two sockets, served by two threads: group commits must not wait for a checkpoint.
 
     sync     fdatasync every path (a directory: fsync)
     publish  fdatasync every path but the last two; then move the first of these over the second, both made durable.
-    commit   fdatasync every path but the last, which is the state file: change its rows as the bytes say, in one
-             transaction (`state_file.py`).  A path that is gone is passed over: a queue file of a topic deleted
-             meanwhile
+    commit   fdatasync every path but the last, which is the state file: change its rows by the bytes, in one
+             transaction (`state_file.py`). A missing path is skipped: a queue file of a topic deleted meanwhile
 """
 
 from __future__ import annotations
@@ -31,16 +29,15 @@ from collections.abc import Iterator
 MAX_OPEN = 64
 MAX_LINKED = 100_000
 STATE_VERSION = 1
-"""Of the state file's tables and rows (`state_file.py` has it too: nothing of the project is imported here)."""
+"""Version of the state file's tables and rows, as in `state_file.py`: nothing of the project is imported here."""
 CACHE_KIB = 65_536
-"""Memory for pages of the state file: the rows of many queues that change lie all over it."""
+"""Memory for pages of the state file, in KiB: the changing rows of many queues are scattered over it."""
 NO_ROOM = -errno.ENOSPC
-"""The answer to a commit for which there is no room: nothing was changed.  (A sync that fails for want of room is an
-error like any other.)"""
+"""Answer to a commit without room: nothing was changed. (A sync without room is an error like any other.)"""
 
 
 class Files:
-    """Descriptors by path, a few at a time.  A file met for the first time has its directory synced as well."""
+    """Descriptors by path, a few at a time. A new file has its directory synced as well."""
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
@@ -70,13 +67,13 @@ class Files:
 
 
 class State:
-    """The state file, open for writing.  Raises sqlite3.Error; then the next use opens it anew."""
+    """The state file, open for writing. After sqlite3.Error the next use opens it anew."""
 
     def __init__(self) -> None:
         self._connection: sqlite3.Connection | None = None
 
     def commit(self, path: str, data: bytes) -> None:
-        """Change rows as encoded changes say, in one durable transaction."""
+        """Change rows as encoded changes state, in one durable transaction."""
         connection = self._connection or self._open(path)
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -90,7 +87,7 @@ class State:
                         connection.execute("DELETE FROM state WHERE rowid = ?", old[:1])
                     continue
                 total ^= crc
-                if old:  # its place in the index of keys stays as it is
+                if old:  # keeps its place in the index of keys
                     connection.execute("UPDATE state SET crc = ?, value = ? WHERE rowid = ?", (crc, value, old[0]))
                 else:
                     rows += 1
@@ -103,11 +100,11 @@ class State:
 
     def close(self) -> None:
         if self._connection is not None:
-            self._connection.close()  # what was not committed is rolled back
+            self._connection.close()  # uncommitted changes are rolled back
             self._connection = None
 
     def _open(self, path: str) -> sqlite3.Connection:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # its journals get the mode it has
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # its journals get the same mode
         connection = self._connection = sqlite3.connect(path, isolation_level=None)
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # no shared memory: a full disk has no room for it
         connection.execute("PRAGMA journal_mode = WAL")
@@ -126,7 +123,7 @@ class State:
 
 
 def read_changes(data: bytes) -> Iterator[tuple[bytes, int, bytes | None]]:
-    """(key, checksum, value or None) of encoded changes."""
+    """Yield (key, checksum, value or None) of encoded changes."""
     at = 0
     while at < len(data):
         crc, key_length, length = struct.unpack_from(">IHI", data, at)
@@ -141,7 +138,7 @@ def read_changes(data: bytes) -> Iterator[tuple[bytes, int, bytes | None]]:
 
 
 def sync_file(path: str) -> None:
-    """Make a file durable that will not keep its name."""
+    """Make a file durable that is about to be renamed."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fdatasync(descriptor)
@@ -192,7 +189,7 @@ def receive_exactly(channel: socket.socket, length: int) -> bytes:
     while length:
         try:
             more = channel.recv(length)
-        except ConnectionResetError:  # the parent went while an answer was on its way
+        except ConnectionResetError:  # the parent ended while an answer was on its way
             more = b""
         if not more:
             return b""

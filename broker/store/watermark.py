@@ -1,6 +1,6 @@
 """Watermark: the commit-log offset before which everything may be read.
 
-All queues of a store have the same one: that it moves makes entries visible, and no queue has to be looked at for that.
+All queues of a store share one: its move makes entries visible without a look at each queue.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 NO_END: Final = 1 << 63
-"""Behind all that can be: for who looks at a queue that nobody writes to."""
+"""End behind every offset, for reading a queue that nobody writes to."""
 
 
 class Watermark:
-    """See the module."""
+    """The offset shared by all queues of a store."""
 
     __slots__ = ("offset",)
 

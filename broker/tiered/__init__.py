@@ -1,1 +1,1 @@
-"""Tiered storage: months of messages in an object store, as Delta tables that anybody reads."""
+"""Tiered storage: months of messages in an object store, as Delta tables that anybody can read."""

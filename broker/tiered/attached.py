@@ -1,4 +1,4 @@
-"""AttachedTables: tables of other clusters, which topics of this broker are read from.  Nothing is written to them."""
+"""AttachedTables: tables of other clusters from which topics of this broker are read. Nothing is written to them."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from broker.tiered.table import TopicTable
 
 REFRESH_SECONDS: Final = 60.0
-"""Age that the knowledge of a table gets: its owner merges and expires segments."""
+"""Greatest age of the knowledge of a table, in seconds: its owner merges and expires segments."""
 RETRY_SECONDS: Final = 5.0
 CACHE_SHARE: Final = 4
-"""Part of the tier's memory for reads that each other store has, as a divisor."""
+"""Divisor of the tier's memory for reads that gives each other store's share."""
 log = structlog.get_logger(__name__)
 
 
 def key_of(topic: str, origin: TopicOrigin) -> str:
-    """A name that tells the table of a topic from all others, and from itself under another name."""
+    """Return a name that tells the table of a topic from all others, and from itself under another name."""
     return f"{origin.place}#{topic}"
 
 
 class AttachedTables:
-    """`cold`: where they are read from, by `key_of`.  `in_thread` calls what blocks."""
+    """The attached tables. `cold`: their readers, by `key_of`. `in_thread` makes blocking calls."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class AttachedTables:
         self._stores: dict[tuple[object, ...], tuple[ObjectStore, SegmentReader]] = {}
         self._known: set[str] = set()
         self.problems: dict[str, str] = {}
-        """By `key_of`, why a table cannot be read."""
+        """Reason why a table cannot be read, by `key_of`."""
 
     async def run(self) -> None:
-        """Know all tables that topics are read from, and take up what their owners do."""
+        """Load all tables that topics are read from, and follow their owners' changes."""
         while True:
             origins = self.origins()
             for key in self._known - {key_of(topic, origin) for topic, origin in origins.items()}:
@@ -67,7 +67,7 @@ class AttachedTables:
             await asyncio.sleep(RETRY_SECONDS if self.problems else REFRESH_SECONDS)
 
     def origins(self) -> dict[str, TopicOrigin]:
-        """By topic, the tables that are read."""
+        """Return the tables that are read, by topic."""
         found = {topic: self._registry.origin_of(topic) for topic in self._registry.topics}
         return {topic: origin for topic, origin in found.items() if origin is not None and origin.is_attached}
 
@@ -87,7 +87,7 @@ class AttachedTables:
             self.problems[key] = problem
 
     async def know(self, topic: str, origin: TopicOrigin) -> None:
-        """Read what a topic's table has now.  Raises TierError."""
+        """Read the present version of a topic's table. Raises TierError."""
         key = key_of(topic, origin)
         cold = self._cold.get(key)
         if cold is None:
@@ -98,7 +98,7 @@ class AttachedTables:
         self.problems.pop(key, None)
 
     async def look_at(self, origin: TopicOrigin, wanted: str | None) -> FoundTable:
-        """The table at a URL, or the one that is wanted.  Raises TierError."""
+        """Return the table at a URL, or the wanted one. Raises TierError."""
         found: FoundTable = await self._in_thread(self._found, origin, wanted)
         return found
 

@@ -15,7 +15,7 @@ from domain.message import StoredMessage
 
 
 class AttachedTopic(ColdTopic):
-    """Its messages have the topic's name of here.  Other queues that they are in are not here."""
+    """A topic's messages under its name here. Their other queues are not here."""
 
     def __init__(self, topic: str, table: TopicTable, reader: SegmentReader, number: int) -> None:
         super().__init__(table, reader, number)

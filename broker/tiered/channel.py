@@ -1,7 +1,7 @@
 """The channel between a broker and its uploader: the uploader asks, the broker answers, in turn.
 
-Frames: u32 length, then msgpack.  The first one is the broker's, with the settings.  A question is (name, arguments);
-an answer is (value, refusal).
+Frames: u32 length, then msgpack. The first one is the broker's, with the settings. A question is (name, arguments); an
+answer is (value, refusal).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker.tiered.uploader import Progress, TopicState
 from domain.errors import Code, EntrepotError
 
 MAX_FRAME_BYTES: Final = 64 << 20
-"""Named limit: of one frame."""
+"""Most bytes of one frame."""
 LENGTH: Final = struct.Struct(">I")
 STATES, RECORDS, HEAL, TOLD = "states", "records", "heal", "told"
 encode = msgspec.msgpack.Encoder().encode
@@ -45,14 +45,14 @@ class Setup(msgspec.Struct, frozen=True):
 
 
 def frame(value: Any) -> tuple[bytes, bytes]:
-    """Its length, and the frame: megabytes of records are not copied once more."""
+    """Return its length, and the frame: megabytes of records are not copied once more."""
     data = encode(value)
     return LENGTH.pack(len(data)), data
 
 
 class BrokerChannel:
-    """The uploader's end.  Raises EOFError where the broker has ended.  `failed`: how many of its requests to the
-    object store have failed so far."""
+    """The uploader's end. Raises EOFError where the broker has ended. `failed`: number of its failed requests to the
+    object store so far."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel

@@ -1,8 +1,8 @@
 """Checkpoints of a Delta log: a snapshot as Parquet, so that a reader need not begin at version 0.
 
-Written here with pyarrow rather than by delta-rs: it works over every ObjectStore, stores the object by the same
-`put_new`, and tidies nothing behind our back.  Read here whoever wrote them, in one part or several.
-Nothing depends on them but speed: a corrupted or half-written one is passed over.
+They are written here with pyarrow rather than by delta-rs: that works over every ObjectStore, stores the object by the
+same `put_new`, and cleans up nothing unasked. Any writer's are read, in one part or several. They serve speed alone: a
+corrupted or half-written one is skipped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from domain.errors import Code
 
 HINT_NAME: Final = "_last_checkpoint"
 MAX_PARTS: Final = 10_000
-"""Of one checkpoint; more in a hint makes it a corrupted one."""
+"""Most parts of one checkpoint; more in a hint make it a corrupted one."""
 _SINGLE: Final = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _PART: Final = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
@@ -72,7 +72,7 @@ _TYPES: Final[dict[str, pa.DataType]] = {
 
 
 class Hint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Contents of `_last_checkpoint`, which may be behind.  `size`: rows."""
+    """Contents of `_last_checkpoint`, which may be behind. `size`: rows."""
 
     version: int
     size: int
@@ -80,29 +80,29 @@ class Hint(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def commit_name(version: int) -> str:
-    """The name of a version's commit within the log."""
+    """Return the name of a version's commit within the log."""
     return f"{version:020d}.json"
 
 
 def version_of_commit(name: str) -> int | None:
-    """The version of a commit's name; None for other names."""
+    """Return the version of a commit's name, or None for other names."""
     match = _COMMIT.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def checkpoint_name(version: int) -> str:
-    """The name of a checkpoint in one part."""
+    """Return the name of a checkpoint in one part."""
     return f"{version:020d}.checkpoint.parquet"
 
 
 def version_of_checkpoint(name: str) -> int | None:
-    """The version of a checkpoint's or its part's name; None for other names."""
+    """Return the version of a checkpoint's or its part's name, or None for other names."""
     match = _SINGLE.fullmatch(name) or _PART.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def complete_checkpoints(names: Iterable[str]) -> dict[int, list[str]]:
-    """Checkpoints of which every part is there, by version: the names of their parts."""
+    """Return checkpoints with every part present, by version: the names of their parts."""
     whole: dict[int, list[str]] = {}
     parts: dict[tuple[int, int], list[str]] = {}
     for name in names:
@@ -117,12 +117,12 @@ def complete_checkpoints(names: Iterable[str]) -> dict[int, list[str]]:
 
 
 def encode_hint(hint: Hint) -> bytes:
-    """The object `_last_checkpoint`."""
+    """Return the object `_last_checkpoint`."""
     return msgspec.json.encode(hint)
 
 
 def decode_hint(data: bytes) -> Hint | None:
-    """Contents of `_last_checkpoint`; None where it is corrupted."""
+    """Return the contents of `_last_checkpoint`, or None where it is corrupted."""
     try:
         hint = msgspec.json.decode(data, type=Hint)
     except ValueError:
@@ -131,7 +131,7 @@ def decode_hint(data: bytes) -> Hint | None:
 
 
 def names_of(hint: Hint) -> list[str]:
-    """The names of the checkpoint's parts."""
+    """Return the names of the checkpoint's parts."""
     if hint.parts is None:
         return [checkpoint_name(hint.version)]
     return [
@@ -148,8 +148,8 @@ class EncodedCheckpoint:
 
 
 def encode_checkpoint(snapshot: Snapshot, tombstones_after_ms: int) -> EncodedCheckpoint:
-    """The snapshot as a checkpoint of one part.  Tombstones of before `tombstones_after_ms`, epoch milliseconds, are
-    left out: their files are mere orphans from then on."""
+    """Return the snapshot as a checkpoint of one part. Tombstones older than `tombstones_after_ms`, epoch milliseconds,
+    are left out: their files are mere orphans from then on."""
     metadata = msgspec.to_builtins(snapshot.metadata)
     rows: dict[str, list[Mapping[str, Any]]] = {
         "protocol": [msgspec.to_builtins(snapshot.protocol)],
@@ -187,10 +187,7 @@ def _row_of(file: AddFile) -> dict[str, Any]:
 
 
 def decode_checkpoint(version: int, parts: Mapping[str, bytes], newest_ms: int) -> tuple[Snapshot, list[Action]]:
-    """The table as a checkpoint has it, and the actions that say so.  `parts`: objects by their names.
-
-    Raises TierError for a corrupted one.
-    """
+    """Return the table in a checkpoint, and its actions. `parts`: objects by name. Raises TierError if corrupted."""
     actions: list[Action] = []
     name = " and ".join(parts)
     try:
@@ -216,7 +213,7 @@ def _actions_of(data: bytes) -> list[Action]:
 
 
 def _fields_of(column: pa.StructArray) -> dict[str, list[Any]]:
-    """The values of a struct's fields, each as a list; a map is a list of pairs or None."""
+    """Return the values of a struct's fields, each as a list; a map is a list of pairs or None."""
     names = [column.type.field(index).name for index in range(column.type.num_fields)]
     values = {
         name: array.to_pylist() if array.null_count < len(array) else [None] * len(array)

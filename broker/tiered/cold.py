@@ -1,6 +1,6 @@
-"""ColdTopic: the cold part of one topic, read by offset and by time.  Calls block: they belong in a thread.
+"""ColdTopic: the cold part of one topic, read by offset and by time. Calls block: they belong in a thread.
 
-Offsets, queue ids and messages are those of the broker; the table has the world's queue ids.
+Offsets, queue ids and messages are the broker's; the table has the global queue ids (`domain.shard`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ from domain.shard import first_queue, local_queue
 from protocols.remoting.records import decode_run
 
 MAX_SCANNED: Final = 131_072
-"""Messages that one question with a filter looks at: then others get their turn."""
+"""Messages that one question with a filter looks at, before others get their turn."""
 _UNSIGNED: Final = (1 << 64) - 1
 
 
 class ColdTopic:
-    """Implements `GroupSource`.  Several threads may ask at once.
-
-    Every call raises TierError; a file that is gone is one with its offsets."""
+    """A `GroupSource` of one topic. Several threads may ask at once. Every call raises TierError, with offsets for a
+    file that is gone."""
 
     def __init__(
         self,
@@ -44,14 +43,14 @@ class ColdTopic:
         number: int,
         begin: Callable[[Callable[[], None]], bool] = lambda _: False,
     ) -> None:
-        """`begin`: of `ReadAhead`."""
+        """Make the reader. `begin`: of `ReadAhead`."""
         self._table, self._reader, self._base = table, reader, first_queue(number)
         self._lock, self._refreshing = threading.Lock(), threading.Lock()
         self._ahead = ReadAhead(self, begin)
         self._known: dict[int, ColdBounds] = {}
 
     def refresh(self) -> None:
-        """Take up what was uploaded or removed since.  Others read meanwhile."""
+        """Take over uploads and removals since. Others read meanwhile."""
         with self._refreshing:
             newest = self._table.newest()
             if newest is None:
@@ -65,11 +64,11 @@ class ColdTopic:
             self._known = {queue_id - self._base: self._table.bounds(queue_id) for queue_id in queues}
 
     def bounds(self, queue_id: int) -> ColdBounds | None:
-        """As of the last refresh: asks nobody.  None where nothing of a queue is there, or that is not known."""
+        """Return the bounds as of the last refresh, without a request; None if no message of a queue is known."""
         return self._known.get(queue_id)
 
     def read(self, queue_id: int, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
-        """Up to `most` messages from an offset on that a filter wants; fewer where that is much work."""
+        """Return up to `most` messages from an offset on that a filter wants; fewer where that is much work."""
         found: list[StoredMessage] = []
         offset, looked_at = first, 0
         while len(found) < most and looked_at < MAX_SCANNED:
@@ -81,7 +80,7 @@ class ColdTopic:
                 messages, following = self._read(place, size, queue_id, start, most - len(found), wanted)
             except EntrepotError:
                 if offset > first:
-                    break  # what precedes is good; the next read meets this first
+                    break  # messages before it are good; the next read meets it first
                 raise
             found += messages
             behind = place.next_offset if following is None else following
@@ -93,8 +92,8 @@ class ColdTopic:
         return ColdPage(found, offset)
 
     def run(self, queue_id: int, first: int, to_offset: int, bounds: tuple[int, int], limits: tuple[int, int]) -> bytes:
-        """Records from an offset on and below another; `bounds`: least and end of the queue, `limits`: of messages and
-        of bytes."""
+        """Return records in a range of offsets; `bounds`: least and end of the queue, `limits`: of messages and of
+        bytes."""
         place, size = self._place(queue_id, first)
         if place is None:
             return run_of_rows(SCHEMA.empty_table(), (first, *bounds), to_offset, 0)
@@ -130,7 +129,7 @@ class ColdTopic:
         self._reader.passed(key)
 
     def since(self, queue_id: int, time_ms: int) -> int:
-        """The first offset whose message was stored at a time or later; where cold ones are all older, the end."""
+        """Return the first offset stored at a time or later; the end where all cold ones are older."""
         with self._lock:
             offset = self._table.since(queue_id + self._base, time_ms)
             end = self._table.bounds(queue_id + self._base).next_offset
@@ -148,7 +147,7 @@ class ColdTopic:
         return end
 
     def search(self, query: ColdQuery, below: Mapping[int, int]) -> ColdFound:
-        """Messages by what a query says of them.  `below`: by queue, the offset from which on the disk has them."""
+        """Return the messages of a query. `below`: by queue, the offset from which on the disk has them."""
         with self._lock:
             snapshot, root = self._table.snapshot, self._table.root
             segments = [
@@ -159,7 +158,7 @@ class ColdTopic:
         return found
 
     def behind(self, queue_id: int, commit_log_offset: int) -> int:
-        """The first offset whose record lay at a place of the log or behind it; the end where there is none."""
+        """Return the first offset recorded at or behind a place of the log; the end where there is none."""
         with self._lock:
             bounds = self._table.bounds(queue_id + self._base)
         low, high = bounds.first, bounds.next_offset
@@ -173,7 +172,7 @@ class ColdTopic:
         return low
 
     def _log_place(self, queue_id: int, offset: int) -> tuple[int, int]:
-        """Where the first record of a queue from an offset on lay, and the offset behind it."""
+        """Return the log place of a queue's first record from an offset on, and the offset after it."""
         try:
             page = self.read(queue_id, offset, 1)
         except CorruptedRowError as corrupted:
@@ -183,7 +182,7 @@ class ColdTopic:
         return page.messages[0].commit_log_offset, page.messages[0].queue_offset + 1
 
     def _place(self, queue_id: int, offset: int) -> tuple[Place | None, int]:
-        """Where to read, and the size of that object; a refresh may take it from the table right after."""
+        """Return the place to read, and the size of its object; a refresh may take it from the table right after."""
         with self._lock:
             place = self._table.place(queue_id + self._base, offset)
             return place, 0 if place is None else self._table.snapshot.files[place.path].size
@@ -205,7 +204,7 @@ class ColdTopic:
 
 
 def _make_local(messages: Iterable[StoredMessage]) -> None:
-    """Have messages of a table name the queues as their broker does."""
+    """Make messages of a table name the queues as their broker does."""
     for message in messages:
         message.queue_id = local_queue(message.queue_id)
         if message.further_queues:
@@ -219,20 +218,20 @@ def _gone(place: Place, queue_id: int, path: str) -> TierError:
 
 
 def mask_of(wanted: MessageFilter) -> Callable[[Any], Any]:
-    """Rows that may match, by a column that has few values: nothing else of the others is made a message."""
+    """Return a mask of the rows that may match, by a column with few values: only they become messages."""
     if mask_column(wanted) == "sub_topic":
         return lambda table: _mask(table, "sub_topic", lambda name: not name or wanted.matches(_Named(name)))
     return lambda table: _mask(table, "filter_hash", lambda value: wanted.may_match(value & _UNSIGNED))
 
 
 def mask_column(wanted: MessageFilter) -> str:
-    """The column by which `mask_of` decides."""
+    """Return the column by which `mask_of` decides."""
     has_wildcards = wanted.expression.kind is FilterKind.SUB_TOPIC and wanted.exact_sub_topic is None
     return "sub_topic" if has_wildcards else "filter_hash"
 
 
 class _Named(StoredMessage):
-    """A message as far as filters of sub-topics look at it."""
+    """The part of a message that filters of sub-topics look at."""
 
     def __init__(self, name: str) -> None:
         super().__init__("", b"", name)

@@ -1,16 +1,16 @@
-"""Columns: the rows of a tiered topic, and the messages that they are.
+"""Columns: the rows of a tiered topic, and their messages.
 
-A row has all of a stored message, so that the message made of it equals the one of the log.  Names and types are those
-that Spark, DuckDB, polars and pandas read without being told anything.
+A row has all of a stored message, so that its message equals the one of the log. Spark, DuckDB, polars and pandas read
+these names and types without configuration.
 
-    queue_id, queue_offset     the place; the queue's number is the world's (`domain.shard`)
-    store_time, born_time      UTC, microseconds; a born time that no clock shows is null, and in odd_born_ms
+    queue_id, queue_offset     the place; the queue's number is global (`domain.shard`)
+    store_time, born_time      UTC, microseconds; a born time that no clock shows is null here, and in odd_born_ms
     message_id                 hexadecimal: those of gateways begin with their time, so minima and maxima prune
     filter_hash                the 64 bits of the hash, as a signed number
     properties, system         of the user and well-known: pairs in order, a name may repeat; a value is text or bytes
     further                    the other queues in which the message lies
     log_offset                 place of its record in the commit log of the broker that wrote the row
-    flags                      bits: 1 its record was corrupted, and only the place is known: the rest is null or empty
+    flags                      bits: 1 its record was corrupted: only the place is known, the rest is null or empty
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ SCHEMA: Final = pa.schema(
 )
 FLAGS: Final = "flags"
 CORRUPTED: Final = 1
-"""The flag of a row whose record could not be read."""
+"""Flag of a row whose record could not be read."""
 MAX_BORN_MS: Final = 253_402_300_799_999
-"""The end of the year 9999: what comes later no reader of tables can show."""
+"""End of the year 9999, in epoch milliseconds: no reader of tables can show a later time."""
 
 
 def delta_schema() -> str:
-    """The schema as Delta tables have it: Spark's, as JSON."""
+    """Return the schema as Delta tables have it: Spark's, as JSON."""
     return json.dumps({"type": "struct", "fields": [_field(field) for field in SCHEMA]})
 
 
@@ -89,13 +89,13 @@ def _type(kind: Any) -> Any:
 
 
 def is_corrupted(rows: Any) -> NDArray[np.bool_]:
-    """A mask of the rows of which only the place is known."""
+    """Return a mask of the rows with only a known place."""
     found: NDArray[np.bool_] = rows.column(FLAGS).to_numpy() & CORRUPTED != 0
     return found
 
 
 def by_queue(rows: Any) -> Iterator[Any]:
-    """The rows of each queue; of a queue whose rows lie apart, each part."""
+    """Yield the rows of each queue; of a queue with rows apart, each part."""
     queues = rows.column("queue_id").to_numpy()
     for start, stop in pairwise([0, *(np.flatnonzero(np.diff(queues)) + 1).tolist(), len(queues)]):
         if stop > start:
@@ -103,7 +103,7 @@ def by_queue(rows: Any) -> Iterator[Any]:
 
 
 def to_messages(rows: Any) -> list[StoredMessage]:
-    """The messages of rows, which have all columns; corrupted rows have none."""
+    """Return the messages of rows, which have all columns; corrupted rows have none."""
     if (corrupted := is_corrupted(rows)).any():
         rows = rows.filter(pa.array(~corrupted))
     if not len(rows):
@@ -156,7 +156,7 @@ def _milliseconds(rows: Any, name: str) -> list[int]:
 
 
 def born_times(rows: Any) -> NDArray[np.uint64]:
-    """Born times of rows, in epoch milliseconds."""
+    """Return the born times of rows, in epoch milliseconds."""
     shown = rows.column("born_time").cast(pa.int64()).fill_null(0).to_numpy() // 1000
     found: NDArray[np.uint64] = shown.view(np.uint64)
     odd = rows.column("odd_born_ms")
@@ -166,7 +166,7 @@ def born_times(rows: Any) -> NDArray[np.uint64]:
 
 
 def _seldom(rows: Any, name: str) -> list[str]:
-    """Texts of which many are equal: those are one object."""
+    """Return texts of which many are equal: those are one object."""
     encoded = one_array(rows.column(name)).dictionary_encode()
     texts: list[str] = encoded.dictionary.to_pylist()
     if len(texts) == 1:
@@ -181,7 +181,7 @@ def _keys(rows: Any) -> list[tuple[str, ...]]:
 
 
 def _properties(rows: Any) -> tuple[list[Properties], list[Mapping[str, SystemValue]]]:
-    """Those of the user, and the well-known ones; messages that have the same share them."""
+    """Return the user's properties, and the well-known ones; messages with the same share them."""
     indices, distinct = distinct_properties(rows)
     shared = [
         (user, SharedProperties(of_texts(system), user) if system or user else NO_SYSTEM_PROPERTIES)
@@ -192,8 +192,7 @@ def _properties(rows: Any) -> tuple[list[Properties], list[Mapping[str, SystemVa
 
 
 def distinct_properties(rows: Any) -> tuple[NDArray[np.int64], list[tuple[Properties, dict[str, PropertyValue]]]]:
-    """For each row the number of its properties among those that differ; and these: the user's, and the well-known
-    ones as texts."""
+    """Return each row's number among the distinct properties, and these: the user's, and the well-known ones."""
     users, of_user = distinct_lists(one_array(rows.column("properties")))
     systems, of_system = distinct_lists(one_array(rows.column("system")))
     pairs = [tuple([(pair["name"], _value(pair)) for pair in each]) for each in of_user.to_pylist()]
@@ -203,7 +202,7 @@ def distinct_properties(rows: Any) -> tuple[NDArray[np.int64], list[tuple[Proper
 
 
 def distinct_lists(lists: Any) -> tuple[NDArray[np.int64], Any]:
-    """For each of an array of lists, of texts or of structs of these, the number of an equal one; and those once."""
+    """Return for each list (of texts or of structs of these) the number of an equal one, and the distinct lists."""
     bounds = lists.offsets.to_numpy().astype(np.int64)
     if bounds[0] == bounds[-1]:
         return np.zeros(len(lists), np.int64), lists[:1]
@@ -226,7 +225,7 @@ def _places(rows: Any) -> list[tuple[tuple[str, int, int], ...]]:
 
 
 def one_array(column: Any) -> Any:
-    """A column of a table as one array."""
+    """Return a column of a table as one array."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 

@@ -1,4 +1,4 @@
-"""CountedObjects: an object store that counts what fails of it."""
+"""CountedObjects: an object store with a count of its failures."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from broker.tiered.objects import MissingObjectError, ObjectStore, StoredObject,
 
 
 class CountedObjects:
-    """Implements `ObjectStore` over another one.  `failed`: calls that the store refused, or did not answer; that an
-    object is not there is an answer."""
+    """An `ObjectStore` over another one. `failed`: calls refused or not answered; a missing object is an answer."""
 
     def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects

@@ -1,8 +1,8 @@
-"""Actions of a Delta table, and the JSON lines that a commit is made of.
+"""Actions of a Delta table, and the JSON lines of a commit.
 
-A commit of ours begins with its attempt and the count of its lines.  The one tells after a lost answer whose commit it
-is, the other that a file was cut at the end of a line.
-Paths are plain text here, relative to the table; in the log they are URL-encoded, as the protocol demands.
+A commit of ours begins with its attempt and the number of its lines. The attempt identifies a commit after a lost
+answer. The number reveals a file cut at the end of a line. Paths are plain text here, relative to the table; in the log
+they are URL-encoded, as the protocol demands.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from domain.errors import Code
 ENGINE: Final = "entrepot"
 """`engineInfo` of our commits; any other makes a commit a foreign one."""
 MAINTENANCE: Final = "maintenance"
-"""The app id that every commit with removes raises by one."""
+"""App id that every commit with removes raises by one."""
 MAX_COMMIT_BYTES: Final = 16 << 20
-"""Of one commit that we write: some 20,000 files."""
+"""Most bytes of a commit that we write: some 20,000 files."""
 READER_VERSION: Final = 1
 WRITER_VERSION: Final = 2
 READER_FEATURES: Final = {2: "column mapping", 3: "table features"}
@@ -37,12 +37,12 @@ _SAFE_IN_PATH: Final = "/=-_.~"
 
 
 def _no_values() -> dict[str, str | None]:
-    """Unlike `dict` itself it makes msgspec write the empty map, which the protocol demands."""
+    """Return an empty dict; unlike `dict` itself it makes msgspec write the empty map, which the protocol demands."""
     return {}
 
 
 class AddFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A data file of the table.  `modification_time` in epoch milliseconds; `stats` is JSON text with numRecords,
+    """A data file of the table. `modification_time` in epoch milliseconds; `stats` is JSON text with numRecords,
     minValues, maxValues and nullCount."""
 
     path: str
@@ -56,10 +56,8 @@ class AddFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class RemoveFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A file that is not in the table any more, since `deletion_timestamp` in epoch milliseconds.
-
-    `data_change` is False where the same commit adds the same rows in other files.
-    """
+    """A file removed from the table at `deletion_timestamp`, in epoch milliseconds. `data_change` is False where the
+    same commit adds the same rows in other files."""
 
     path: str
     data_change: bool
@@ -68,7 +66,7 @@ class RemoveFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class Transaction(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Progress of an application: an offset, an epoch.  `last_updated` in epoch milliseconds."""
+    """Progress of an application: an offset, an epoch. `last_updated` in epoch milliseconds."""
 
     app_id: str
     version: int
@@ -86,7 +84,7 @@ PARQUET: Final = Format("parquet", {})
 
 
 class Metadata(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The table itself.  `schema_string` is Spark's JSON schema; `created_time` in epoch milliseconds."""
+    """The table itself. `schema_string` is Spark's JSON schema; `created_time` in epoch milliseconds."""
 
     id: str
     schema_string: str
@@ -99,7 +97,7 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Protocol(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Which versions of the protocol a reader and a writer must know."""
+    """The versions of the protocol that a reader and a writer must know."""
 
     min_reader_version: int
     min_writer_version: int
@@ -108,8 +106,8 @@ class Protocol(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class CommitInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Origin and purpose of a commit; all of it may be missing in a foreign one.  `timestamp` in epoch milliseconds;
-    `lines` counts the lines of the file."""
+    """Origin and purpose of a commit; all of it may be missing in a foreign one. `timestamp` in epoch milliseconds;
+    `lines`: number of lines of the file."""
 
     timestamp: int | None = None
     operation: str | None = None
@@ -128,7 +126,7 @@ class _Line(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 OwnAction: TypeAlias = AddFile | RemoveFile | Transaction | Metadata
-"""Given by callers of `DeltaLog.commit`; it adds the rest."""
+"""Actions of the callers of `DeltaLog.commit`, which adds the rest."""
 Action: TypeAlias = OwnAction | Protocol
 
 
@@ -141,11 +139,11 @@ class Commit:
 
     @property
     def is_foreign(self) -> bool:
-        """Made by another program."""
+        """True if another program made it."""
         return self.info.engine_info != ENGINE
 
     def is_of(self, attempt_id: str) -> bool:
-        """Made by this attempt of ours."""
+        """True if this attempt of ours made it."""
         return not self.is_foreign and self.info.attempt_id == attempt_id
 
 
@@ -154,12 +152,12 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 def encode_path(path: str) -> str:
-    """A path as the log has it."""
+    """Return a path as in the log."""
     return quote(path, safe=_SAFE_IN_PATH)
 
 
 def decode_path(encoded: str) -> str:
-    """A path of the log, which lies in the table.  Raises ValueError for one elsewhere, or outside the table."""
+    """Return a path of the log, which lies in the table. Raises ValueError for one elsewhere, or outside the table."""
     if _is_elsewhere(encoded):
         raise ValueError(f"{encoded} is not a path in the table")
     path = unquote(encoded, errors="strict") if "%" in encoded else encoded
@@ -168,7 +166,7 @@ def decode_path(encoded: str) -> str:
 
 
 def check_path(path: str) -> None:
-    """Raises ValueError unless the path is relative, and stays within the table."""
+    """Raise ValueError unless the path is relative, and stays within the table."""
     if not path or path[0] == "/" or "\0" in path or (".." in path and ".." in path.split("/")):
         raise ValueError(f"{path!r} is not a path in the table")
 
@@ -179,10 +177,8 @@ def _is_elsewhere(encoded: str) -> bool:
 
 
 def encode_commit(info: CommitInfo, actions: Iterable[Action]) -> bytes:
-    """The file of a commit.  `info.lines` is set here.
-
-    Raises ValueError for a path outside the table, and for a commit of more than MAX_COMMIT_BYTES.
-    """
+    """Return the file of a commit; `info.lines` is set here. Raises ValueError for a path outside the table, and for a
+    commit of more than MAX_COMMIT_BYTES."""
     lines = [_line_of(action) for action in actions]
     first = _Line(commit_info=msgspec.structs.replace(info, lines=len(lines) + 1))
     data = b"\n".join(map(_encoder.encode, [first, *lines])) + b"\n"
@@ -217,10 +213,8 @@ def _out_of_log(action: Any) -> Any:
 
 
 def decode_commit(data: bytes, name: str) -> Commit:
-    """Read a commit's file.  `name` stands in the TierError that a corrupted or cut one raises.
-
-    Actions that plain tables do not know, as change data files, are passed over.
-    """
+    """Return the commit in a file. `name` is for the TierError of a corrupted or cut one. Actions that plain tables do
+    not know, such as change data files, are skipped."""
     info = CommitInfo()
     actions: list[Action] = []
     count = 0
@@ -260,7 +254,7 @@ def _corrupted(name: str, why: str) -> TierError:
 
 
 def check_plain(table: str, actions: Iterable[Action]) -> None:
-    """Raise TierError for what only another engine reads or writes right; the table is then left alone."""
+    """Raise TierError for features that only another engine reads or writes right; the table is then left alone."""
     for action in actions:
         feature = None
         if isinstance(action, AddFile):

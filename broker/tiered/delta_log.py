@@ -1,11 +1,10 @@
 """DeltaLog: the transaction log of one Delta table, read and written over an ObjectStore.
 
-A commit is one object, version N+1, put where there is none: it exists, or it does not.  Whoever finds another's
-version in its place is told so (ConflictError) and decides anew; nothing goes on to N+2 by itself, and no error
-deletes anything.
-Versions are read by name and never by list, so that a list which is behind hides no commit.  One danger remains, that
-a name is missing because it was tidied away.  Two rules close it: only what lies below a checkpoint of LOG_RETENTION_MS
-ago is tidied, and a snapshot older than half of that is loaded anew before anything is built on it.
+A commit is one object, version N+1, put where there is none: it exists or it does not. A writer that finds another's
+version in its place gets ConflictError and decides anew. It never goes on to N+2 by itself, and no error deletes
+anything. Versions are read by name and never by list, so that a list which is behind hides no commit. One danger
+remains: a name may be missing because it was cleaned up. Two rules exclude it. Only commits below a checkpoint older
+than LOG_RETENTION_MS are removed. A snapshot older than half of that is loaded anew before anything is built on it.
 """
 
 from __future__ import annotations
@@ -47,21 +46,22 @@ from domain.errors import Code
 
 CHECKPOINT_COMMITS: Final = 100
 LOG_RETENTION_MS: Final = 2 * 86_400_000
-"""Age at which a commit goes that has a checkpoint above it."""
+"""Age at which a commit below a checkpoint is removed."""
 MAX_SNAPSHOT_AGE_MS: Final = LOG_RETENTION_MS // 2
-"""Since a snapshot was known to be the newest; the other half is for clocks that differ, and for slow requests."""
+"""Greatest age of a snapshot since it was known to be the newest; the other half is for clocks that differ, and for
+slow requests."""
 TOMBSTONE_RETENTION_MS: Final = 7 * 86_400_000
 MAX_BATCH: Final = 1_000
-"""Commits that are held undone while a log is read, and objects of one request to delete."""
+"""Most commits held undecoded while a log is read, and most objects of one request to delete."""
 MAX_VACUUM_PATHS: Final = 10_000
-"""Of each kind that one vacuum finds; the next one finds the others."""
+"""Most paths of each kind found in one vacuum; the next one finds the others."""
 CONFIGURATION: Final = {"delta.enableExpiredLogCleanup": "false"}
-"""Of every table of ours: nobody else tidies the log."""
+"""Configuration of every table of ours: nobody else cleans up the log."""
 log = structlog.get_logger(__name__)
 
 
 class ConflictError(TierError):
-    """Another's commit came first, or the table is not as expected.  `snapshot` is what it is now."""
+    """Another's commit came first, or the table is not as expected. `snapshot`: its present state."""
 
     def __init__(self, message: str, snapshot: Snapshot) -> None:
         super().__init__(message, Code.PRECONDITION_FAILED)
@@ -70,8 +70,8 @@ class ConflictError(TierError):
 
 @dataclass(frozen=True, slots=True)
 class Vacuum:
-    """Objects that nobody needs any more, by their paths in the store: files that were removed, files that no version
-    has, and the log below a checkpoint."""
+    """Objects that nobody needs any more, by their paths in the store: removed files, files in no version, and the log
+    below a checkpoint."""
 
     tombstoned: tuple[str, ...]
     orphans: tuple[str, ...]
@@ -79,10 +79,10 @@ class Vacuum:
 
 
 class DeltaLog:
-    """See the module.  `root`: where the table is in the store, without "/" at its end.
+    """The log of one table. `root`: the table's path in the store, without "/" at its end.
 
-    Not for several threads at once.  All calls raise TierError where the store fails, where a file of the log is
-    corrupted, and where the table has features that only another engine knows.
+    Not for several threads at once. All calls raise TierError for a failing store, a corrupted file of the log, and
+    features that only another engine knows.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class DeltaLog:
         self._checkpointed = 0
 
     def create(self, schema: str, configuration: Mapping[str, str], attempt_id: str) -> Snapshot:
-        """Make the table, with Spark's JSON schema; where it is there already it is loaded, as it is."""
+        """Make the table, with Spark's JSON schema, or load the existing one as it is."""
         now = self._clock.now_ms()
         metadata = Metadata(
             id=str(uuid5(NAMESPACE_URL, attempt_id)),
@@ -120,7 +120,7 @@ class DeltaLog:
         return found
 
     def load(self) -> Snapshot | None:
-        """The newest version, by a checkpoint and the commits after it; None where there is no table."""
+        """Return the newest version, by a checkpoint and the commits after it; None where there is no table."""
         now = self._clock.now_ms()
         names = [found.path[len(self._log) :] for found in self._objects.objects(self._log)]
         complete = points.complete_checkpoints(names)
@@ -146,7 +146,7 @@ class DeltaLog:
         return replay.snapshot(now, self._where) if replay.version >= 0 else None
 
     def refresh(self, snapshot: Snapshot) -> Snapshot:
-        """The newest version, from what a snapshot has already."""
+        """Return the newest version, from an earlier snapshot."""
         now = self._clock.now_ms()
         if self._is_old(snapshot, now):
             return self._reloaded()
@@ -157,7 +157,7 @@ class DeltaLog:
                 return snapshot
 
     def written_ms(self, snapshot: Snapshot) -> int:
-        """When a version was committed, as its writer says, in epoch milliseconds; 0 where it does not."""
+        """Return a version's commit time by its writer, in epoch milliseconds; 0 where it has none."""
         path = self._log + commit_name(snapshot.version)
         return self._decode(path, self._objects.get(path)).info.timestamp or 0
 
@@ -170,12 +170,12 @@ class DeltaLog:
         operation: str = "WRITE",
         expected: Mapping[str, int | None] | None = None,
     ) -> Snapshot:
-        """Write the version after the snapshot's.  `attempt_id` belongs to this commit alone, and to its repetitions.
+        """Write the version after the snapshot's. `attempt_id` belongs to this commit alone, and to its repetitions.
 
         `expected`: the transactions as they must be in the snapshot (None: not there); every app id that the actions
-        set is in it, but for MAINTENANCE.
-        Raises ConflictError where the table is not as expected, or another's commit came first; ValueError for actions
-        that break a rule; TierError where the outcome is unknown.  The same call may then be made again.
+        set is in it, except MAINTENANCE. Raises ConflictError where the table is not as expected, or another's commit
+        came first; ValueError for actions that break a rule; TierError where the outcome is unknown. The same call may
+        then be made again.
         """
         self._check_expected(snapshot, expected or {})
         self._check_actions(snapshot, actions, expected or {})
@@ -197,7 +197,7 @@ class DeltaLog:
         return self._met(snapshot, name, attempt_id, lost)
 
     def check_is_there(self, snapshot: Snapshot) -> None:
-        """Raises COLD_CORRUPTED where the store was put back to an earlier state.  A commit over a hole would make the
+        """Raise COLD_CORRUPTED where the store was put back to an earlier state. A commit over a hole would make the
         table unreadable."""
         try:
             self._objects.size(self._log + commit_name(snapshot.version))
@@ -209,7 +209,7 @@ class DeltaLog:
             ) from None
 
     def _met(self, snapshot: Snapshot, name: str, attempt_id: str, lost: TierError | None) -> Snapshot:
-        """See whose commit is there; `lost`: the error in place of an answer."""
+        """Return the table with the commit found in our place, if it is ours; else raise ConflictError."""
         try:
             found = self._decode(name, self._objects.get(name))
         except MissingObjectError as error:
@@ -220,14 +220,14 @@ class DeltaLog:
         raise ConflictError(f"{name} is another's commit", self.refresh(met))
 
     def _met_late(self, latest: Snapshot, name: str, attempt_id: str) -> Snapshot:
-        """The table has gone on since an old snapshot, perhaps by this very commit."""
-        with suppress(MissingObjectError):  # it was tidied away: there is no telling any more
+        """Return the latest version if an old snapshot's successor is this very commit; else raise ConflictError."""
+        with suppress(MissingObjectError):  # it was cleaned up: the outcome stays unknown
             if self._decode(name, self._objects.get(name)).is_of(attempt_id):
                 return latest
         raise ConflictError(f"{self._where} is at version {latest.version} already", latest)
 
     def checkpoint(self, snapshot: Snapshot) -> bool:
-        """Write a checkpoint where one is due; True where it was written.  A failure is logged, and changes nothing."""
+        """Write a checkpoint where one is due; True if it was written. A failure is logged, and changes nothing."""
         if snapshot.version < self._checkpointed + self._checkpoint_commits:
             return False
         try:
@@ -247,11 +247,8 @@ class DeltaLog:
         return True
 
     def vacuum(self, snapshot: Snapshot, grace_ms: int, now_ms: int) -> Vacuum:
-        """Find what may be deleted at `now_ms`; nothing is deleted yet.
-
-        `grace_ms` is longer than any reader keeps a version, and than any writer needs from a file to its commit.
-        Names that begin with "_" or "." are left alone.
-        """
+        """Find the objects to be deleted at `now_ms`; nothing is deleted yet. `grace_ms` exceeds any reader's hold on a
+        version, and any writer's time from a file to its commit. Names that begin with "_" or "." are left alone."""
         snapshot = self.refresh(snapshot)
         before = now_ms - grace_ms
         tombstoned: list[str] = []
@@ -271,7 +268,7 @@ class DeltaLog:
         return Vacuum(self._dead(tombstoned, latest), self._dead(orphans, latest), self._old_log(now_ms))
 
     def delete(self, snapshot: Snapshot, vacuum: Vacuum) -> None:
-        """Delete what a vacuum found, but for files that are in the table again."""
+        """Delete the objects of a vacuum, except files that are in the table again."""
         files = self.refresh(snapshot).files
         cut = len(self._root)
         paths = [path for path in (*vacuum.tombstoned, *vacuum.orphans) if path[cut:] not in files]
@@ -283,8 +280,8 @@ class DeltaLog:
         return tuple(self._root + path for path in paths if path not in snapshot.files)
 
     def _old_log(self, now_ms: int) -> tuple[str, ...]:
-        """Commits and checkpoints that readers need no more, oldest first.  Version 0 stays for ever: its place being
-        taken says that the table exists."""
+        """Return commits and checkpoints that readers need no more, oldest first. Version 0 stays for ever: it shows
+        that the table exists."""
         before = now_ms - LOG_RETENTION_MS
         old: list[StoredObject] = [found for found in self._objects.objects(self._log) if found.modified_ms < before]
         names = [found.path[len(self._log) :] for found in old]
@@ -298,7 +295,7 @@ class DeltaLog:
 
     @property
     def _where(self) -> str:
-        """For people."""
+        """The place of the table, for people."""
         return f"{self._objects.url.rstrip('/')}/{self._root.rstrip('/')}"
 
     def _info(self, operation: str, attempt_id: str) -> CommitInfo:
@@ -342,7 +339,8 @@ class DeltaLog:
             return None
 
     def _from_checkpoint(self, version: int, names: Sequence[str], now_ms: int) -> Replay | None:
-        """None for a corrupted one, which is logged.  Raises MissingObjectError where a part is not there."""
+        """Return the start of a replay, or None for a corrupted checkpoint, which is logged. Raises MissingObjectError
+        where a part is missing."""
         parts = {self._log + name: self._objects.get(self._log + name) for name in names}
         try:
             snapshot, actions = points.decode_checkpoint(version, parts, now_ms)
@@ -380,7 +378,7 @@ class DeltaLog:
 
     @staticmethod
     def _check_maintenance(snapshot: Snapshot, actions: Sequence[OwnAction], version: int | None) -> None:
-        """Whoever removes raises the shared app id, so that no stale remover gets through, whichever its engine."""
+        """Check that removes raise the shared app id, so that no stale remover succeeds, whichever its engine."""
         following = snapshot.transactions.get(MAINTENANCE, 0) + 1
         if version is None and not any(isinstance(action, RemoveFile) for action in actions):
             return
@@ -389,7 +387,7 @@ class DeltaLog:
 
 
 def next_maintenance(snapshot: Snapshot) -> Transaction:
-    """The action that every commit with removes has."""
+    """Return the action of every commit with removes."""
     return Transaction(MAINTENANCE, snapshot.transactions.get(MAINTENANCE, 0) + 1)
 
 

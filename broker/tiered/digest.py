@@ -1,7 +1,7 @@
-"""The digest of rows: a number that adds up.  That of two parts together is the sum of theirs, modulo 2**64.
+"""The digest of rows: a number that adds up. Two parts together have the sum of their digests, modulo 2**64.
 
-It has all of a message that its publisher gave, and its place in its queue, but not where its record lay in a log: the
-rows of a merged segment have the digests of those that it replaces.
+It covers everything of a message that its publisher gave, and its place in its queue, but not its record's place in a
+log. So the rows of a merged segment have the digests of the replaced ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SECOND: Final = np.uint64(0x94D049BB133111EB)
 
 
 def digest_of(rows: Any) -> int:
-    """The digest of some rows, an Arrow table."""
+    """Return the digest of some rows, an Arrow table."""
     total = 0
     for batch in rows.to_batches():
         total += int(_hashes(batch).sum(dtype=np.uint64)) if batch.num_rows else 0
@@ -50,7 +50,7 @@ def _hashes(rows: Any) -> NDArray[np.uint64]:
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Other numbers, of which each bit depends on all bits (splitmix64)."""
+    """Return numbers of which each bit depends on all bits (splitmix64)."""
     values = values + _STEP
     values = (values ^ (values >> np.uint64(30))) * _FIRST
     values = (values ^ (values >> np.uint64(27))) * _SECOND
@@ -63,7 +63,7 @@ def _numbers(column: Any) -> NDArray[np.uint64]:
 
 
 def _checksums(values: Any) -> NDArray[np.uint64]:
-    """Of each of an array of bytes or texts, none of which is null."""
+    """Return the checksums of an array of bytes or texts without nulls."""
     _, offsets, data = values.buffers()
     bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].tolist()
     content = b"" if data is None else data.to_pybytes()
@@ -75,8 +75,7 @@ def _checksums(values: Any) -> NDArray[np.uint64]:
 
 
 def _of_lists(lists: Any) -> Iterator[tuple[Any, NDArray[np.uint64]]]:
-    """Lists of texts, or of structs of these, by their parts: each list's values in one, and numbers of their
-    lengths."""
+    """Yield the parts of lists of texts, or of structs of these: each list's values joined, and their lengths."""
     bounds = lists.offsets.to_numpy()
     starts, count = bounds[:-1] - bounds[0], int(bounds[-1] - bounds[0])
     values = lists.values.slice(int(bounds[0]), count)

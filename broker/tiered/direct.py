@@ -1,7 +1,7 @@
-"""DirectReader: tables read by their columns, for whoever reads much: no broker is asked.
+"""DirectReader: tables read by their columns, for readers of many messages: no broker is asked.
 
-A table says which segment has which offsets (`found`); the rows of a segment come as Arrow's tables (`rows`), of which
-only the columns are read that somebody wants.  Queue ids are the world's.
+A table has the segment of each offset (`found`). The rows of a segment come as Arrow tables (`rows`), with only the
+wanted columns. Queue ids are global.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from domain.message import Message
 from domain.tiering import ColdRows, ColdSegment, TierAddress
 
 READ_BYTES: Final = 8 << 20
-"""Of columns, uncompressed: so many row groups are read at a time, one at least."""
+"""Bytes of columns read at a time, uncompressed: as many row groups, at least one."""
 PLACE: Final = ("queue_id", "queue_offset")
 _ASKED: Final = {
     FilterKind.TAG: ("tag",),
     FilterKind.SUB_TOPIC: ("topic", "sub_topic"),
     FilterKind.SQL92: ("tag", "keys", "properties"),
 }
-"""Columns that filters look at, beside that of the first mask."""
+"""Columns that filters look at, besides that of the first mask."""
 
 Part = tuple[int, int, int]
-"""A queue, and its offsets from the second to before the third."""
+"""Part of a queue: its id, and its offsets from the second to before the third."""
 
 
 class Found(NamedTuple):
-    """A part of a queue, and the segment that has it."""
+    """A part of a queue, and its segment."""
 
     part: Part
     segment: ColdSegment
 
 
 class DirectReader:
-    """Implements `store_client.blocking.ColdReader`.  Not for several threads at once.  All calls raise TierError."""
+    """A `store_client.blocking.ColdReader`. Not for several threads at once. All calls raise TierError."""
 
     def __init__(self, objects: ObjectStore, address: TierAddress, clock: Clock) -> None:
         self._objects, self._address, self._clock = objects, address, clock
         self._tables: dict[str, TopicTable] = {}
 
     def table(self, root: str) -> TopicTable | None:
-        """A table as it is now; None where there is none."""
+        """Return a table as it is now; None where there is none."""
         table = self._tables.get(root)
         if table is not None:
             table.refresh()
@@ -66,7 +66,7 @@ class DirectReader:
         return table
 
     def found(self, root: str, parts: Sequence[Part]) -> list[Found]:
-        """Parts of these that the newest version of a table has, in the order of its segments."""
+        """Return parts of these that the newest version of a table has, in the order of its segments."""
         table = self.table(root)
         if table is None:
             return []
@@ -85,7 +85,7 @@ class DirectReader:
         return result
 
     def end(self, root: str, queue_id: int) -> int:
-        """The offset up to which a queue was in a table when it was last looked at."""
+        """Return the end of a queue in a table when it was last looked at."""
         table = self._tables.get(root)
         return 0 if table is None else table.progress(queue_id) or 0
 
@@ -96,11 +96,8 @@ class DirectReader:
         columns: Sequence[str],
         filter: FilterExpression | None = None,
     ) -> Iterator[ColdRows]:
-        """The rows of parts of a segment, with some of its columns.  Parts are in order of queue and offset, and so are
-        the rows.
-
-        Raises MissingObjectError, COLD_CORRUPTED where it is not the segment that the table tells of.
-        """
+        """Yield the rows of parts of a segment, with some of its columns. Parts are in order of queue and offset, and
+        so are the rows. Raises MissingObjectError, COLD_CORRUPTED where it is not the segment in the table."""
         path = f"{segment.table}/{segment.path}"
         compiled = None if filter is None else compile_filter(filter)
         wanted = None if compiled is None or compiled.accepts_all else compiled
@@ -134,7 +131,7 @@ def _rows(file: Any, parts: Sequence[Part], columns: Sequence[str], wanted: Mess
             at = at[~is_corrupted]
         if wanted is not None and len(at):
             at = _matching(table, at, wanted)
-            if len(at):  # else nothing is read of what is wanted
+            if len(at):  # else no wanted row is in it
                 table = file.read_row_groups(groups, columns=names, use_threads=False)
         rows = _taken(table, at).select(list(columns)) if len(at) else pa.table({})
         yield ColdRows(rows, (queue_id, offset + 1), corrupted)
@@ -146,7 +143,7 @@ def _place(table: Any, at: Any) -> tuple[int, int]:
 
 
 def _batches_of(footer: Any, parts: Sequence[Part], names: Sequence[str], most: int | None) -> Iterator[list[int]]:
-    """Row groups that may have rows of the parts, as many at a time as are worth a read."""
+    """Yield row groups that may have rows of the parts, as many at a time as are worth a read."""
     leaves = [footer.schema.column(at).path.partition(".")[0] for at in range(footer.num_columns)]
     read = [at for at, name in enumerate(leaves) if name in names]
     queue, offset = (leaves.index(name) for name in PLACE)
@@ -167,7 +164,7 @@ def _batches_of(footer: Any, parts: Sequence[Part], names: Sequence[str], most: 
 
 
 def _may_have(queues: Any, offsets: Any, parts: Sequence[Part]) -> bool:
-    """By the statistics of a row group, which has rows in order of queue and offset."""
+    """True if a row group may have rows of the parts, by its statistics; its rows are in order of queue and offset."""
     if queues is None or offsets is None:
         return True
     for queue_id, first, end in parts:
@@ -180,7 +177,7 @@ def _may_have(queues: Any, offsets: Any, parts: Sequence[Part]) -> bool:
 
 
 def _rows_of(table: Any, parts: Sequence[Part]) -> Any:
-    """Places of the rows of parts."""
+    """Return the places of the parts' rows."""
     queues, offsets = (table.column(name).to_numpy() for name in PLACE)
     chosen = np.zeros(len(queues), np.bool_)
     for queue_id, first, end in parts:
@@ -189,7 +186,7 @@ def _rows_of(table: Any, parts: Sequence[Part]) -> Any:
 
 
 def _matching(table: Any, at: Any, wanted: MessageFilter) -> Any:
-    """The places among these whose messages the filter wants."""
+    """Return the places among these with messages that the filter wants."""
     at = at[np.asarray(mask_of(wanted)(table))[at]]
     asked = table.select(_ASKED[wanted.expression.kind]).take(pa.array(at))
     values = {name: asked.column(name).to_pylist() for name in asked.column_names}
@@ -199,7 +196,7 @@ def _matching(table: Any, at: Any, wanted: MessageFilter) -> Any:
 
 
 def _message(row: dict[str, Any]) -> Message:
-    """A message as far as a filter looks at it."""
+    """Return a message as far as a filter looks at it."""
     return Message(
         row.get("topic", ""),
         b"",
@@ -214,7 +211,7 @@ def _message(row: dict[str, Any]) -> Message:
 
 
 def _taken(table: Any, at: Any) -> Any:
-    """Some rows; those that lie together are not copied."""
+    """Return some rows; neighbours are not copied."""
     if int(at[-1]) - int(at[0]) + 1 == len(at):
         return table.slice(int(at[0]), len(at))
     return table.take(pa.array(at))

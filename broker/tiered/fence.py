@@ -1,10 +1,10 @@
-"""Fence: who may write a table.
+"""Fence: the writers that a table admits.
 
-Each commit says the epoch of the store that makes it, and the run of its broker.  A master that has a successor has a
-lower epoch, and two brokers of one store (a copy of a data directory) have different runs: the one that was first is
-refused from the other's first commit on.  Who takes a table over shuts out the stores that had it.
+Each commit has the epoch of its store, and the run of its broker. A master that has a successor has a lower epoch. Two
+brokers of one store (a copy of a data directory) have different runs: the earlier one is refused from the other's first
+commit on. Taking a table over shuts out its former stores.
 
-Other stores have other ids, so a table whose epoch is that of another store is another's.
+Other stores have other ids, so a table with the epoch of another store is another's.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 EPOCH: Final = "epoch/"
 RUN: Final = "run/"
-"""App ids, with the id of a store behind them."""
+"""Prefix of app ids, before the id of a store."""
 SHUT_OUT: Final = 1 << 62
-"""The epoch of a store whose table another one has taken over."""
+"""Epoch of a store whose table another one has taken over."""
 EPOCH_BITS: Final = 32
 
 
@@ -43,13 +43,13 @@ class FencedError(TierError):
 
 
 def epoch_of(engine: StorageEngine) -> int:
-    """The epoch of who writes now: of the master, and by it the recovery epoch, which is all that a broker without
-    replicas has.  It never falls, whatever a broker becomes."""
+    """Return the present writer's epoch: the master's, and after it the recovery epoch, the only one without replicas.
+    It never falls, whatever a broker becomes."""
     return (engine.epochs.history()[-1].epoch << EPOCH_BITS) + engine.recovery_epoch
 
 
 class Fence:
-    """Of one table.  `epoch` is that of the moment."""
+    """The fence of one table. `epoch` returns the present epoch."""
 
     def __init__(self, writer: Writer, epoch: int = 0) -> None:
         self._writer, self.epoch = writer, epoch
@@ -58,7 +58,7 @@ class Fence:
         self._has_looked = False
 
     def check(self, root: str, snapshot: Snapshot) -> None:
-        """Raises FencedError where another one writes."""
+        """Raise FencedError where another one writes."""
         found = snapshot.transactions
         run = found.get(self._run)
         if not self._has_looked:  # an earlier run of this broker may have written last
@@ -90,7 +90,7 @@ class Fence:
             )
 
     def is_own(self, snapshot: Snapshot) -> bool:
-        """True where this store was the last one to take the table over, or made it."""
+        """True if this store was the last one to take the table over, or made it."""
         return snapshot.transactions.get(self._own, SHUT_OUT) < SHUT_OUT
 
     def guarded(
@@ -101,14 +101,13 @@ class Fence:
         expected: Mapping[str, int | None],
         now_ms: int,
     ) -> tuple[list[OwnAction], dict[str, int | None]]:
-        """A commit, with what it says of its writer.  Raises FencedError."""
+        """Return a commit with its writer's marks. Raises FencedError."""
         self.check(root, snapshot)
         own = (Transaction(self._own, self.epoch, now_ms), Transaction(self._run, self._writer.run, now_ms))
         return [*actions, *own], {**expected, **_as_found(snapshot, [self._own, self._run])}
 
     def taking_over(self, snapshot: Snapshot, now_ms: int) -> tuple[list[OwnAction], dict[str, int | None]]:
-        """The commit by which this store has the table from now on, and no other; it holds only for all that the
-        table says now."""
+        """Return the commit that gives this store alone the table; it holds only for the table's present state."""
         others = [EPOCH + store for store in _owners(snapshot) if store != self._writer.store]
         actions: list[OwnAction] = [Transaction(app_id, SHUT_OUT, now_ms) for app_id in others]
         actions += [Transaction(self._own, self.epoch, now_ms), Transaction(self._run, self._writer.run, now_ms)]
@@ -116,13 +115,12 @@ class Fence:
 
 
 def _owners(snapshot: Snapshot) -> list[str]:
-    """Stores that may write a table: one, or none yet."""
+    """Return the stores that may write a table: one, or none yet."""
     found = snapshot.transactions.items()
     return [name[len(EPOCH) :] for name, epoch in found if name.startswith(EPOCH) and epoch < SHUT_OUT]
 
 
 def _words(epoch: int) -> str:
-    """The master's epoch and the recovery epoch."""
     return f"{epoch >> EPOCH_BITS}.{epoch & ((1 << EPOCH_BITS) - 1)}"
 
 

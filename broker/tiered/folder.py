@@ -1,7 +1,7 @@
 """FolderStore: a folder as an object store.
 
-Object stores' clients never sync what they write to a disk, and the log is deleted for what the tier has.  So this
-writes a temporary file, syncs it, links it to its name, and syncs each directory on the way to it.
+Object stores' clients never sync what they write to a disk, and the log is deleted once the tier has its messages. So
+this writes a temporary file, syncs it, links it to its name, and syncs each directory on the way to it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from broker.tiered.objects import MissingObjectError, StoredObject, TierError
 from domain.errors import Code
 
 TEMPORARY: Final = ".tmp"
-"""Directory of files that are being written; no object lies there."""
+"""Directory of files being written; no object lies there."""
 FILE_MODE: Final = 0o640
 DIRECTORY_MODE: Final = 0o750
-"""Tables are there to be read by others: by the folder's group, unless the process's umask says less."""
+"""Mode of directories: tables are for others to read, the folder's group, unless the process's umask says less."""
 MAX_TRIES: Final = 16
 """Tries to put a file in place whose empty directory somebody removes meanwhile."""
 
@@ -46,10 +46,7 @@ _REASONS: Final = {
 
 
 class FolderStore:
-    """A folder, which is made where there is none.  Several processes may use it at once.
-
-    Raises TierError where it cannot be made.
-    """
+    """A folder, made if missing, for several processes at once. Raises TierError where it cannot be made."""
 
     def __init__(self, directory: Path) -> None:
         self._root = os.path.realpath(directory)
@@ -71,7 +68,7 @@ class FolderStore:
         return f"FolderStore({self._url!r})"
 
     def put_new(self, path: str, data: bytes) -> bool:
-        """As of ObjectStore; what is there, whoever put it, is durable on return too."""
+        """Put an object as in ObjectStore; an existing one, whoever put it, is durable on return, too."""
         target = self._place(path)
         checked_size(path, len(data))
         try:
@@ -119,7 +116,7 @@ class FolderStore:
         return self._walk(directory, prefix)
 
     def delete(self, paths: Sequence[str]) -> None:
-        """As of ObjectStore; durable on return.  Directories that are empty then go, too."""
+        """Delete objects as in ObjectStore, durably on return. Directories left empty are removed, too."""
         places = [self._place(path) for path in paths]
         self._check_there()
         touched: set[str] = set()
@@ -129,7 +126,7 @@ class FolderStore:
                     os.unlink(place)
                     touched.add(os.path.dirname(place))
             for directory in {self._prune(each) for each in touched}:
-                with suppress(FileNotFoundError):  # somebody else pruned further
+                with suppress(FileNotFoundError):  # somebody else removed more
                     _sync_directory(directory)
         except OSError as error:
             raise self._failed("does not delete", error) from error
@@ -149,7 +146,7 @@ class FolderStore:
         return TierError(f"{self._url} {what}: {reason}")
 
     def _check_there(self) -> None:
-        """A folder that is gone is no empty store: its disk may not be mounted."""
+        """Raise an error for a missing folder, which is no empty store: its disk may not be mounted."""
         if not os.path.isdir(self._root):
             raise TierError(f"{self._url} is gone: mount its disk, or set another URL")
 
@@ -170,7 +167,7 @@ class FolderStore:
     def _read(self, path: str, descriptor: int, start: int, end: int) -> bytes:
         pieces: list[bytes] = []
         at = start
-        while at < end:  # the kernel gives at most 2 GiB at once
+        while at < end:  # the kernel returns at most 2 GiB at once
             try:
                 piece = os.pread(descriptor, end - at, at)
             except OSError as error:
@@ -182,7 +179,7 @@ class FolderStore:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _new_temporary(self) -> tuple[str, int]:
-        """A new file and its descriptor, locked: `_sweep` of another process leaves it alone."""
+        """Return a new file and its descriptor, locked: `_sweep` of another process leaves it alone."""
         self._check_there()
         with suppress(FileExistsError):
             os.mkdir(f"{self._root}/{TEMPORARY}", DIRECTORY_MODE)
@@ -207,7 +204,7 @@ class FolderStore:
                 if os.path.isdir(target):
                     raise
                 return False
-            except FileNotFoundError:  # a delete took the directory, which was empty
+            except FileNotFoundError:  # a delete took the empty directory
                 continue
             except OSError as error:
                 if error.errno in _NO_LINKS:
@@ -220,7 +217,7 @@ class FolderStore:
         raise TierError(f"{self._url}: {os.path.dirname(target)} was removed {MAX_TRIES} times while it was written to")
 
     def _sync_up(self, directory: str) -> None:
-        """Sync a directory and those above it: whoever made them may not have done so yet."""
+        """Sync a directory and those above it: their maker may not have done so yet."""
         while True:
             with suppress(FileNotFoundError):  # its object was deleted meanwhile
                 _sync_directory(directory)
@@ -229,7 +226,7 @@ class FolderStore:
             directory = os.path.dirname(directory)
 
     def _prune(self, directory: str) -> str:
-        """Remove a directory and those above it as far as they are empty; the first that is left."""
+        """Remove a directory and those above it as far as they are empty; return the first that is left."""
         while directory != self._root:
             try:
                 os.rmdir(directory)
@@ -241,7 +238,7 @@ class FolderStore:
         return directory
 
     def _walk(self, directory: str, prefix: str) -> Iterator[StoredObject]:
-        """The objects below a directory.  A directory's place in the order is that of its name and "/"."""
+        """Yield the objects below a directory. A directory is ordered by its name and "/"."""
         found: list[tuple[str, os.DirEntry[str]]] = []
         try:
             with os.scandir(f"{self._root}/{directory}" if directory else self._root) as entries:
@@ -265,7 +262,7 @@ class FolderStore:
                         yield StoredObject(path, seen.st_size, seen.st_mtime_ns // 1_000_000)
 
     def _sweep(self) -> None:
-        """Remove files that a process which died was writing: those that nobody holds locked."""
+        """Remove files that a dead process was writing: those that nobody holds locked."""
         with suppress(FileNotFoundError, PermissionError), os.scandir(f"{self._root}/{TEMPORARY}") as entries:
             for entry in entries:
                 with suppress(OSError):
@@ -285,7 +282,7 @@ def _write(descriptor: int, data: bytes) -> None:
 
 
 def _is_locked(descriptor: int) -> bool:
-    """Lock a new file; False where somebody has.  A file system without locks has no sweep either: True."""
+    """Lock a new file; False where somebody has. Without locks in the file system there is no sweep either: True."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -296,7 +293,7 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def _make_directory(path: str) -> list[str]:
-    """Make a directory and those above it; the ones that are new, the highest first."""
+    """Make a directory and those above it; return the new ones, the highest first."""
     try:
         os.mkdir(path, DIRECTORY_MODE)
     except FileExistsError:
@@ -305,7 +302,7 @@ def _make_directory(path: str) -> list[str]:
         return []
     except FileNotFoundError:
         parent = os.path.dirname(path)
-        if parent == path or os.path.isdir(parent):  # it is there, and takes none: /proc
+        if parent == path or os.path.isdir(parent):  # an existing parent takes none: /proc
             raise
         return [*_make_directory(parent), *_make_directory(path)]
     return [path]

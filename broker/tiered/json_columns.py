@@ -1,8 +1,7 @@
 """JsonColumns: typed columns of JSON bodies beside the bodies.
 
-Bodies go through pyarrow's reader many at once, by the fields that are known.  Where one of a part has another field,
-or a value that does not fit, that part is looked at body by body.  Nothing here fails: what has no column, or does not
-fit its column, is flagged in its row.
+Bodies go through pyarrow's reader many at once, by the known fields. A part with another field, or a value that does
+not fit, is read body by body. Nothing here fails: a row is flagged if a field has no column or does not fit it.
 """
 
 from __future__ import annotations
@@ -31,23 +30,23 @@ from broker.tiered.json_fields import (
 from protocols.remoting.json_blocks import are_objects, read_block
 
 MISFIT: Final = 2
-"""The flag of a row with a field that its columns do not have."""
+"""Flag of a row with a field that its columns do not have."""
 MAX_SPELLINGS: Final = 4 * MAX_FIELDS
-"""Named limit: of the ways to write the fields that are known; other ones are read body by body."""
+"""Most spellings of the known fields; others are read body by body."""
 PART_ROWS: Final = 8_192
 MAX_DEPTH: Final = 8
-"""Named limit: objects that lie deeper are JSON text."""
+"""Greatest depth of objects; deeper ones are JSON text."""
 _decode: Final = msgspec.json.Decoder().decode
 
 
 class JsonColumns:
-    """Of one table.  It knows how fields were written by now, so that these are read many at once."""
+    """The columns of one table. It learns the spellings of fields, so that they are read many at once."""
 
     def __init__(self) -> None:
         self._spellings: dict[Path, str] = {}
 
     def typed(self, rows: Any, schema: str) -> tuple[Any, str]:
-        """Rows with their typed columns; and the table's Delta schema, with those that are new."""
+        """Return rows with their typed columns; and the table's Delta schema, with the new ones."""
         known = fields_of(schema)
         count = len(known)
         self._spellings = {path: name for path, name in self._spellings.items() if name in known}
@@ -61,7 +60,7 @@ class JsonColumns:
 
 
 class _Part:
-    """Some rows.  `known`: the table's columns by name in lower case, to which new ones are added; `spellings`: the
+    """Some rows. `known`: the table's columns by name in lower case, to which new ones are added; `spellings`: the
     columns of paths."""
 
     def __init__(self, rows: Any, known: dict[str, Field], spellings: dict[Path, str]) -> None:
@@ -86,7 +85,7 @@ class _Part:
     # -- many at once ------------------------------------------------------------------------------------------------
 
     def _at_once(self, is_object: NDArray[np.bool_]) -> dict[str, Any] | None:
-        """None where a body has to be looked at by itself."""
+        """Read many bodies at once; None where one has to be looked at by itself."""
         bodies = self._bodies if is_object.all() else self._bodies.filter(pa.array(is_object))
         table = read_block(bodies, _schema_of(self._paths()), "infer")
         if table is None:
@@ -152,7 +151,7 @@ class _Part:
 
 
 def _flat(path: Path, value: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    """The fields of an object and of those in it, but for nulls."""
+    """Yield the fields of an object and of those in it, except nulls."""
     for name, inner in value.items():
         if isinstance(inner, dict) and len(path) + 1 < MAX_DEPTH:
             yield from _flat((*path, name), inner)
@@ -161,7 +160,7 @@ def _flat(path: Path, value: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
 
 
 def _leaves_of(table: Any) -> Iterator[tuple[Path, Any]]:
-    """The same of a table that was read: fields with their values, but for those that are null all through."""
+    """Yield the same of a table that was read: fields with their values, except those that are all null."""
     waiting: list[tuple[Path, Any]] = [((name,), table.column(name)) for name in reversed(table.column_names)]
     while waiting:
         path, values = waiting.pop()
@@ -175,7 +174,7 @@ def _leaves_of(table: Any) -> Iterator[tuple[Path, Any]]:
 
 
 def _schema_of(paths: Mapping[Path, Any]) -> Any:
-    """The schema by which bodies with these fields are read; of a field that is an object, too, it has the field."""
+    """Return the schema for bodies with these fields; a path that is a field and an object counts as a field."""
     tree: dict[str, Any] = {}
     for path, kind in sorted(paths.items(), key=lambda each: len(each[0])):
         inner = tree

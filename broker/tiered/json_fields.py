@@ -1,8 +1,9 @@
-"""JSON fields: which columns a table has for fields of bodies, and how new ones come to it.
+"""JSON fields: a table's columns for fields of bodies, and the addition of new ones.
 
-A column is `json_` and the names on the way to the field, joined by `_`; what is no letter and no digit is `_`, too.
-Names that differ in case alone are one column, as Spark has it.  A column's kind is that of the first values, and never
-changes: `long`, `double`, `boolean`, `string`, or `text`, which is JSON of anything else, such as a list.
+A column is `json_` and the names on the way to the field, joined by `_`; characters other than letters and digits
+become `_`, too. Names that differ in case alone are one column, as in Spark. A column's kind is that of the first
+values, and never changes: `long`, `double`, `boolean`, `string`, or `text`, which is JSON of anything else, such as a
+list.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import pyarrow as pa
 
 PREFIX: Final = "json_"
 MAX_FIELDS: Final = 100
-"""Named limit: of the columns that a table has for fields."""
+"""Most columns of a table for fields."""
 MAX_NAME: Final = 128
-"""Named limit: of a column's name; fields with longer ones have none."""
+"""Longest name of a column; fields with longer ones have none."""
 KINDS: Final[Mapping[str, Any]] = {
     "long": pa.int64(),
     "double": pa.float64(),
@@ -27,7 +28,7 @@ KINDS: Final[Mapping[str, Any]] = {
     "text": pa.string(),
 }
 Path: TypeAlias = tuple[str, ...]
-"""The names on the way to a field."""
+"""Names on the way to a field."""
 _KIND: Final = "entrepot.kind"
 _PATH: Final = "entrepot.path"
 _ODD: Final = re.compile(r"\W")
@@ -43,12 +44,12 @@ class Field(NamedTuple):
 
 
 def name_of(path: Path) -> str:
-    """The column of a field."""
+    """Return the column of a field."""
     return PREFIX + _ODD.sub("_", "_".join(path))
 
 
 def fields_of(schema: str) -> dict[str, Field]:
-    """The columns for fields that a Delta schema has, by their names in lower case."""
+    """Return the columns for fields in a Delta schema, by their names in lower case."""
     found = {}
     for field in json.loads(schema)["fields"]:
         said = field["metadata"]
@@ -59,7 +60,7 @@ def fields_of(schema: str) -> dict[str, Field]:
 
 
 def with_fields(schema: str, fields: Iterable[Field]) -> str:
-    """A Delta schema with more columns."""
+    """Return a Delta schema with more columns."""
     decoded = json.loads(schema)
     for field in fields:
         said = {_KIND: field.kind, _PATH: json.dumps(field.path)}
@@ -69,7 +70,7 @@ def with_fields(schema: str, fields: Iterable[Field]) -> str:
 
 
 def kind_of(values: Iterable[Any]) -> str:
-    """The kind of a column that begins with these values, none of which is null; numbers of both kinds are doubles."""
+    """Return the kind of a column that begins with these values, without nulls; numbers of both kinds are doubles."""
     kinds = [_kind(value) for value in values]
     return "double" if kinds[0] == "long" and "double" in kinds else kinds[0]
 
@@ -85,7 +86,7 @@ def _kind(value: Any) -> str:
 
 
 def as_kind(value: Any, kind: str) -> Any:
-    """A value as a column has it; None where it does not fit."""
+    """Return a value in its column's kind; None where it does not fit."""
     if kind == "text":
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     found = _kind(value)

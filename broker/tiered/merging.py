@@ -1,7 +1,7 @@
 """Merging: many small segments of a day become one, with the same messages, runs and digests.
 
-Uploads are as small as their topic's messages are few.  Readers of an older version have its segments until the grace
-of the vacuum is over.
+Uploads are small where a topic has few messages. Readers of an older version have its segments until the grace of the
+vacuum is over.
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ from domain.errors import Code
 
 LEAST_SEGMENTS: Final = 8
 SMALL_BYTES: Final = 4 << 20
-"""Size of a segment below which it is merged with others."""
+"""Size in bytes below which a segment is merged with others."""
 MOST_BYTES: Final = 8 << 20
-"""Named limit: of the segments that are merged at a time."""
+"""Most bytes of the segments merged at a time."""
 MOST_ROWS: Final = 65_536
-"""Named limit: of their messages, which are in memory for it."""
+"""Most messages of the segments merged at a time, which are in memory for it."""
 
 
 def merge(table: TopicTable, objects: ObjectStore) -> int:
-    """Merge some segments of one day, where there are enough; returns how many.
-
-    Raises TierError, ConflictError where another has changed the table meanwhile: nothing is merged then.
-    """
+    """Merge some segments of one day, where there are enough; return their number. Raises TierError, ConflictError
+    where another has changed the table meanwhile: nothing is merged then."""
     paths = _chosen(table)
     if not paths:
         return 0
@@ -44,7 +42,7 @@ def merge(table: TopicTable, objects: ObjectStore) -> int:
 
 
 def _chosen(table: TopicTable) -> list[str]:
-    """Small segments of one day that follow each other in each of their queues."""
+    """Return small segments of one day that follow each other in each of their queues."""
     days: dict[str, list[AddFile]] = {}
     for file in table.snapshot.files.values():
         if file.size < SMALL_BYTES:
@@ -59,7 +57,7 @@ def _chosen(table: TopicTable) -> list[str]:
 
 
 def _following(table: TopicTable, files: Sequence[AddFile]) -> list[str]:
-    """As many of the first as follow each other, within the limits."""
+    """Return as many of the first as follow each other, within the limits."""
     chosen: list[str] = []
     ends: dict[int, int] = {}
     size = rows = 0
@@ -97,7 +95,7 @@ def _merged(table: TopicTable, objects: ObjectStore, paths: Sequence[str]) -> Se
 
 
 def _whole(runs: Sequence[Run]) -> Run:
-    """The run that several of a queue are together."""
+    """Return the run that several runs of a queue are together."""
     return Run(
         runs[0].queue_id,
         min(run.first for run in runs),
@@ -109,5 +107,5 @@ def _whole(runs: Sequence[Run]) -> Run:
 
 
 def _told(rows: Any) -> dict[int, tuple[int, int]]:
-    """By queue: rows, and their digest."""
+    """Return by queue: rows, and their digest."""
     return {part.column("queue_id")[0].as_py(): (len(part), digest_of(part)) for part in by_queue(rows)}

@@ -1,4 +1,4 @@
-"""Which paths and parts of objects a store takes: the same for folders and for stores of others."""
+"""The paths and parts of objects that a store takes: the same for folders and remote stores."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from broker.tiered.objects import TierError
 from domain.errors import Code
 
 MAX_PATH_BYTES: Final = 1024
-"""Longest path with the store's prefix: that of S3, GCS and Azure."""
+"""Longest path with the store's prefix, in bytes: that of S3, GCS and Azure."""
 MAX_PART_BYTES: Final = 255
-"""Longest part of a path: that of file systems."""
+"""Longest part of a path, in bytes: that of file systems."""
 MAX_OBJECT_BYTES: Final = 512 << 20
-"""Largest object that is stored or read whole, and the most bytes that one call reads in parts."""
+"""Largest object stored or read whole, and most bytes that one call reads in parts."""
 MAX_RANGES: Final = 4096
 """Most parts of an object that one call reads."""
 
@@ -21,7 +21,7 @@ Span = tuple[int, int]
 
 
 def checked_path(path: str) -> str:
-    """The path of an object, as it is.  Raises TierError where it leads out of the store, or some store refuses it."""
+    """Return an object's path unchanged. Raises TierError where it leads out of the store, or some store refuses it."""
     for part in path.split("/"):
         if (fault := _fault_of_part(part)) is not None:
             raise TierError(f"{path!r} is no path of an object: {fault}", Code.BAD_REQUEST)
@@ -31,7 +31,7 @@ def checked_path(path: str) -> str:
 
 
 def checked_prefix(prefix: str) -> str:
-    """A beginning of paths, as it is.  Raises TierError where no path can."""
+    """Return a beginning of paths unchanged. Raises TierError where no path can have it."""
     directory, _, rest = prefix.rpartition("/")
     if directory or prefix.startswith("/"):
         checked_path(directory)
@@ -53,13 +53,13 @@ def _fault_of_part(part: str) -> str | None:
 
 
 def checked_size(path: str, size: int) -> None:
-    """Raises TierError where an object is larger than this process holds at once."""
+    """Raise TierError where an object is larger than this process holds at once."""
     if size > MAX_OBJECT_BYTES:
         raise TierError(f"{path} has {size} B: objects of up to {MAX_OBJECT_BYTES} B are stored or read whole")
 
 
 def checked_ranges(path: str, ranges: Sequence[Span]) -> None:
-    """Raises TierError where these are no parts of an object, or more than one call reads."""
+    """Raise TierError where these are no parts of an object, or more than one call reads."""
     if len(ranges) > MAX_RANGES:
         raise TierError(f"{len(ranges)} parts of {path}: one call reads up to {MAX_RANGES}", Code.BAD_REQUEST)
     for start, end in ranges:
@@ -69,14 +69,14 @@ def checked_ranges(path: str, ranges: Sequence[Span]) -> None:
 
 
 def ends_before(path: str, start: int, end: int) -> TierError:
-    """The error for an object that is shorter than a part wanted of it."""
+    """Return the error for an object shorter than a wanted part."""
     return TierError(
         f"{path} ends before {end}: it is not the object that was stored, whose bytes {start} to {end} were asked for"
     )
 
 
 def spans_of(ranges: Sequence[Span], gap: int) -> Iterator[Span]:
-    """Spans to read for these parts, in order: parts nearer to each other than `gap` bytes are read as one."""
+    """Yield spans to read for these parts, in order: parts nearer to each other than `gap` bytes are read as one."""
     wanted = sorted(each for each in ranges if each[0] < each[1])
     if not wanted:
         return

@@ -1,5 +1,4 @@
-"""ObjectStore: as much of an object store as the tier needs.  Its calls block: they belong in a process or thread of
-their own.
+"""ObjectStore: the tier's view of an object store. Its calls block: they belong in a process or thread of their own.
 
 Paths are relative to the store's URL, with "/" between their parts, and never begin with it.
 """
@@ -14,14 +13,14 @@ from domain.errors import Code, EntrepotError
 
 
 class TierError(EntrepotError):
-    """The object store did not do what it was asked for; it may be asked again.  Hot messages are not concerned."""
+    """A failed request to the object store, which may be repeated. Hot messages are not concerned."""
 
     def __init__(self, message: str, code: Code = Code.UNAVAILABLE) -> None:
         super().__init__(code, message)
 
 
 class MissingObjectError(TierError):
-    """There is no such object."""
+    """The object does not exist."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} is not in the object store", Code.COLD_CORRUPTED)
@@ -30,7 +29,7 @@ class MissingObjectError(TierError):
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object as a list shows it; `modified_ms` by the store's own clock, in epoch milliseconds."""
+    """An object as in a list; `modified_ms` by the store's own clock, in epoch milliseconds."""
 
     path: str
     size: int
@@ -38,37 +37,35 @@ class StoredObject:
 
 
 class ObjectStore(Protocol):
-    """Every call raises TierError where the store is away, refuses, or is too slow."""
+    """An object store. Every call raises TierError where the store is away, refuses, or is too slow."""
 
     @property
     def url(self) -> str:
-        """Where it is, without credentials: for people, and for readers of the tables in it."""
+        """URL without credentials: for people, and for readers of the tables in it."""
         ...
 
     def put_new(self, path: str, data: bytes) -> bool:
-        """Store an object, durable on return, where there is none of its path; False where there is one.
-
-        After a lost answer it may be False of one's own object: whoever cares looks at what is there.
-        """
+        """Store an object, durable on return, unless its path is taken; False if it is. After a lost answer it may be
+        False for one's own object: the caller may look at it."""
         ...
 
     def get(self, path: str) -> bytes:
-        """The whole object.  Raises MissingObjectError."""
+        """Return the whole object. Raises MissingObjectError."""
         ...
 
     def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Parts of an object, as (start, end), read together.  Raises MissingObjectError, and TierError where the
+        """Return parts of an object, as (start, end), read together. Raises MissingObjectError, and TierError where the
         object ends before one of them."""
         ...
 
     def size(self, path: str) -> int:
-        """Bytes of an object.  Raises MissingObjectError."""
+        """Return the bytes of an object. Raises MissingObjectError."""
         ...
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
-        """The objects whose path begins with a prefix, in the order of their paths."""
+        """Yield the objects whose path begins with a prefix, in the order of their paths."""
         ...
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Delete objects; one that is not there is no error."""
+        """Delete objects; a missing one is no error."""
         ...

@@ -1,6 +1,6 @@
 """OfflineTables: the messages of an object store, read without a broker.
 
-Of each store only the newest table of a topic counts: the topic may have been deleted and made anew.
+Only the newest table of a topic counts in each store: the topic may have been deleted and made anew.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from protocols.remoting.records import RecordRun, decode_run
 
 
 class _Table:
-    """A table, and the readers of its messages by the broker whose queue it is."""
+    """A table, and the readers of its messages by the broker of each queue."""
 
     def __init__(self, objects: ObjectStore, reader: SegmentReader, root: str, clock: Clock) -> None:
         self.root = root
@@ -42,10 +42,8 @@ class _Table:
 
 
 class OfflineTables:
-    """Implements `store_client.blocking.BlockingReader`.  `tables`: paths of those that count; empty: all.
-
-    Calls raise TierError, and those that name a topic TOPIC_NOT_FOUND where it has no table.
-    """
+    """A `store_client.blocking.BlockingReader`. `tables`: paths of those that count; empty: all. Calls raise TierError,
+    and those that name a topic TOPIC_NOT_FOUND where it has no table."""
 
     def __init__(self, objects: ObjectStore, address: TierAddress, clock: Clock, tables: Sequence[str] = ()) -> None:
         self._objects, self._address, self._clock, self._chosen = objects, address, clock, tables
@@ -56,11 +54,11 @@ class OfflineTables:
         self._tables.clear()
 
     def topics(self) -> list[str]:
-        """Names of the topics that have a table."""
+        """Return the names of the topics that have a table."""
         return sorted({topic_of(root) for root in self._roots()})
 
     def bounds(self, topic: str) -> list[QueueBounds]:
-        """Bounds of each queue in the tables of now."""
+        """Return the bounds of each queue in the present tables."""
         found = []
         for each in self._opened(topic):
             for queue_id in sorted(each.table.progressing()):
@@ -69,7 +67,7 @@ class OfflineTables:
         return found
 
     def tiering(self, topics: Sequence[str]) -> list[TierStatus]:
-        """The tables of topics."""
+        """Return the tables of topics."""
         found = []
         for topic in topics:
             for each in self._opened(topic):
@@ -81,7 +79,7 @@ class OfflineTables:
         return found
 
     def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
-        """The queue offset of a position."""
+        """Return the queue offset of a position."""
         each = self._of_queue(topic, queue_id)
         bounds = each.table.bounds(queue_id)
         match position.kind:
@@ -95,7 +93,7 @@ class OfflineTables:
                 return each.of_queue(queue_id).since(local_queue(queue_id), position.value)
 
     def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
-        """About how many bytes of the tables the messages from an offset up to another have."""
+        """Return about how many bytes of the tables the messages of a range have."""
         table = self._of_queue(topic, queue_id).table
         size = 0
         for place in table.places(queue_id, from_offset, to_offset):
@@ -113,7 +111,7 @@ class OfflineTables:
         max_bytes: int,
         filter: FilterExpression | None = None,
     ) -> RecordRun:
-        """The records from an offset up to another, made anew of rows.  Raises ILLEGAL_OFFSET, MESSAGE_CORRUPTED."""
+        """Return the records in a range of offsets, made anew of rows. Raises ILLEGAL_OFFSET, MESSAGE_CORRUPTED."""
         each = self._of_queue(topic, queue_id)
         bounds = each.table.bounds(queue_id)
         if not bounds.first <= from_offset <= bounds.next_offset:
@@ -125,15 +123,14 @@ class OfflineTables:
         return decode_run(encode_cold(page, bounds.first, bounds.next_offset, to_offset, max_bytes))
 
     def _roots(self, topic: str = "") -> list[str]:
-        """The paths of the tables that count, of a topic or of all: those that were chosen, or of each store the
-        newest one."""
+        """Return the paths of the tables of a topic, or of all: the chosen ones, or of each store the newest one."""
         found = roots(self._objects, f"{folder_of(topic)}/" if topic else "")
         if self._chosen:
             return [root for root in found if root in self._chosen]
         return newest(found)
 
     def _opened(self, topic: str) -> list[_Table]:
-        """The tables of a topic as they are now."""
+        """Return the tables of a topic as they are now."""
         named = self._roots(topic)
         if not named:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no table of topic {topic!r} at {self._address.url}")
@@ -163,7 +160,7 @@ def _with_queue(tables: Iterable[_Table], queue_id: int) -> _Table | None:
 
 
 def newest(found: Iterable[str]) -> list[str]:
-    """Of the tables of each topic and store the one whose topic was made last."""
+    """Return, of the tables of each topic and store, the one whose topic was made last."""
     last: dict[str, int] = {}
     for root in found:
         name, _, since = root.rpartition("-")

@@ -1,4 +1,4 @@
-"""From a URL to an ObjectStore.  obstore is loaded where a URL needs it, so that a folder does without."""
+"""The ObjectStore of a URL. obstore is loaded only for URLs that need it: a folder does without."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ INSTALL: Final = "pip install 'entrepot[tiered]'"
 
 
 def open_objects(url: str, options: StoreOptions | None = None) -> ObjectStore:
-    """The store of a URL: `file:///folder`, `s3://bucket/prefix`, `gs://...`, `az://container/prefix`, `memory://`.
+    """Return the store of a URL: `file:///folder`, `s3://bucket/prefix`, `gs://...`, `az://container/prefix`,
+    `memory://`.
 
-    Nothing is asked of it yet (`probe` does).  A store in memory is a new one each time.  Raises TierError.
+    Nothing is asked of it yet (`probe` does). A store in memory is a new one each time. Raises TierError.
     """
     scheme, bucket, prefix = _parts(url)
     if scheme == "file":
@@ -48,7 +49,7 @@ def open_objects(url: str, options: StoreOptions | None = None) -> ObjectStore:
 
 
 def _parts(url: str) -> tuple[str, str, str]:
-    """Scheme, bucket and prefix.  No error repeats the URL where it may have credentials."""
+    """Return scheme, bucket and prefix. No error repeats a URL that may have credentials."""
     if not url.isprintable() or " " in url:
         raise TierError("the object store's URL has blanks or control characters", Code.BAD_REQUEST)
     try:
@@ -105,7 +106,7 @@ def _retries(options: StoreOptions) -> RetryConfig:
 
 
 def _s3(bucket: str, prefix: str | None, options: StoreOptions) -> Client:
-    """Conditional puts are said by name: the environment must not switch off what keeps writers apart."""
+    """Return a client with explicit conditional puts: the environment must not switch off the separation of writers."""
     from obstore.store import S3Store
 
     config: S3Config = {"conditional_put": "etag", "virtual_hosted_style_request": options.virtual_hosted}

@@ -1,7 +1,7 @@
-"""Try, at start, what the tier needs of an object store.
+"""A test, at start, of the tier's needs of an object store.
 
-Stores exist that take "create where there is none" for "write": two uploaders would overwrite each other's commits,
-and nobody would be told.  So it is tried before anything is entrusted to one.
+Some stores take "create where there is none" for "write". There, two uploaders would overwrite each other's commits
+unnoticed. So it is tried before anything is entrusted to one.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ PLACE: Final = "_probe"
 BODY_BYTES: Final = 4096
 RACERS: Final = 6
 RACES: Final = 3
-"""A store that looks before it writes may pass one race; a race in which all answers are lost proves nothing."""
+"""Races of one probe: a store that looks before it writes may pass one race, and a race with all answers lost proves
+nothing."""
 
 
 def probe(store: ObjectStore, choices: random.Random) -> None:
-    """Raises TierError that names the first thing the store cannot do, and what it would break.
-
-    Nothing is left behind unless the store does not delete.
-    """
+    """Raise TierError for the first missing ability of the store, with its consequence. Nothing is left behind unless
+    the store does not delete."""
     trial = _Trial(store, choices, f"{PLACE}/{choices.getrandbits(64):016x}")
     try:
         trial.create()
@@ -43,7 +42,7 @@ def probe(store: ObjectStore, choices: random.Random) -> None:
 
 
 class _Trial:
-    """Objects of one probe: `_bodies` is what may be in each."""
+    """Objects of one probe: `_bodies` has the possible contents of each."""
 
     def __init__(self, store: ObjectStore, choices: random.Random, place: str) -> None:
         self._store = store
@@ -65,7 +64,7 @@ class _Trial:
             )
 
     def race(self, turn: int) -> None:
-        """Exactly one writer may win; none of them where the winner's answer was lost."""
+        """Let writers race: exactly one may win, or none where the winner's answer was lost."""
         path = f"{self._place}/race-{turn}"
         bodies = [self._choices.randbytes(BODY_BYTES) for _ in range(RACERS)]
         self._bodies[path] = bodies
@@ -111,7 +110,7 @@ class _Trial:
             raise self._refused("a list still shows what was deleted", "messages would outlive their retention")
 
     def clean(self) -> None:
-        """After a failure, whose error must not give way to another."""
+        """Clean up after a failure, whose error must not give way to another."""
         with suppress(TierError):
             self._store.delete(sorted(self._bodies))
 
@@ -120,7 +119,7 @@ class _Trial:
 
 
 def _together(calls: list[Callable[[], bool]]) -> list[bool]:
-    """The results of calls that begin at once, each in a thread of its own.  Raises the first error of any."""
+    """Return the results of calls that begin at once, each in a thread of its own. Raises the first error of any."""
     results: list[bool] = [False] * len(calls)
     errors: list[Exception] = []
     start = threading.Barrier(len(calls))

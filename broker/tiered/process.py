@@ -1,4 +1,4 @@
-"""The uploader's process.  It ends when its broker does (end of file on the socket)."""
+"""The uploader's process. It ends when its broker does (end of file on the socket)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from broker.tiered.store_options import StoreOptions
 from broker.tiered.uploader import Uploader
 
 ROUND_SECONDS: Final = 0.2
-"""Pause between two looks at what has come."""
+"""Pause between two looks for new messages, in seconds."""
 
 
 class WallClock:
-    """Implements `domain.clock.Clock`."""
+    """A `domain.clock.Clock` of the operating system."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -56,4 +56,4 @@ if __name__ == "__main__":
     try:
         main(int(sys.argv[1]))
     except EOFError:
-        os._exit(0)  # threads of the libraries are not waited for
+        os._exit(0)  # without waiting for the libraries' threads

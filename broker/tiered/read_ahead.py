@@ -1,8 +1,8 @@
-"""ReadAhead: who reads cold messages one after the other finds the next ones in memory.
+"""ReadAhead: a reader of consecutive cold messages finds the next ones in memory.
 
-Each reader of a queue has a width: how many row groups are read before it asks for them.  It grows by one with each
-that is used, and is halved where one had to go unused, for want of room.  A reader is known by the offset at which it
-goes on; one that jumps is a new one.  What all readers near a row group have passed goes first.
+Each reader of a queue has a width: the number of row groups read before it asks for them. It grows by one with each
+that is used, and is halved where one went unused, for want of room. A reader is known by the offset at which it goes
+on; one that jumps is a new one. Row groups that all readers nearby have passed go first.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import structlog
 from domain.errors import EntrepotError
 
 MAX_WIDTH: Final = 8
-"""Named limit: of row groups that are read ahead for one reader."""
+"""Most row groups read ahead for one reader."""
 MAX_READERS: Final = 1024
-"""Named limit: of readers that are known."""
+"""Most readers known."""
 log = structlog.get_logger(__name__)
 
 
 class LoadedGroup(NamedTuple):
-    """A row group in memory: the queue's offsets from `first` to before `end` are in it."""
+    """A row group in memory: it has the queue's offsets from `first` to before `end`."""
 
     first: int
     end: int
@@ -37,15 +37,15 @@ class GroupSource(Protocol):
 
     @property
     def wasted(self) -> int:
-        """Row groups that were read ahead, and went unused, so far."""
+        """Row groups read ahead that went unused so far."""
         ...
 
     def load(self, queue_id: int, offset: int) -> LoadedGroup | None:
-        """Have the row group with an offset in memory; None behind the last one.  Blocks.  Raises TierError."""
+        """Load the row group with an offset into memory; None after the last one. Blocks. Raises TierError."""
         ...
 
     def passed(self, key: tuple[str, int]) -> None:
-        """Nobody near needs a row group any more."""
+        """Release a row group that nobody near needs any more."""
         ...
 
 
@@ -58,7 +58,7 @@ class _Reader:
 
 
 class ReadAhead:
-    """Of one topic.  `begin`: has something done in another thread, or not, where all are busy."""
+    """The reading ahead of one topic. `begin`: starts work in another thread, unless all are busy."""
 
     def __init__(self, source: GroupSource, begin: Callable[[Callable[[], None]], bool]) -> None:
         self._source, self._begin = source, begin
@@ -66,7 +66,7 @@ class ReadAhead:
         self._readers: OrderedDict[tuple[int, int], _Reader] = OrderedDict()
 
     def was_read(self, queue_id: int, first: int, end: int) -> None:
-        """A reader of a queue asked for an offset, and goes on at another."""
+        """Note that a reader of a queue asked for an offset, and goes on at another."""
         with self._lock:
             reader = self._readers.pop((queue_id, first), None)
             if reader is None:
@@ -83,7 +83,7 @@ class ReadAhead:
             reader.is_loading = False
 
     def _adapt(self, reader: _Reader, queue_id: int, end: int) -> None:
-        """The width, by what became of what was read ahead."""
+        """Adapt the width to the use of earlier row groups."""
         reader.width = max(reader.width, 1)
         while reader.loaded and reader.loaded[0].end <= end:
             done = reader.loaded.popleft()
@@ -107,6 +107,6 @@ class ReadAhead:
                 with self._lock:
                     reader.loaded.append(loaded)
         except EntrepotError as error:
-            log.info("reading ahead failed", seldom="tier", problem=error.message)  # who needs it is told
+            log.info("reading ahead failed", seldom="tier", problem=error.message)  # the reader gets the error itself
         finally:
             reader.is_loading = False

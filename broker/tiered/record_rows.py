@@ -1,7 +1,7 @@
-"""Rows of records: a run as it came from the broker's log becomes columns, without a message in between.
+"""Rows of records: a run from the broker's log becomes columns, without a message in between.
 
-Properties are decoded once for all records that have the same bytes.  A record that nobody can read becomes a row that
-has its place and is flagged as corrupted.
+Properties are decoded once for all records that have the same bytes. An unreadable record becomes a row that has its
+place and is flagged as corrupted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Mask: TypeAlias = NDArray[np.bool_]
 
 
 def rows_of_run(run: RecordRun, columns: RecordColumns, base: int, queue_id: int) -> Any:
-    """The rows of a run of a broker's queue, in its order; `base`: of the broker's queues among the world's."""
+    """Return the rows of a run of a broker's queue, in its order; `base`: the broker's first global queue id."""
     count = len(columns)
     unreadable = np.zeros(count, bool)
     found = {
@@ -67,7 +67,7 @@ def rows_of_run(run: RecordRun, columns: RecordColumns, base: int, queue_id: int
 
 
 def corrupted_rows(queue_id: int, entries: NDArray[Any]) -> Any:
-    """Rows of which only the places are known (`protocols.remoting.records.ENTRY`)."""
+    """Return rows with only known places (`protocols.remoting.records.ENTRY`)."""
     count = len(entries)
     known = {
         "queue_id": pa.array(np.full(count, queue_id, np.int32)),
@@ -85,7 +85,7 @@ def corrupted_rows(queue_id: int, entries: NDArray[Any]) -> Any:
 
 
 def _born(columns: RecordColumns) -> dict[str, Any]:
-    """A record has 64 bits of a born time; few of the values are a time that a table can show."""
+    """Return the columns of born times. A record has 64 bits of it; a table can show few of their values."""
     ms = columns.header["born_time_ms"].astype(np.int64).view(np.uint64)
     is_odd = ms > MAX_BORN_MS
     if not is_odd.any():
@@ -129,7 +129,7 @@ def _properties(columns: RecordColumns, unreadable: _Mask) -> dict[str, Any]:
 
 
 def _decoded(raw: bytes) -> tuple[Mapping[str, PropertyValue] | None, _Pairs]:
-    """Properties as they were encoded; None where they cannot be read."""
+    """Return decoded properties; None where they cannot be read."""
     try:
         system, user = PROPERTIES.decode(raw)
     except msgspec.DecodeError:
@@ -139,7 +139,7 @@ def _decoded(raw: bytes) -> tuple[Mapping[str, PropertyValue] | None, _Pairs]:
 
 
 def _pair_lists(lists: Iterable[_Pairs]) -> Any:
-    """Lists of pairs, made flat: that takes a tenth of the time of nested values."""
+    """Return lists of pairs, made flat: that takes a tenth of the time of nested values."""
     names: list[str] = []
     texts: list[str | None] = []
     blobs: list[bytes | None] = []
@@ -158,7 +158,7 @@ def _pair_lists(lists: Iterable[_Pairs]) -> Any:
 
 
 def _further(columns: RecordColumns, base: int, unreadable: _Mask) -> Any:
-    """The further queues, by the world's numbers."""
+    """Return the further queues, by their global numbers."""
     flags = columns.header["flags"]
     flagged = np.flatnonzero(flags & FURTHER_FLAG)
     if not len(flagged):

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
 
 CONFLICT_TRIES: Final = 4
-"""Tries to put an object that a store says is there, and is not."""
+"""Tries to put an object that a store reports as existing, and does not show."""
 NEAR_BYTES: Final = 256 << 10
-"""Parts of an object nearer to each other than this are one request."""
+"""Distance in bytes below which parts of an object are read with one request."""
 LIST_PAGE: Final = 1000
-"""Objects that are held of a list at once: as many as stores give in one answer."""
+"""Objects of a list held at once: as many as stores return in one answer."""
 
 _ERRORS: Final = (BaseError, OSError, ValueError, NotImplementedError, RuntimeError)
 
@@ -54,10 +54,11 @@ class ObstoreStore:
         return f"ObstoreStore({self._url!r})"
 
     def put_new(self, path: str, data: bytes) -> bool:
-        """As of ObjectStore; one request whatever its size, since only that is refused where there is an object.
+        """Put an object as in ObjectStore, with one request whatever its size: only that is refused where there is an
+        object.
 
-        A store that answers "conflict" says so of two writers at once, one of whom may have failed: it is believed
-        where it shows the object.
+        A store that answers "conflict" reports two writers at once, one of which may have failed. It is believed where
+        it shows the object.
         """
         checked_path(path)
         checked_size(path, len(data))
@@ -88,10 +89,8 @@ class ObstoreStore:
         return data
 
     def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """As of ObjectStore; parts that are near to each other are read as one.
-
-        obstore joins them too, but panics where the object ends between two of them: so it is given what is apart.
-        """
+        """Return parts as in ObjectStore; parts near each other are read as one. obstore joins them, too, but panics
+        where the object ends between two of them: so it is only given distant ones."""
         checked_path(path)
         checked_ranges(path, ranges)
         spans = list(spans_of(ranges, NEAR_BYTES))
@@ -117,7 +116,8 @@ class ObstoreStore:
         return self._objects(checked_prefix(prefix))
 
     def _objects(self, prefix: str) -> Iterator[StoredObject]:
-        """obstore lists directories: of a name's beginning, the list starts before it and ends behind it."""
+        """Yield the objects of a prefix. obstore lists directories: for part of a name, the list starts before it and
+        ends after it."""
         directory, _, rest = prefix.rpartition("/")
         before = prefix[:-1] if rest[:-1] not in ("", ".", "..") else None
         with self._asking(None):
@@ -151,18 +151,18 @@ class ObstoreStore:
             except FileNotFoundError as error:
                 if fault_of(error).has_no_bucket:
                     raise
-        for path in wanted:  # GCS and Azure stop at one that is not there
+        for path in wanted:  # GCS and Azure stop at a missing one
             with suppress(MissingObjectError), self._asking(path):
                 obstore.delete(self._client, path)
 
     @contextmanager
     def _asking(self, path: str | None, span: tuple[int, int] = (0, 0)) -> Iterator[None]:
-        """Errors of a request as TierError, without their text; a missing object is one of this path alone."""
+        """Turn errors of a request into TierError, without their text; only this path's object counts as missing."""
         try:
             yield
         except FileNotFoundError as error:
             fault = fault_of(error)
-            if path is None:  # what is written or listed misses nothing but its bucket
+            if path is None:  # a write or list misses nothing but its bucket
                 raise self._failed(Fault(404, "NoSuchBucket")) from None
             if not fault.has_no_bucket and (fault.code or self._has_bucket()):
                 raise MissingObjectError(path) from None
@@ -174,7 +174,7 @@ class ObstoreStore:
             raise self._failed(fault) from None
 
     def _has_bucket(self) -> bool:
-        """True where the bucket is there, of which the answer to a HEAD, without a body, says nothing."""
+        """True if the bucket exists, which the answer to a HEAD, without a body, does not tell."""
         with self._asking(None):
             next(obstore.list(self._client, "_bucket", chunk_size=1), None)
         return True
@@ -184,7 +184,7 @@ class ObstoreStore:
 
 
 def _part(spans: Sequence[tuple[int, int]], read: Sequence[memoryview], start: int, end: int) -> bytes:
-    """A part of what was read; one without bytes may lie outside of it."""
+    """Return a part of the bytes read; one without bytes may lie outside of them."""
     for (first, last), data in zip(spans, read, strict=True):
         if first <= start and end <= last:
             return bytes(data[start - first : end - first])

@@ -1,4 +1,4 @@
-"""Tables that become topics: which ones are there, up to where they go, and how one is taken over.
+"""Tables that become topics: their discovery, their extent, and their takeover.
 
 Every call blocks, and raises TierError.
 """
@@ -20,14 +20,14 @@ from domain.errors import Code
 from domain.shard import broker_of_queue, local_queue
 
 LIVE_SECONDS: Final = 60.0
-"""A table that had a commit so shortly ago may have a broker that is alive."""
+"""Age of the last commit below which a table may have a living broker, in seconds."""
 MAX_NAMED: Final = 20
-"""Named limit: of tables that a refusal names."""
+"""Most tables named in a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """`number`: of the broker whose queues are in it.  `ends`: by queue of that broker, how far the table goes."""
+    """A table found. `number`: of the broker of its queues. `ends`: the table's end, by queue of that broker."""
 
     root: str
     number: int
@@ -42,8 +42,8 @@ class FoundTable:
 def table_of(
     objects: ObjectStore, topic: str | None, wanted: str | None, is_meant: Callable[[str], bool] = lambda root: True
 ) -> str:
-    """The path of a topic's table; `topic` None: of any topic's.  `wanted`: the one that is named.  `is_meant`: of
-    several, those that it says are taken first."""
+    """Return the path of a topic's table; `topic` None: of any topic's. `wanted`: the named one. `is_meant`: a test
+    that prefers some of several."""
     found = roots(objects, "" if topic is None else f"{folder_of(topic)}/")
     if wanted is not None:
         if wanted.strip("/") in found:
@@ -70,7 +70,7 @@ def _named(found: list[str]) -> str:
 
 
 def look_at(table: TopicTable) -> FoundTable:
-    """Contents of a table."""
+    """Return the contents of a table."""
     if not table.open():
         raise TierError(f"there is no table {table.root}", Code.TOPIC_NOT_FOUND)
     queues = table.progressing()
@@ -85,15 +85,13 @@ def look_at(table: TopicTable) -> FoundTable:
 
 
 def is_of(table: TopicTable, number: int) -> bool:
-    """True where queues of a broker are in a table."""
+    """True if a broker's queues are in a table."""
     return table.open() and any(broker_of_queue(queue_id) == number for queue_id in table.progressing())
 
 
 def take_over(table: TopicTable, fence: Fence, number: int, clock: Clock, *, is_forced: bool) -> FoundTable:
-    """Have a lost broker's table from now on; whoever had it is shut out.
-
-    `number`: of the broker that is to have it.  `is_forced`: though it was written a moment ago.
-    """
+    """Take over a lost broker's table; its former owner is shut out. `number`: of the broker that is to have it.
+    `is_forced`: even though it was written a moment ago."""
     found = look_at(table)
     if found.number != number:
         raise TierError(

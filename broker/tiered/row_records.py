@@ -1,4 +1,4 @@
-"""Records of rows: a run of cold messages as it lay in the log, but for trailers that name other records.
+"""Records of rows: a run of cold messages as it lay in the log, without trailers that name other records.
 
 Readers of runs get bytes; no message is made for them.
 """
@@ -27,10 +27,8 @@ _NOTHING: Final = pa.scalar(b"", pa.binary())
 
 
 def run_of_rows(rows: Any, bounds: tuple[int, int, int], to_offset: int, max_bytes: int) -> bytes:
-    """A run of rows of one queue below an offset, as many as have `max_bytes`, one at least.
-
-    `bounds`: the offset behind the rows, and the least and the end of the queue.
-    """
+    """Return a run of rows of one queue below an offset, as many as have `max_bytes`, at least one. `bounds`: the
+    offset after the rows, and the least and the end of the queue."""
     offsets = rows.column("queue_offset").to_numpy()
     rows = rows.slice(0, int(np.searchsorted(offsets, to_offset)))
     next_offset = min(bounds[0], to_offset)
@@ -58,7 +56,7 @@ def run_of_rows(rows: Any, bounds: tuple[int, int, int], to_offset: int, max_byt
 
 
 def _parts(rows: Any) -> dict[str, Any]:
-    """The parts of variable length, as arrays of bytes."""
+    """Return the parts of variable length, as arrays of bytes."""
     parts = {name: one_array(rows.column(name)).cast(pa.binary()) for name in _TEXTS}
     parts["keys"] = pc.binary_join(one_array(rows.column("keys")), "\0").cast(pa.binary())
     ids = one_array(rows.column("message_id"))
@@ -74,7 +72,7 @@ def _parts(rows: Any) -> dict[str, Any]:
 
 
 def _further(rows: Any) -> Any:
-    """Parts that follow the bodies; None where no row lies in further queues."""
+    """Return the parts after the bodies; None where no row lies in further queues."""
     lists = one_array(rows.column("further"))
     if lists.offsets[0] == lists.offsets[-1]:
         return None
@@ -86,7 +84,7 @@ def _further(rows: Any) -> Any:
 
 
 def _header(rows: Any, lengths: dict[str, Any], sizes: NDArray[np.int64], further: Any) -> NDArray[Any]:
-    """The fixed parts, without checksums."""
+    """Return the fixed parts, without checksums."""
     header = np.zeros(len(rows), RECORD)
     header["magic"], header["version"], header["kind"] = MAGIC, VERSION, RecordKind.MESSAGE
     header["flags"] = rows.column("qos").to_numpy()
@@ -114,7 +112,7 @@ def _every(size: int, count: int) -> Any:
 
 
 def _with_checksums(records: Any, sizes: NDArray[np.int64]) -> bytes:
-    """The bytes of all records, with the checksum of each in its place."""
+    """Return the bytes of all records, with the checksum of each in its place."""
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     data = records.buffers()[2].to_pybytes()[: ends[-1]]
     sums = [crc32c(data[start + CHECKSUM_START : end]) for start, end in pairwise(ends.tolist())]

@@ -1,7 +1,7 @@
 """Searching: cold messages of one topic by key, id, place in the log and time, the newest first.
 
-Segments that cannot have a wanted message are left out by what the table says of them.  Of the others the columns that
-decide are read, and only rows that are wanted become messages.  Calls block: they belong in a thread.
+The table's statistics exclude segments without a wanted message. Of the others the deciding columns are read, and only
+wanted rows become messages. Calls block: they belong in a thread.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from broker.tiered.segment_reader import SegmentReader
 from domain.message import StoredMessage
 
 MAX_SEARCHED_ROWS: Final = 2_000_000
-"""Messages that one question looks at: then it answers with what it has, and where to go on."""
+"""Messages that one question looks at, before it answers with its results so far and the place to go on."""
 _NEWEST: Final = (1 << 63) - 1
 
 
 class StoredSegment(NamedTuple):
-    """A segment of a table: its path in the object store, and what the table says of it."""
+    """A segment of a table: its path in the object store, and its entry in the table."""
 
     path: str
     file: AddFile
@@ -34,7 +34,7 @@ class StoredSegment(NamedTuple):
 
 
 class _Candidate(NamedTuple):
-    """A segment, and a place of the log behind which no row of it lies."""
+    """A segment, and a place of the log that no row of it lies behind."""
 
     segment: StoredSegment
     newest: int
@@ -43,9 +43,8 @@ class _Candidate(NamedTuple):
 def search(
     reader: SegmentReader, segments: Iterable[StoredSegment], query: ColdQuery, below: Mapping[int, int]
 ) -> ColdFound:
-    """Messages of the segments that a query wants.  Raises TierError.
-
-    `below`: by queue as the table numbers it, the offset from which on the disk has its messages."""
+    """Return messages of the segments that a query wants. Raises TierError. `below`: by the table's queue ids, the
+    offset from which on the disk has its messages."""
     candidates = [each for segment in segments if (each := _candidate(segment, query)) is not None]
     candidates.sort(key=lambda candidate: -candidate.newest)
     found: list[StoredMessage] = []
@@ -62,14 +61,14 @@ def search(
 
 
 def _cut(found: Sequence[StoredMessage], limit: int, before: int | None) -> ColdFound:
-    """As many as are asked for; `before`: where to go on if all of these are taken."""
+    """Return as many as are asked for; `before`: the place to go on if all of these are taken."""
     if len(found) > limit:
         return ColdFound(list(found[:limit]), found[limit - 1].commit_log_offset if limit else None)
     return ColdFound(list(found), before)
 
 
 def _candidate(segment: StoredSegment, query: ColdQuery) -> _Candidate | None:
-    """A segment that may have what is asked for."""
+    """Return a segment that may have wanted messages, or None."""
     least, greatest = segment.times
     if (query.from_ms is not None and greatest < query.from_ms) or (query.to_ms is not None and least >= query.to_ms):
         return None
@@ -90,14 +89,14 @@ def _candidate(segment: StoredSegment, query: ColdQuery) -> _Candidate | None:
 def _of_segment(
     reader: SegmentReader, segment: StoredSegment, query: ColdQuery, below: Mapping[int, int]
 ) -> tuple[int, list[StoredMessage]]:
-    """Rows that were looked at, and the messages that are wanted."""
+    """Return the number of rows looked at, and the wanted messages."""
     names = ["queue_id", "queue_offset", "store_time", "log_offset", FLAGS, *_deciding(query)]
     footer = reader.footer(segment.path, segment.file.size)
     found: list[StoredMessage] = []
     for group in range(footer.num_row_groups):
         columns = reader.columns(segment.path, segment.file.size, group, names)
         places = np.flatnonzero(_wanted(columns, query, below))
-        if len(places) > query.limit + 1:  # more than can be told: the newest of them
+        if len(places) > query.limit + 1:  # more than can be returned: the newest of them
             offsets = columns.column("log_offset").to_numpy()[places]
             places = places[np.sort(np.argpartition(-offsets, query.limit)[: query.limit + 1])]
         if len(places):
@@ -112,7 +111,7 @@ def _deciding(query: ColdQuery) -> list[str]:
 
 
 def _wanted(columns: Any, query: ColdQuery, below: Mapping[int, int]) -> Any:
-    """A mask of the rows that are wanted."""
+    """Return a mask of the wanted rows."""
     offsets, log_offsets = columns.column("queue_offset").to_numpy(), columns.column("log_offset").to_numpy()
     queues = columns.column("queue_id").to_numpy()
     mask = np.zeros(len(offsets), dtype=bool)
@@ -128,7 +127,7 @@ def _wanted(columns: Any, query: ColdQuery, below: Mapping[int, int]) -> Any:
         mask &= times >= query.from_ms
     if query.to_ms is not None:
         mask &= times < query.to_ms
-    if query.topic:  # what lies here in a further queue is found by its own topic alone, as on the disk
+    if query.topic:  # a message in a further queue here is found by its own topic alone, as on the disk
         mask &= _is(columns, "topic", query.topic)
     if query.message_id is not None:
         mask &= _is(columns, "message_id", query.message_id.hex())

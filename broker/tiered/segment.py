@@ -1,9 +1,8 @@
 """Segments: rows of messages of one broker in one Parquet file, in order of queue and offset.
 
-A segment has whole runs of queues: all that there was of a queue from `first` on to before `next_offset` is in it.
-Runs of a queue follow each other without a gap, so a reader sees by them alone that one is missing.
-
-The digest of a run (`digest.py`) is a sum over its messages: those of runs that are merged add up.
+A segment has whole runs of queues: all of a queue from `first` to before `next_offset` is in it. Runs of a queue follow
+each other without a gap, so they alone reveal a missing one. The digest of a run (`digest.py`) is a sum over its
+messages: those of merged runs add up.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from broker.tiered.columns import SCHEMA
 from broker.tiered.json_fields import PREFIX
 
 GROUP_ROWS: Final = 16_384
-"""Messages of a row group, which is the least that is read at once."""
+"""Messages of a row group, the least that is read at once."""
 _DICTIONARIES: Final = [
     "topic",
     "sub_topic",
@@ -38,16 +37,14 @@ _DICTIONARIES: Final = [
 ]
 _DELTAS: Final = dict.fromkeys(("queue_offset", "store_time", "born_time", "log_offset"), "DELTA_BINARY_PACKED")
 _WITHOUT_BOUNDS: Final = ("body", "keys", "properties", "system", "further")
-"""Columns by whose least and greatest values nobody leaves a row group out: finding them takes a fifth of the time."""
+"""Columns whose least and greatest values exclude no row group: finding them takes a fifth of the time."""
 _BOUNDED: Final = ("queue_id", "queue_offset", "store_time", "message_id", "log_offset")
-"""Columns whose least and greatest values stand in the table's log: by them readers leave segments out."""
+"""Columns whose least and greatest values are in the table's log: readers exclude segments by them."""
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
-    """A queue's part of a segment: offsets from `first` to before `next_offset`, `rows` messages.
-
-    `times`: least and greatest store time, in epoch milliseconds.  Store time may step back over a failover.
-    """
+    """A queue's part of a segment: offsets from `first` to before `next_offset`, `rows` messages. `times`: least and
+    greatest store time, in epoch milliseconds. Store time may step back over a failover."""
 
     queue_id: int
     first: int
@@ -59,7 +56,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """An encoded segment.  `stats`: as Delta's log has them, JSON."""
+    """An encoded segment. `stats`: as in Delta's log, JSON."""
 
     data: bytes
     runs: tuple[Run, ...]
@@ -68,7 +65,7 @@ class Segment:
 
 
 def encode_segment(rows: Any, runs: Sequence[Run]) -> Segment:
-    """One file of rows, which are in order of queue and offset; there is one at least."""
+    """Return one file of rows, which are in order of queue and offset, at least one."""
     sink = io.BytesIO()
     pq.write_table(
         rows,
@@ -98,22 +95,22 @@ def _stats(rows: Any) -> str:
 
 
 def _told(value: Any) -> Any:
-    """A value as Delta's statistics have it."""
+    """Return a value as in Delta's statistics."""
     return f"{value:%Y-%m-%dT%H:%M:%S}.{value.microsecond // 1000:03}Z" if isinstance(value, datetime) else value
 
 
 def encode_runs(runs: Sequence[Run]) -> str:
-    """Runs as text, for the tags of a segment in the table's log."""
+    """Return runs as text, for the tags of a segment in the table's log."""
     return msgspec.json.encode(runs).decode()
 
 
 def decode_runs(text: str) -> tuple[Run, ...]:
-    """The reverse.  Raises msgspec.DecodeError."""
+    """Reverse `encode_runs`. Raises msgspec.DecodeError."""
     return msgspec.json.decode(text, type=tuple[Run, ...])
 
 
 def read_footer(source: Any) -> Any:
-    """The footer of a segment, from a file object.  Raises ValueError for what is no segment of ours."""
+    """Return the footer of a segment, from a file object. Raises ValueError for anything else."""
     try:
         metadata = pq.read_metadata(source)
     except (pa.ArrowException, OSError) as error:

@@ -1,7 +1,7 @@
 """SegmentReader: messages of segments, by offset, with one cache for all readers.
 
-The cache has whole row groups as columns, least recently used first to go, within a bound in bytes.  Calls block:
-they belong in a thread.  Several threads may read at once.
+The cache has whole row groups as columns, least recently used first to go, within a bound in bytes. Calls block: they
+belong in a thread. Several threads may read at once.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from domain.errors import Code
 from domain.shard import local_queue
 
 MAX_CACHE_BYTES: Final = 128 << 20
-"""Named limit: of all row groups that are kept."""
+"""Most bytes of all row groups kept."""
 MAX_FOOTERS: Final = 1024
-"""Named limit: of segments whose footers are kept."""
+"""Most segments with footers kept."""
 MAX_READ_BYTES: Final = 16 << 20
-"""Named limit: of the bodies that one read has; a single larger one comes alone."""
+"""Most bytes of bodies in one read; a single larger one comes alone."""
 _PLACE: Final = ("queue_id", "queue_offset", "log_offset")
 TAIL_BYTES: Final = 64 << 10
-"""Read at once from the end of a segment: the footer is in it, nearly always."""
+"""Bytes read at once from the end of a segment: the footer is in it, nearly always."""
 
 
 class ObjectFile(io.RawIOBase):
-    """An object as a file that Arrow reads.  Its end is read once, for the footer."""
+    """An object as a file that Arrow reads. Its end is read once, for the footer."""
 
     def __init__(self, objects: ObjectStore, path: str, size: int) -> None:
         self._objects, self._path, self._size = objects, path, size
@@ -73,12 +73,12 @@ class ObjectFile(io.RawIOBase):
 
 
 def open_segment(objects: ObjectStore, path: str, size: int) -> Any:
-    """An object, as a file that Arrow reads."""
+    """Return an object as a file that Arrow reads."""
     return pa.PythonFile(ObjectFile(objects, path, size), "r")
 
 
 class _Rows:
-    """A row group: its columns, and where its messages are."""
+    """A row group: its columns, and the places of its messages."""
 
     __slots__ = ("bytes", "corrupted", "is_used", "offsets", "queues", "sizes", "table")
 
@@ -93,7 +93,7 @@ class _Rows:
 
 
 class SegmentReader:
-    """`max_bytes`: of the row groups that are kept."""
+    """The reader. `max_bytes`: of the row groups kept."""
 
     def __init__(self, objects: ObjectStore, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._objects, self._max_bytes = objects, max_bytes
@@ -102,7 +102,7 @@ class SegmentReader:
         self._groups: OrderedDict[tuple[str, int], _Rows] = OrderedDict()
         self._kept = 0
         self.wasted = 0
-        """Row groups that had to go before anybody used them, so far."""
+        """Row groups dropped before anybody used them, so far."""
 
     def rows(
         self,
@@ -113,11 +113,11 @@ class SegmentReader:
         most: int,
         wants: Callable[[Any], Any] | None = None,
     ) -> tuple[Any, int | None]:
-        """Up to `most` rows of a queue from an offset on, of one row group; and the offset behind what was looked
-        at, None at the end of the segment's run.  They end before a corrupted row.
+        """Return up to `most` rows of a queue, of one row group, from an offset on, and the offset after the last one
+        looked at. That is None at the end of the segment's run. The rows end before a corrupted one.
 
-        `wants`: a mask of the rows (`table`) that are to become messages.
-        Raises TierError, MissingObjectError; CorruptedRowError for a first row that is, which every filter wants.
+        `wants`: a mask of the rows (`table`) that are to become messages. Raises TierError, MissingObjectError;
+        CorruptedRowError for a corrupted first row, which every filter wants.
         """
         found = self._group_with(path, size, queue_id, first)
         if found is None:
@@ -128,7 +128,7 @@ class SegmentReader:
         return self._of_group(rows, places, most, wants, is_last=is_last)
 
     def load(self, path: str, size: int, queue_id: int, first: int) -> tuple[int, int, int] | None:
-        """Have the row group in memory that `rows` would read: its number, the queue's first offset in it and the last.
+        """Load the row group that `rows` would read: return its number, the queue's first offset in it and the last.
         Raises TierError, MissingObjectError."""
         found = self._group_with(path, size, queue_id, first)
         if found is None:
@@ -138,7 +138,7 @@ class SegmentReader:
         return group, int(offsets[0]), int(rows.offsets[places[-1]])
 
     def _group_with(self, path: str, size: int, queue_id: int, first: int) -> tuple[int, _Rows, Any] | None:
-        """The row group with the first message of a queue from an offset on, and where in it they are."""
+        """Return the row group with the first message of a queue from an offset on, and the messages' places in it."""
         footer = self.footer(path, size)
         for group in range(footer.num_row_groups):
             if _may_have(footer.row_group(group), queue_id, first):
@@ -149,7 +149,7 @@ class SegmentReader:
         return None
 
     def passed(self, key: tuple[str, int]) -> None:
-        """A reader has passed a row group of one queue, which nobody else is in: it is the first to go."""
+        """Note that a reader has passed a row group of one queue, without others in it: it is the first to go."""
         with self._lock:
             rows = self._groups.get(key)
             if rows is not None and rows.queues[0] == rows.queues[-1]:
@@ -174,7 +174,7 @@ class SegmentReader:
         return some, None if ends_here else int(rows.offsets[places[-1]]) + 1
 
     def footer(self, path: str, size: int) -> Any:
-        """Of a segment.  Raises TierError."""
+        """Return a segment's footer. Raises TierError."""
         with self._lock:
             found = self._footers.get(path)
             if found is not None:
@@ -191,13 +191,13 @@ class SegmentReader:
         return found
 
     def group(self, path: str, size: int, number: int) -> Any:
-        """All columns of a row group.  Raises TierError."""
+        """Return all columns of a row group. Raises TierError."""
         rows = self._group(path, size, number)
         rows.is_used = True
         return rows.table
 
     def columns(self, path: str, size: int, number: int, names: list[str]) -> Any:
-        """Some columns of a row group, which are read by themselves where it is not kept.  Raises TierError."""
+        """Return some columns of a row group, read by themselves if it is not kept. Raises TierError."""
         kept = self._kept_group((path, number))
         return self._read(path, size, number, names) if kept is None else kept.table.select(names)
 
@@ -236,20 +236,20 @@ class SegmentReader:
 
 
 def _taken(table: Any, places: NDArray[np.int64]) -> Any:
-    """The rows at ascending places; those that lie together are not copied."""
+    """Return the rows at ascending places; neighbours are not copied."""
     if len(places) and places[-1] - places[0] + 1 == len(places):
         return table.slice(int(places[0]), len(places))
     return table.take(pa.array(places))
 
 
 def _corrupted(rows: Any, at: int) -> CorruptedRowError:
-    """The refusal of a corrupted row."""
+    """Return the refusal of a corrupted row."""
     queue_id, offset, place = (rows.column(name)[at].as_py() for name in _PLACE)
     return CorruptedRowError(local_queue(queue_id), offset, place)
 
 
 def _may_have(group: Any, queue_id: int, first: int) -> bool:
-    """True where messages of a queue from an offset on may be in a row group, by its statistics."""
+    """True if messages of a queue from an offset on may be in a row group, by its statistics."""
     bounds = {}
     for at in range(group.num_columns):
         column = group.column(at)

@@ -1,4 +1,4 @@
-"""Settings of the tier, for whoever opens a store; nothing of an object store is imported here."""
+"""Settings of the tier, for opening a store; nothing of an object store is imported here."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 
 class ReadPolicy(StrEnum):
-    """When messages are read from the object store.  RocketMQ's `tieredStorageLevel`."""
+    """The reads that go to the object store. RocketMQ's `tieredStorageLevel`."""
 
-    DISABLED = "disabled"  # never: what has left the disk cannot be read
+    DISABLED = "disabled"  # never: messages gone from the disk cannot be read
     NOT_IN_DISK = "not_in_disk"
-    FORCE = "force"  # reads of offsets go there wherever it has them; pops, tails and queries as before
+    FORCE = "force"  # reads of offsets go there if it has them; pops, tails and queries as before
 
 
 class Payload(StrEnum):
-    """Columns that a table has of bodies, beside them."""
+    """A table's columns for bodies, beside the bodies."""
 
     NONE = "none"
     JSON = "json"  # typed columns of the fields of JSON objects
@@ -24,13 +24,13 @@ class Payload(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TierSettings:
-    """`url`: of the object store.  `options`: how it is asked, by the names of `StoreOptions`.
+    """Settings of the tier. `url`: of the object store. `options`: how it is asked, by the names of `StoreOptions`.
 
-    `number`: of the broker, which tells its queues from those of others.  A segment has `segment_bytes` of the log, or
-    what has waited for `max_age_seconds`, longer where many topics share `requests_per_hour`.
-    `vacuum_grace_seconds`: how long objects stay that no version needs.
-    `max_kept_bytes`: of the log, for a topic that is stuck; beyond it retention goes on, and messages are lost.  0: no
-    limit.  `attach_endpoints`: those of attached tables, besides the tier's own, that get this broker's credentials.
+    `number`: of the broker, which tells its queues from those of others. A segment has `segment_bytes` of the log, or
+    the messages that waited for `max_age_seconds`, longer where many topics share `requests_per_hour`.
+    `vacuum_grace_seconds`: time for which objects stay that no version needs. `max_kept_bytes`: of the log, for a topic
+    that is stuck; beyond it retention goes on, and messages are lost. 0: no limit. `attach_endpoints`: those of
+    attached tables, besides the tier's own, that get this broker's credentials.
     """
 
     url: str

@@ -1,4 +1,4 @@
-"""Snapshot: a Delta table at one version.  It never changes; moving it forward costs as much as the commit has."""
+"""Snapshot: a Delta table at one version. It never changes; moving it forward costs as much as the commit has."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from broker.tiered.objects import TierError
 from domain.errors import Code
 
 MAX_LAYER: Final = 256
-"""Changes over a common ground; with more the ground is copied, so that copying costs little per commit."""
+"""Most changes over a common ground; with more the ground is copied, so that copying costs little per commit."""
 MAX_FOREIGN_NAMED: Final = 16
 
 V = TypeVar("V")
 
 
 class Layered(Mapping[str, V], Generic[V]):
-    """A mapping that never changes: a ground which versions share, and this version's changes (None: gone)."""
+    """An immutable mapping: a ground shared by versions, and this version's changes (None: gone)."""
 
     __slots__ = ("_ground", "_layer", "_len")
 
@@ -45,7 +45,7 @@ class Layered(Mapping[str, V], Generic[V]):
         return self._len
 
     def changed(self, changes: Mapping[str, V | None]) -> Layered[V]:
-        """Another one with these changes; None removes."""
+        """Return another one with these changes; None removes."""
         if not changes:
             return self
         length = self._len
@@ -74,12 +74,12 @@ class ForeignCommit:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """See the module.
+    """A table at one version.
 
-    `tombstones`: removed files with the time of it, epoch milliseconds.  `foreign`: the latest commits by other
-    programs, `foreign_commits` their count, both since `counted_from`: a checkpoint does not tell who committed.
-    `newest_ms`: by the reader's clock, when no later version was there.
-    Two are equal that say the same of the table, however they were read.
+    `tombstones`: removed files with their times, epoch milliseconds. `foreign`: the latest commits by other programs,
+    `foreign_commits` their count, both since `counted_from`: a checkpoint does not tell who committed. `newest_ms`: by
+    the reader's clock, when no later version was there. Two snapshots are equal if they have the same table, however
+    they were read.
     """
 
     version: int
@@ -95,7 +95,7 @@ class Snapshot:
 
     @property
     def is_foreign(self) -> bool:
-        """Some commit since `counted_from` was another program's."""
+        """True if some commit since `counted_from` was another program's."""
         return self.foreign_commits > 0
 
 
@@ -115,13 +115,13 @@ class Replay:
         self._counted_from = ground.counted_from if ground else 0
 
     def begin(self, version: int, actions: Iterable[Action]) -> None:
-        """Begin with what a checkpoint of this version has."""
+        """Begin with a checkpoint of this version."""
         self.version = version
         self._counted_from = version + 1
         self._apply(actions)
 
     def add(self, commit: Commit) -> None:
-        """The next version."""
+        """Add the next version."""
         self.version += 1
         if commit.is_foreign:
             self._foreign_commits += 1
@@ -151,7 +151,7 @@ class Replay:
                     self._protocol = action
 
     def snapshot(self, newest_ms: int, name: str) -> Snapshot:
-        """The table at the last version.  Raises TierError, with `name`, for one without protocol or metadata."""
+        """Return the table at the last version. Raises TierError, with `name`, for one without protocol or metadata."""
         ground = self._ground
         if self._protocol is None or self._metadata is None:
             raise TierError(f"{name} has no protocol or no metadata", Code.MESSAGE_CORRUPTED)
@@ -170,7 +170,7 @@ class Replay:
 
 
 def moved(snapshot: Snapshot, commits: Sequence[Commit], newest_ms: int) -> Snapshot:
-    """The snapshot after these commits, which follow on it."""
+    """Return the snapshot after these commits, which follow on it."""
     replay = Replay(snapshot)
     for commit in commits:
         replay.add(commit)

@@ -1,7 +1,7 @@
-"""Faults of an object store, each a sentence that says what to set.
+"""Faults of an object store, each a sentence with the setting to change.
 
-A client's errors have the request in them: with a signed URL, or what the server says of a key.  None of that is
-passed on but a status, the server's own code, and a host.
+A client's errors contain the request: with a signed URL, or the server's words on a key. Only a status, the server's
+own code, and a host are passed on.
 """
 
 from __future__ import annotations
@@ -51,11 +51,8 @@ _KEYS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The part of an error that may be told.
-
-    `kind` is that of a request without an answer; `of_a_role`: it was for credentials, not to the store.
-    `foreign`: an object's path that no store of the tier takes.
-    """
+    """The part of an error that may be shown. `kind`: of a request without an answer; `of_a_role`: it was for
+    credentials, not to the store. `foreign`: an object's path that no store of the tier takes."""
 
     status: int = 0
     code: str = ""
@@ -86,7 +83,7 @@ def fault_of(error: Exception) -> Fault:
 
 
 def sentence(fault: Fault, url: str, options: StoreOptions) -> str:
-    """What is wrong with the store of a URL, and what to set."""
+    """Return the fault of a URL's store, and the setting to change."""
     keys = _KEYS.get(url.partition(":")[0], "the store's credentials")
     if fault.of_a_role:
         return f"{url}: no credentials: set {keys} in the environment, or give this machine a role"

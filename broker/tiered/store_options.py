@@ -1,4 +1,4 @@
-"""StoreOptions: what reaching an object store takes beside its URL.  Credentials are none of it."""
+"""StoreOptions: the settings of an object store besides its URL, without credentials."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from domain.url import fault_of_url
 class StoreOptions:
     """Times in seconds; a call ends within `give_up_seconds` and one more `request_seconds`.
 
-    `endpoint`: where the store is, if not at its provider's: `http://minio:9000`, without the bucket.
-    `virtual_hosted`: the bucket is part of the host's name, instead of the path's beginning.  `allow_http`: without
-    TLS.  `request_seconds` is for all of a request, with the largest object that is sent.  A request is tried again
-    `retries` times.  `checksum`: S3 checks a SHA-256 of what it stores.  Raises TierError where they make no sense.
+    `endpoint`: address of the store, if not at its provider's: `http://minio:9000`, without the bucket.
+    `virtual_hosted`: the bucket is part of the host's name, instead of the path's beginning. `allow_http`: without TLS.
+    `request_seconds`: for all of a request, with the largest object that is sent. `retries`: further tries of a
+    request. `checksum`: S3 checks a SHA-256 of each object. Raises TierError for contradictory options.
     """
 
     endpoint: str | None = None

@@ -1,11 +1,11 @@
 """TopicTable: a topic of one broker in the object store, as a Delta table.
 
-A table belongs to one incarnation of a topic: the store's id and the place in its log where the topic was made are in
-its path.  A topic that is deleted and made again has another table, a group of replicas has one.
+A table belongs to one incarnation of a topic: its path has the store's id and the offset of the log where the topic was
+made. A topic that is deleted and made again has another table; a group of replicas has one.
 
-Progress is in the table: each commit that adds messages of a queue says up to where the queue is in it, and holds only
-where the last one said the offset from which this one goes on.  So nothing is in it twice, and nothing is left out,
-whoever else uploads.
+Progress is in the table. Each commit that adds messages of a queue states the queue's end in it. It holds only where
+the last one stated the offset from which this one goes on. So nothing is in it twice, and nothing is left out, whoever
+else uploads.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from domain.errors import Code
 RUNS_TAG: Final = "entrepot.runs"
 DAY_MS: Final = 86_400_000
 CHECKS_FOR_A_LOAD: Final = 24
-"""Looks whether the table is as it was, for one that reads its whole log."""
+"""Checks that the table is unchanged for one that reads its whole log."""
 FOOTER_BYTES: Final = 8
 _MAGIC: Final = b"PAR1"
 
 
 class Place(NamedTuple):
-    """A run of a queue, and the object that has it."""
+    """A run of a queue, and its object."""
 
     first: int
     next_offset: int
@@ -55,29 +55,29 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColdBounds:
-    """Offsets of a queue that the table has: `first` to before `next_offset`.  Both are equal where it has none."""
+    """Offsets of a queue in the table: `first` to before `next_offset`. Both are equal where it has none."""
 
     first: int
     next_offset: int
 
 
 def root_of(topic: str, store_id: str, since: int) -> str:
-    """Path of the table of a topic that was made at a place of a store's log."""
+    """Return the path of the table of a topic that was made at an offset of a store's log."""
     return f"{folder_of(topic)}/{store_id}-{since}"
 
 
 def folder_of(topic: str) -> str:
-    """Path of the folder that has a topic's tables."""
+    """Return the path of the folder of a topic's tables."""
     return quote(topic, safe="").replace("~", "%7E").replace("%", "~")  # delta-rs opens no path with a per cent sign
 
 
 def topic_of(root: str) -> str:
-    """The topic whose table lies at a path."""
+    """Return the topic of the table at a path."""
     return unquote(root.partition("/")[0].replace("~", "%"))
 
 
 class TopicTable:
-    """Not for several threads at once.  Every call that asks the store raises TierError.  `fence`: of who writes."""
+    """A table, not for several threads at once. Requests raise TierError. `fence`: of its writers."""
 
     def __init__(
         self, objects: ObjectStore, root: str, clock: Clock, random: Random, fence: Fence | None = None
@@ -90,10 +90,10 @@ class TopicTable:
         self._runs: dict[str, tuple[Run, ...]] = {}
         self._places: dict[int, list[Place]] = {}
 
-    # -- what is there -------------------------------------------------------------------------------------------
+    # -- contents ------------------------------------------------------------------------------------------------
 
     def open(self, *, create: bool = False) -> bool:
-        """Load the newest version; with `create` make the table where it is missing.  Says whether it is there."""
+        """Load the newest version; with `create` make a missing table. True if it is there."""
         snapshot = self._log.load()
         if snapshot is None and create:
             snapshot = self._log.create(delta_schema(), {}, self._attempt())
@@ -104,25 +104,24 @@ class TopicTable:
         return snapshot is not None
 
     def refresh(self) -> None:
-        """Take up what others have committed since."""
+        """Take over others' commits since."""
         if (newest := self.newest()) is not None:
             self.take(newest)
 
     def newest(self) -> Snapshot | None:
-        """The version of now, which is not taken up yet; None where there is no table."""
+        """Return the present version, which is not taken over yet; None where there is no table."""
         return self._log.load() if self._snapshot is None else self._log.refresh(self._snapshot)
 
     def check_current(self) -> None:
-        """Raises TierError where the store has less than this knows of: it was put back to an earlier state.
-
-        Now and then all of the log is read: it may have a hole."""
+        """Raise TierError where the store has less than is known here: it was put back to an earlier state. Now and
+        then all of the log is read: it may have a hole."""
         self._log.check_is_there(self.snapshot)
         self._checks += 1
         if self._checks % CHECKS_FOR_A_LOAD == 0:
             self._log.load()
 
     def missing(self) -> int:
-        """Messages between the table's first ones and its end that are nowhere: they left the disk without it."""
+        """Return how many messages between the table's first ones and its end are lost."""
         return sum(run.next_offset - run.first - run.rows for runs in self._runs.values() for run in runs)
 
     @property
@@ -132,7 +131,7 @@ class TopicTable:
         return self._snapshot
 
     def take(self, snapshot: Snapshot) -> None:
-        """Take a version.  Raises MESSAGE_CORRUPTED for a file of another program: then all stays as it was."""
+        """Take over a version. Raises MESSAGE_CORRUPTED for a file of another program: then all stays as it was."""
         new = {path: _runs_of(self.root, snapshot.files[path]) for path in snapshot.files.keys() - self._runs.keys()}
         self._snapshot = snapshot
         for path in self._runs.keys() - snapshot.files.keys():
@@ -146,7 +145,7 @@ class TopicTable:
                 places.insert(bisect_right(places, place), place)
 
     def progress(self, queue_id: int) -> int | None:
-        """The offset from which the next upload of a queue goes on; None where it has had none."""
+        """Return the offset from which the next upload of a queue goes on; None without an upload."""
         return self.snapshot.transactions.get(_progress_of(queue_id))
 
     def bounds(self, queue_id: int) -> ColdBounds:
@@ -155,15 +154,13 @@ class TopicTable:
         return ColdBounds(places[0].first if places else end, end)
 
     def progressing(self) -> list[int]:
-        """The queues of which something was uploaded, be it gone since."""
+        """Return the queues with uploads, even if these are gone since."""
         prefix = _progress_of("")
         return [int(app_id[len(prefix) :]) for app_id in self.snapshot.transactions if app_id.startswith(prefix)]
 
     def place(self, queue_id: int, offset: int) -> Place | None:
-        """The run that has an offset, or the first one behind it; None at the end.
-
-        Raises COLD_CORRUPTED where the table has lost what lies between two of its runs.
-        """
+        """Return the run that has an offset, or the first one after it; None at the end. Raises COLD_CORRUPTED where
+        the table has lost a part between two of its runs."""
         places = self._places.get(queue_id, [])
         at = bisect_right(places, offset, key=lambda place: place.first) - 1
         if at >= 0 and offset < places[at].next_offset:
@@ -182,15 +179,14 @@ class TopicTable:
         return TierError(f"{text}: restore the file that was deleted (entrepot tier verify)", Code.COLD_CORRUPTED)
 
     def places(self, queue_id: int, first: int, end: int) -> list[Place]:
-        """The runs that have offsets from `first` on to before `end`, in order.  What lies between two of them the
-        table has lost."""
+        """Return the runs in a range of offsets, in order. The table has lost any parts between them."""
         places = self._places.get(queue_id, [])
         at = max(bisect_right(places, first, key=lambda place: place.first) - 1, 0)
         return [place for place in places[at:] if place.first < end and place.next_offset > first]
 
     def since(self, queue_id: int, time_ms: int) -> int:
-        """An offset before which every message is older; the end where all are.  Store time may step back: every run
-        is looked at."""
+        """Return an offset before which every message is older, or the end. Store time may step back: all runs are
+        read."""
         found = [place.first for place in self._places.get(queue_id, []) if place.run.times[1] >= time_ms]
         return min(found, default=self.bounds(queue_id).next_offset)
 
@@ -204,11 +200,11 @@ class TopicTable:
     def upload(
         self, rows: Any, starts: Mapping[int, int | None], ends: Mapping[int, int], schema: str | None = None
     ) -> None:
-        """Add rows, in order of queue and offset, of queues that go on at `starts` and come to `ends` by it.  Each of
-        these queues has a row; what lies before its first one the broker had no more.  `schema`: the table's from now
-        on, which has more columns.
+        """Add rows, in order of queue and offset, of queues that go on at `starts` and then end at `ends`.
 
-        Raises ConflictError where another has uploaded meanwhile: then `progress` says more.
+        Each of these queues has a row; the broker no longer had anything before its first one. `schema`: the table's
+        from now on, with more columns. Raises ConflictError where another has uploaded meanwhile: then `progress` is
+        new.
         """
         now_ms = self._clock.now_ms()
         parts = _parts(rows, starts, ends, _store_times(rows, now_ms))
@@ -235,57 +231,55 @@ class TopicTable:
         return f"{self._random.getrandbits(128):032x}"
 
     def _commit(self, actions: Sequence[OwnAction], operation: str, expected: Mapping[str, int | None]) -> None:
-        """Raises FencedError where it is for another to write, ConflictError where the table has gone on."""
+        """Commit. Raises FencedError where another is to write, ConflictError where the table has gone on."""
         if self.fence is not None:
             now_ms = self._clock.now_ms()
             actions, expected = self.fence.guarded(self.root, self.snapshot, actions, expected, now_ms)
         self._write(actions, operation, expected)
 
     def written_ms(self) -> int:
-        """When the newest commit was made, by the clock of who made it, in epoch milliseconds."""
+        """Return the time of the newest commit, by its maker's clock, in epoch milliseconds."""
         return self._log.written_ms(self.snapshot)
 
     def take_over(self, fence: Fence) -> None:
-        """Have the table from now on; who had it is shut out.  Raises ConflictError where that one has just written."""
+        """Take over the table; its former owner is shut out. Raises ConflictError where that one has just written."""
         actions, expected = fence.taking_over(self.snapshot, self._clock.now_ms())
         self._write(actions, "TAKE OVER", expected)
 
     def _write(self, actions: Sequence[OwnAction], operation: str, expected: Mapping[str, int | None]) -> None:
         try:
             snapshot = self._log.commit(self.snapshot, actions, self._attempt(), operation=operation, expected=expected)
-        except ConflictError as conflict:  # the next try goes on from what the table is now
+        except ConflictError as conflict:  # the next try goes on from the table's present state
             self.take(conflict.snapshot)
             raise
         self.take(snapshot)
         self._log.checkpoint(snapshot)
 
     def runs(self, path: str) -> tuple[Run, ...]:
-        """The runs of a segment that is in the table."""
+        """Return the runs of a segment that is in the table."""
         return self._runs[path]
 
     def times(self, path: str) -> tuple[int, int]:
-        """Least and greatest store time of a segment, epoch milliseconds."""
+        """Return the least and greatest store time of a segment, epoch milliseconds."""
         times = [run.times for run in self._runs[path]]
         return min(least for least, _ in times), max(greatest for _, greatest in times)
 
     def replace(self, paths: Sequence[str], segment: Segment) -> None:
-        """Have one segment in place of several of a day, with the same messages.
-
-        Raises ConflictError where the table has changed meanwhile."""
+        """Replace segments of a day by one with the same messages. Raises ConflictError if the table has changed."""
         now_ms = self._clock.now_ms()
         added = self._store(segment, paths[0].partition("/")[0], is_new=False)
         files = self.snapshot.files
         removes = [RemoveFile(path, False, now_ms, files[path].size) for path in paths]
         self._commit([added, *removes, next_maintenance(self.snapshot)], "OPTIMIZE", {})
 
-    # -- what goes -----------------------------------------------------------------------------------------------
+    # -- removal -------------------------------------------------------------------------------------------------
 
     def expire(self, before_ms: int) -> int:
-        """Remove the segments whose messages are all older; the first of each queue only, so that no gap comes about.
-        Returns how many."""
+        """Remove segments with only older messages, if first in their queues, so that no gap arises. Returns their
+        number."""
         gone = {path for path, runs in self._runs.items() if all(run.times[1] < before_ms for run in runs)}
         while kept := {path for path in gone if not self._is_first(path, gone)}:
-            gone -= kept  # and so is what lies behind them in their other queues
+            gone -= kept  # and those that follow them in their other queues
         if not gone:
             return 0
         now_ms = self._clock.now_ms()
@@ -295,7 +289,7 @@ class TopicTable:
         return len(gone)
 
     def _is_first(self, path: str, gone: set[str]) -> bool:
-        """Nothing that is kept lies before it in any of its queues."""
+        """True if no kept segment precedes it in any of its queues."""
         for run in self._runs[path]:
             for place in self._places[run.queue_id]:
                 if place.path == path:
@@ -305,7 +299,7 @@ class TopicTable:
         return True
 
     def vacuum(self, grace_ms: int) -> int:
-        """Delete objects that no reader needs any more; returns how many."""
+        """Delete objects that no reader needs any more; return their number."""
         if self.fence is not None:
             self.fence.check(self.root, self.snapshot)
         found = self._log.vacuum(self.snapshot, grace_ms, self._clock.now_ms())
@@ -318,7 +312,7 @@ def _progress_of(queue_id: int | str) -> str:
 
 
 def _runs_of(root: str, file: AddFile) -> tuple[Run, ...]:
-    """The runs of a segment.  Raises MESSAGE_CORRUPTED for a file that another program added."""
+    """Return the runs of a segment. Raises MESSAGE_CORRUPTED for a file that another program added."""
     text = (file.tags or {}).get(RUNS_TAG)
     try:
         return decode_runs(text or "")
@@ -341,8 +335,8 @@ class _Part(NamedTuple):
 def _parts(
     rows: Any, starts: Mapping[int, int | None], ends: Mapping[int, int], times: NDArray[np.int64]
 ) -> list[_Part]:
-    """Runs by the days of their messages (UTC); one ends where the next of its queue begins.  `times`: store times of
-    rows, in epoch milliseconds."""
+    """Return runs by the days of their messages (UTC); one ends where the next of its queue begins. `times`: store
+    times of rows, in epoch milliseconds."""
     queues, offsets = rows.column("queue_id").to_numpy(), rows.column("queue_offset").to_numpy()
     days = times // DAY_MS
     cuts = [0, *(np.flatnonzero((np.diff(queues) != 0) | (np.diff(days) != 0)) + 1).tolist(), len(queues)]
@@ -361,8 +355,8 @@ def _parts(
 
 
 def _segments(rows: Any, parts: Sequence[_Part]) -> Iterable[tuple[str, Segment]]:
-    """Segments of one day each: so whole ones go by age.  Where store time stepped back over midnight a queue has two
-    runs of a day, which are in two segments."""
+    """Yield segments of one day each: so whole ones go by age. Where store time stepped back over midnight a queue has
+    two runs of a day, in two segments."""
     for day in sorted({part.day for part in parts}):
         left = [part for part in parts if part.day == day]
         while left:
@@ -375,7 +369,7 @@ def _segments(rows: Any, parts: Sequence[_Part]) -> Iterable[tuple[str, Segment]
 
 
 def _store_times(rows: Any, otherwise: int) -> NDArray[np.int64]:
-    """Store times in epoch milliseconds; a corrupted row has that of the row before it, or else behind it."""
+    """Return store times in epoch milliseconds; a corrupted row has that of the row before it, or else after it."""
     column = rows.column("store_time").cast(pa.int64())
     if column.null_count:
         column = pc.fill_null_backward(pc.fill_null_forward(column)).fill_null(1000 * otherwise)
@@ -384,5 +378,5 @@ def _store_times(rows: Any, otherwise: int) -> NDArray[np.int64]:
 
 
 def _day(number: int) -> str:
-    """A day since 1970 as text."""
+    """Return a day since 1970 as text."""
     return datetime.fromtimestamp(number * 86_400, UTC).strftime("%Y-%m-%d")

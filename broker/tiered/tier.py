@@ -1,6 +1,6 @@
 """Tier: the tiered topics of a broker, uploaded by a process of their own and read in threads.
 
-Invariant: nothing of a tiered topic leaves the disk before the table says that it has it.
+Invariant: nothing of a tiered topic leaves the disk before it is in the table.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ if TYPE_CHECKING:
 READERS: Final = 4
 """Cold reads at a time."""
 MAX_WAITING_READS: Final = 256
-"""Named limit: of cold reads that wait for a thread; beyond it they are refused."""
+"""Most cold reads that wait for a thread; further ones are refused."""
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
-"""Seconds before the object store is tried again, or the uploader is started again; doubled each time."""
+"""Longest pause before the object store is tried again, or the uploader is restarted, in seconds; doubled each time."""
 REACH_SECONDS: Final = 10.0
-"""Longest wait of a question for the store to be reached at all, right after the start."""
+"""Longest wait of a question for the store to be reached, right after the start, in seconds."""
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
 def check_installed() -> None:
-    """Raises StoreFailedError where the packages of the tier are not there."""
+    """Raise StoreFailedError where the packages of the tier are missing."""
     if any(find_spec(name) is None for name in ("pyarrow", "obstore")):
         raise StoreFailedError("tier.url is set: pip install 'entrepot[tiered]'")
 
 
 class Tier:
-    """Implements `broker.ports.cold_reads.ColdReads`.  `problem`: why nothing is uploaded or read; else empty."""
+    """A broker's `ColdReads`. `problem`: the reason why nothing is uploaded or read, or empty."""
 
     def __init__(
         self, settings: TierSettings, engine: StorageEngine, registry: Registry, store_id: str, clock: Clock
@@ -96,7 +96,7 @@ class Tier:
 
     @property
     def address(self) -> TierAddress:
-        """Where the object store is, for readers of the tables."""
+        """Address of the object store, for readers of the tables."""
         options = self._settings.options
         endpoint, region = options.get("endpoint") or "", options.get("region") or ""
         return TierAddress(self._settings.url, endpoint, region, bool(options.get("allow_http")))
@@ -109,7 +109,7 @@ class Tier:
     # -- retention -----------------------------------------------------------------------------------------------
 
     def kept_from(self, queue: ConsumeQueue) -> int | None:
-        """The offset of a queue from which on only this disk has its messages; None where the tier does not matter."""
+        """Return the offset of a queue from which only this disk has its messages; None if the tier does not matter."""
         topic = self._registry.topics.get(queue.topic)
         if topic is None or not is_tiered(topic):
             return None
@@ -121,8 +121,8 @@ class Tier:
         return max(end, self._given_up_to(topic, queue))
 
     def _given_up_to(self, topic: Topic, queue: ConsumeQueue) -> int:
-        """The offset before which retention goes on without the tier: the topic is stuck, and more of the log would be
-        kept for it than the settings allow."""
+        """Return the offset before which retention goes on without the tier: the topic is stuck, and would keep more of
+        the log than the settings allow."""
         most = self._settings.max_kept_bytes
         if not most:
             return 0
@@ -135,7 +135,7 @@ class Tier:
         return first
 
     def root(self, topic: Topic) -> str:
-        """Path of a topic's table; where it is another cluster's, what tells it from all others."""
+        """Return the path of a topic's table; for another cluster's, its distinguishing name."""
         from broker.tiered.table import root_of
 
         origin = self._registry.origin_of(topic.name)
@@ -205,7 +205,7 @@ class Tier:
         return queue.min_offset if self._is_nowhere(queue, cold, offset) else offset
 
     def _is_nowhere(self, queue: ConsumeQueue, cold: ColdTopic, offset: int) -> bool:
-        """True between the table's end and the disk's beginning: what was there is lost, and is counted as missing."""
+        """True between the table's end and the disk's beginning: messages there are lost, and counted as missing."""
         bounds = cold.bounds(queue.queue_id)
         return bounds is not None and bounds.next_offset <= offset < queue.min_offset
 
@@ -228,12 +228,12 @@ class Tier:
         return merged(parts, query.limit)
 
     def _is_of_another_log(self, topic: Topic, query: ColdQuery) -> bool:
-        """True where places of a table's rows are those of the log that it was made from, and a query goes by them."""
+        """True where a query by places in the log meets rows with places of another log."""
         origin = self._registry.origin_of(topic.name)
         return origin is not None and (query.place is not None or (origin.is_attached and not query.topic))
 
     def _cold_of(self, queue: ConsumeQueue) -> ColdTopic | None:
-        """The cold part of a queue's topic; None where it is not known, or not to be read."""
+        """Return the cold part of a queue's topic; None where it is not known, or not to be read."""
         if self._settings.read is ReadPolicy.DISABLED:
             return None
         topic = self._registry.topics.get(queue.topic)
@@ -249,7 +249,7 @@ class Tier:
             self._waiting -= 1
 
     def _begin(self, act: Callable[[], None]) -> bool:
-        """Have a thread read ahead, where one is free: reads for which somebody waits come first."""
+        """Read ahead in a free thread, if any: reads with waiters come first."""
         if self._waiting >= READERS or not self._spare.acquire(blocking=False):
             return False
         try:
@@ -265,7 +265,7 @@ class Tier:
         return own + self._unreached + self.service.failed_requests
 
     async def asked(self, ask: Callable[[ObjectStore], T]) -> T:
-        """Ask the object store something, in a thread.  Raises UNAVAILABLE where it is not reached soon, TierError."""
+        """Ask the object store in a thread. Raises UNAVAILABLE where it is not reached soon, TierError."""
         if self._objects is None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._reached.wait(), REACH_SECONDS)
@@ -277,7 +277,7 @@ class Tier:
     # -- the uploader --------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Reach the store, have an uploader, and start another one where it ends."""
+        """Reach the store, run an uploader, and start another one where it ends."""
         pause = FIRST_PAUSE
         while True:
             try:
@@ -322,7 +322,7 @@ class Tier:
                 self._refreshing[progress.root] = self._loop.create_task(self._keep_fresh(progress.root))
 
     def _forget_what_is_gone(self, progress: Progress) -> None:
-        """A table that was put back to an earlier state is loaded anew: until then nothing leaves the disk."""
+        """Load a table anew that was put back to an earlier state: until then nothing leaves the disk."""
         cold = self._cold.get(progress.root)
         if cold is not None and any(
             (known := cold.bounds(queue_id)) is not None and known.next_offset > end
@@ -331,7 +331,7 @@ class Tier:
             del self._cold[progress.root]
 
     async def _keep_fresh(self, root: str) -> None:
-        """Load a table until what was told of it is known: only then the disk may let go."""
+        """Load a table until the reported progress is known: only then the disk may let go."""
         try:
             while root in self._to_refresh:
                 self._to_refresh.discard(root)
@@ -347,7 +347,7 @@ class Tier:
             del self._refreshing[root]
 
     async def know(self, root: str) -> None:
-        """Read the newest version of a table, so that it is read from at once.  Raises TierError."""
+        """Read the newest version of a table, so that it is read from at once. Raises TierError."""
         from broker.tiered.cold import ColdTopic
         from broker.tiered.table import TopicTable
 

@@ -1,8 +1,7 @@
-"""Uploader: confirmed messages of tiered topics into their tables, topic by topic, in bounded memory.
+"""Uploader: brings confirmed messages of tiered topics into their tables, topic by topic, in bounded memory.
 
-It asks the broker for the states of its topics and for records, and tells how far each queue has come.  What it did
-before a crash stands in the tables: nothing is remembered here.  A topic that fails is tried again later, and the
-others go on.
+It asks the broker for the states of its topics and for records, and reports the progress of each queue. The tables
+record its work: nothing is remembered here over a crash. A topic that fails is tried again later, and the others go on.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ from domain.shard import broker_of_queue, first_queue, local_queue
 from protocols.remoting.records import RecordColumns, RecordRun, decode_run
 
 RUN_BYTES: Final = 4 << 20
-"""Records that are asked for at once."""
+"""Bytes of records asked for at once."""
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
-"""Seconds before a topic is tried again that failed; doubled each time."""
+"""Longest pause before a failed topic is tried again, in seconds; doubled each time."""
 REQUESTS_AN_UPLOAD: Final = 12
-"""Five of them are of the upload; the others are of the broker that takes it up, and of housekeeping."""
+"""Requests of an upload: five of its own; the others are of the broker that takes it over, and of housekeeping."""
 LONGEST_AGE: Final = 3600.0
-"""Seconds that messages wait at most, whatever that costs."""
+"""Longest time that messages wait, in seconds, whatever that costs."""
 HEAL_SECONDS: Final = 600.0
-"""Wait of a corrupted record for a replica that has it whole; what lies before it in its queue does not wait."""
+"""Time for which a corrupted record, not earlier ones, waits for a replica's whole one, in seconds."""
 HOUSEKEEPING_SECONDS: Final = 60.0
 VACUUM_SECONDS: Final = 3600.0
 log = structlog.get_logger(__name__)
 
 
 class QueueState(msgspec.Struct, frozen=True, array_like=True):
-    """A queue of the broker: its confirmed messages, and about how many bytes of the log a message has."""
+    """A queue of the broker: its confirmed messages, and the approximate bytes of the log per message."""
 
     queue_id: int
     min_offset: int
@@ -55,7 +54,7 @@ class QueueState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TopicState(msgspec.Struct, frozen=True, array_like=True):
-    """A tiered topic.  `root`: of its table.  `retention_ms`: age at which segments go from the table.  `epoch`: of the
+    """A tiered topic. `root`: of its table. `retention_ms`: age at which segments leave the table. `epoch`: of the
     broker that asks for the upload (`fence.epoch_of`)."""
 
     name: str
@@ -66,8 +65,8 @@ class TopicState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
-    """State of a topic: by queue of the broker the offset up to which the table has it; `problem`: why it does not
-    go on, empty where it does.  `segments`, `bytes`: of the table.  `missing`: messages within it that are nowhere."""
+    """State of a topic: the table's end by queue of the broker; `problem`: the reason why it does not go on, or empty.
+    `segments`, `bytes`: of the table. `missing`: lost messages within it."""
 
     topic: str
     root: str
@@ -84,18 +83,18 @@ class Source(Protocol):
     def states(self) -> list[TopicState]: ...
 
     def records(self, topic: str, queue_id: int, first: int, end: int, max_bytes: int) -> bytes:
-        """A run of records (`protocols.remoting.records`).  Raises EntrepotError."""
+        """Return a run of records (`protocols.remoting.records`). Raises EntrepotError."""
         ...
 
     def heal(self, commit_log_offset: int) -> bool | None:
-        """Have a corrupted record fetched from another replica.  True: it is whole now; None: there is no replica."""
+        """Have a corrupted record fetched from another replica. True: it is whole now; None: there is no replica."""
         ...
 
     def told(self, progress: Progress) -> None: ...
 
 
 class _Topic:
-    """Knowledge of a topic between rounds.  Times in seconds of the steady clock."""
+    """Knowledge of a topic between rounds. Times in seconds of the steady clock."""
 
     def __init__(self, table: TopicTable, fence: Fence) -> None:
         self.table, self.fence = table, fence
@@ -107,15 +106,16 @@ class _Topic:
         self.last_queue = -1
         self.seen_bytes: dict[int, int] = {}
         self.corrupted_since: dict[int, float] = {}
-        """By place in the log, when a record was first found to be corrupted."""
+        """Time at which a record was first found corrupted, by its offset in the log."""
         self.kept_house_at = 0.0
         self.vacuumed_at = 0.0
         self.told: Progress | None = None
 
 
 class Uploader:
-    """`steady`: seconds of a clock that never jumps.  `number`: of the broker, `writer`: who it is.  `max_age`: seconds
-    that messages wait.  `requests_per_hour`: to the object store, about, by all topics; many small ones wait longer."""
+    """The uploader. `steady`: seconds of a clock that never jumps. `number`: of the broker, `writer`: its identity.
+    `max_age`: seconds that messages wait. `requests_per_hour`: to the object store, about, by all topics; many small
+    ones wait longer."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class Uploader:
         self._waiting = 0
 
     def round(self) -> bool:
-        """Do what is due; says whether there is more to do at once."""
+        """Do everything due; True if there is more to do at once."""
         states = self._source.states()
         roots = {state.root for state in states}
         for root in self._topics.keys() - roots:
@@ -180,7 +180,7 @@ class Uploader:
         return has_more
 
     def _bring_up(self, state: TopicState, topic: _Topic) -> bool:
-        """Upload one segment where there is enough, or it has waited; says whether there may be more."""
+        """Upload one segment where there is enough, or it has waited; True if there may be more."""
         if not topic.is_open:
             topic.table.open(create=True)
             self._check_history(state, topic)
@@ -202,13 +202,13 @@ class Uploader:
         return self._upload(state, topic, starts) and waiting > self._segment_bytes
 
     def _age(self, waiting: int) -> float:
-        """Seconds that messages of a topic wait: the longer, the fewer bytes they have and the more topics wait."""
+        """Return the seconds that messages of a topic wait: the fewer bytes and the more waiting topics, the longer."""
         stretched = min(self._waiting * REQUESTS_AN_UPLOAD * 3600 / self._requests_per_hour, LONGEST_AGE)
         return max(self._max_age, stretched * (1 - waiting / self._segment_bytes))
 
     def _check_history(self, state: TopicState, topic: _Topic) -> None:
-        """A log that ends before what is in the table is that of a master which does not know of its end yet, or has
-        lost messages: meanwhile nothing is uploaded."""
+        """Check that the log reaches the table's end. Otherwise its master does not know of its end yet, or has lost
+        messages: meanwhile nothing is uploaded."""
         for queue in state.queues:
             done = topic.table.progress(self._base + queue.queue_id) or 0
             if done > queue.end:
@@ -218,11 +218,11 @@ class Uploader:
                 )
 
     def _start(self, table: TopicTable, queue: QueueState) -> int:
-        """The offset to go on from.  What the broker has no more was never uploaded, and is missing from then on."""
+        """Return the offset to go on from. Messages that the broker lost before an upload are missing from then on."""
         return max(table.progress(self._base + queue.queue_id) or 0, queue.min_offset)
 
     def _upload(self, state: TopicState, topic: _Topic, starts: Mapping[int, int]) -> bool:
-        """Upload one segment; False where all that waits is for corrupted records to be healed."""
+        """Upload one segment; False where everything waits for corrupted records to be healed."""
         found: dict[int, list[Any]] = {}
         expected: dict[int, int | None] = {}
         ends: dict[int, int] = {}
@@ -260,7 +260,7 @@ class Uploader:
     def _run(
         self, state: TopicState, topic: _Topic, queue: QueueState, offset: int, max_bytes: int
     ) -> tuple[RecordRun, RecordColumns]:
-        """Records from an offset on.  They end before a corrupted one, for as long as a replica may have it whole."""
+        """Return records from an offset on. They end before a corrupted one that a replica may have whole."""
         healed: set[int] = set()
         while True:
             run = decode_run(self._source.records(state.name, queue.queue_id, offset, queue.end, max_bytes))

@@ -1,6 +1,6 @@
-"""UploaderService: a broker's side of its uploader: it starts the process, and answers what that asks.
+"""UploaderService: a broker's side of its uploader: it starts the process, and answers its questions.
 
-Nothing of it is remembered: another uploader goes on where one has ended.
+Nothing is remembered here: another uploader goes on where one has ended.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from broker.tiered.uploader import Progress, TopicState
 
 SAMPLE: Final = 64
-"""Messages by which the bytes of one are told."""
+"""Messages by which the size of one is estimated."""
 OURS: Final = ("cache_bytes", "read", "max_kept_bytes", "attach_endpoints")
 """Settings that no uploader needs."""
 
 
 class UploaderService:
-    """`root`: path of a topic's table.  `told`: what the uploader says of a topic."""
+    """The service. `root`: path of a topic's table. `told`: the uploader's report on a topic."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class UploaderService:
         return self._failed_before + self._failed_now
 
     async def run(self, settings: TierSettings, own: Writer) -> None:
-        """Have an uploader, and serve it until it ends.  `own`: who writes."""
+        """Run an uploader, and serve it until it ends. `own`: the writer."""
         from broker.tiered.channel import Setup, frame
 
         ours, theirs = socket.socketpair()
@@ -91,7 +91,7 @@ class UploaderService:
             await writer.drain()
 
     async def _heal(self, commit_log_offset: int) -> bool | None:
-        """True where a corrupted record is whole now, by another replica; None where there is none."""
+        """True if a corrupted record is whole now, from another replica; None where there is none."""
         healer = self._engine.commit_log.healer
         return None if healer is NO_HEALER else await healer.heal(commit_log_offset)
 
@@ -122,7 +122,7 @@ class UploaderService:
 
 
 def _started(channel: socket.socket) -> subprocess.Popen[bytes]:
-    """An uploader at the other end of a channel, which is closed here."""
+    """Start an uploader at the other end of a channel, which is closed here."""
     with channel:
         return subprocess.Popen(
             [sys.executable, "-m", "broker.tiered.process", str(channel.fileno())],

@@ -1,7 +1,7 @@
-"""Verification: the tables of an object store, looked at without a broker.  Nothing is written.
+"""Verification: the tables of an object store, checked without a broker. Nothing is written.
 
-A table says of each segment which runs of which queues are in it, with counts and digests.  So it can be told from
-outside whether a message is missing, is there twice, or is another one than was uploaded.
+A table has the runs of queues in each segment, with counts and digests. So missing, doubled and altered messages can be
+found from outside.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from domain.errors import Code
 FIRST_COMMIT: Final = "/_delta_log/00000000000000000000.json"
 PROGRESS: Final = "next/"
 MAX_PROBLEMS: Final = 1_000
-"""Named limit: of problems that are told of one table; what comes after them is not looked for."""
+"""Most problems reported of one table; the search ends there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class QueueShown:
 
 @dataclass(frozen=True, slots=True)
 class TableShown:
-    """A table.  `topic` with its namespace; `bytes` of its segments; `oldest_ms`, `newest_ms`: store times in epoch
-    milliseconds, None where it has no message.  `foreign_commits`: by other programs, as far as its log goes back."""
+    """A table. `topic` with its namespace; `bytes` of its segments; `oldest_ms`, `newest_ms`: store times in epoch
+    milliseconds, None without messages. `foreign_commits`: by other programs, as far as its log goes back."""
 
     topic: str
     root: str
@@ -64,7 +64,7 @@ class TableShown:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something is wrong with a table; where that is known, with offsets of a queue (`first` to before `end`)."""
+    """A fault of a table; if known, with offsets of a queue (`first` to before `end`)."""
 
     table: str
     text: str
@@ -81,7 +81,7 @@ class Problem:
 
 @dataclass(slots=True)
 class Verdict:
-    """A table that was verified.  `notes`: what is odd, and costs no message.  `shown` None: its log is corrupted."""
+    """A verified table. `notes`: oddities that cost no message. `shown` None: its log is corrupted."""
 
     table: str
     shown: TableShown | None = None
@@ -91,22 +91,20 @@ class Verdict:
 
 
 def roots(objects: ObjectStore, prefix: str = "") -> list[str]:
-    """The paths of all tables, of which a prefix is the beginning.  All objects there are listed.  Raises TierError."""
+    """Return the paths of all tables with a prefix. All objects there are listed. Raises TierError."""
     end = len(FIRST_COMMIT)
     return [each.path[:-end] for each in objects.objects(prefix) if each.path.endswith(FIRST_COMMIT)]
 
 
 def show(objects: ObjectStore, root: str, clock: Clock) -> TableShown:
-    """Contents of a table, by its log alone.  Raises TierError, also for a log that is corrupted."""
+    """Return the contents of a table, by its log alone. Raises TierError, also for a log that is corrupted."""
     snapshot = _loaded(objects, root, clock)
     return _shown(root, snapshot, {path: _runs(file) or () for path, file in snapshot.files.items()})
 
 
 def verify(objects: ObjectStore, root: str, clock: Clock, *, is_full: bool = False) -> Verdict:
-    """Look for what is missing, doubled or changed.  `is_full`: all rows are read, too.
-
-    Raises TierError where the store is away; all else is a problem of the table.
-    """
+    """Look for missing, doubled or altered messages. `is_full`: all rows are read, too. Raises TierError where the
+    store is away; all else is a problem of the table."""
     verdict = Verdict(root)
     try:
         snapshot = _loaded(objects, root, clock)
@@ -158,7 +156,7 @@ class _Table:
     # -- the log -------------------------------------------------------------------------------------------------
 
     def _gaps(self) -> Iterator[Problem]:
-        """Runs of a queue follow each other up to its progress."""
+        """Find gaps: runs of a queue follow each other up to its progress."""
         transactions = self._snapshot.transactions
         by_queue = _by_queue(self._runs)
         ends = {int(name[len(PROGRESS) :]): end for name, end in transactions.items() if name.startswith(PROGRESS)}
@@ -184,7 +182,7 @@ class _Table:
     # -- the objects ---------------------------------------------------------------------------------------------
 
     def _objects_that_differ(self) -> Iterator[tuple[Problem, str]]:
-        """Segments that are gone, or have another size; with their path in the table."""
+        """Yield segments that are gone, or have another size; with their path in the table."""
         cut = len(self._root) + 1
         sizes = {each.path[cut:]: each.size for each in self._objects.objects(f"{self._root}/")}
         for path, file in sorted(self._files.items()):
@@ -208,7 +206,7 @@ class _Table:
     # -- the rows ------------------------------------------------------------------------------------------------
 
     def _rows(self, path: str) -> Iterator[Problem]:
-        """Counts, offsets and digests of a segment's rows are those of its runs."""
+        """Check counts, offsets and digests of a segment's rows against its runs."""
         runs = self._runs[path]
         if runs is None:
             return
@@ -231,7 +229,7 @@ class _Table:
             yield Problem(self._root, text, queue_id, rows.first, rows.last + 1)
 
     def _read(self, path: str) -> dict[int, _Rows]:
-        """The rows of a segment, by queue; one row group is held at a time."""
+        """Return the rows of a segment, by queue; one row group is held at a time."""
         stored = f"{self._root}/{path}"
         source = open_segment(self._objects, stored, self._files[path].size)
         found: dict[int, _Rows] = {}
@@ -288,7 +286,7 @@ def _loaded(objects: ObjectStore, root: str, clock: Clock) -> Snapshot:
 
 
 def _runs(file: AddFile) -> tuple[Run, ...] | None:
-    """None of a file that another program added."""
+    """Return a file's runs, or None if another program added it."""
     try:
         return decode_runs((file.tags or {}).get(RUNS_TAG) or "")
     except msgspec.DecodeError:

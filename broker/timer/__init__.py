@@ -1,1 +1,1 @@
-"""Messages that wait for their time."""
+"""Messages scheduled for a later time."""

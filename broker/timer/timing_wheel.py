@@ -1,12 +1,12 @@
-"""TimingWheel: which messages wait for their time, and which are due.
+"""TimingWheel: the scheduled messages by their delivery time.
 
-What waits lies in the commit log, as timed records.  Here is, per message, 20 bytes (big-endian): delivery time (8),
-commit-log offset of the record (8), crc32c of the message id (4).  They are gathered in buckets, by the minute they are
-due in and by the region of the log their record is in; a bucket is one row of the state file, so that a row stays small
-and a bucket that is filled while the log grows is not written again and again.  The minute that is near is a heap.
+They lie in the commit log, as timed records. The wheel has 20 bytes for each (big-endian): delivery time (8),
+commit-log offset of the record (8), crc32c of the message id (4). They are gathered in buckets, by the minute of
+delivery and the region of the log of their record. A bucket is one row of the state file, so a row stays small, and a
+bucket is not rewritten again and again as the log grows. The near minutes are in a heap.
 
-Invariants: a timer is in its bucket until a record of the log settles it (delivered, recalled, given another time); a
-minute that is not near stays known (`_regions`) when its last timer is settled, so that it is in `_far` only once.
+Invariants: a timer is in its bucket until a record of the log settles it (delivered, recalled, given another time). A
+far minute stays known (`_regions`) when its last timer is settled, so that it is in `_far` only once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COLUMNS = np.dtype([("time", ">u8"), ("offset", ">u8"), ("id", ">u4")])
 _AS_OF_SIZE: Final = 8
 _BucketKey = tuple[int, int]
 Timer = tuple[int, int]
-"""(delivery time, commit-log offset)."""
+"""Timer: (delivery time, commit-log offset)."""
 
 
 class _Bucket:
@@ -52,7 +52,7 @@ class _Bucket:
 
 
 class TimingWheel:
-    """See the module.  `count`: timers that wait."""
+    """The scheduled messages of one store. `count`: timers that wait."""
 
     def __init__(self, rows: ChangedRows) -> None:
         self.count = 0
@@ -61,13 +61,13 @@ class TimingWheel:
         self._regions: dict[int, set[int]] = {}
         self._far: list[int] = []  # minutes that are not in the heap yet
         self._near: list[Timer] = []
-        self._awaited: set[int] = set()  # offsets of those of the heap that are not settled
+        self._awaited: set[int] = set()  # offsets of unsettled timers in the heap
         self._near_until = -1  # minutes up to here are in the heap
 
-    # -- as the log says -----------------------------------------------------------------------------------------
+    # -- changes, from the log -----------------------------------------------------------------------------------
 
     def add(self, deliver_at_ms: int, message_id: bytes, commit_log_offset: int) -> None:
-        """A timed record was stored."""
+        """Add the timer of a timed record."""
         key = deliver_at_ms // MINUTE_MS, commit_log_offset >> REGION_BITS
         bucket = self._buckets.get(key) or self._new_bucket(key, _Bucket())
         if commit_log_offset < bucket.as_of:
@@ -79,7 +79,7 @@ class TimingWheel:
             self.put_back([(deliver_at_ms, commit_log_offset)])
 
     def settle(self, deliver_at_ms: int, timed_offset: int, commit_log_offset: int) -> None:
-        """The record at `commit_log_offset` ends the waiting of a timed one; nothing if that is not waiting."""
+        """End the wait of a timed record, as the record at `commit_log_offset` states; ignore others."""
         key = deliver_at_ms // MINUTE_MS, timed_offset >> REGION_BITS
         bucket = self._buckets.get(key)
         if bucket is None or timed_offset in bucket.done or not self._has(bucket, deliver_at_ms, timed_offset):
@@ -95,7 +95,7 @@ class TimingWheel:
                 del self._regions[key[0]]
 
     def _has(self, bucket: _Bucket, deliver_at_ms: int, timed_offset: int) -> bool:
-        """Whether the bucket has the entry.  Entries are in the order of their offsets."""
+        """True if the bucket has the entry. Entries are in the order of their offsets."""
         entries, size = bucket.entries, _ENTRY.size
         low, high = 0, len(entries) // size
         while low < high:
@@ -119,11 +119,10 @@ class TimingWheel:
         self._regions[minute].add(region)
         return bucket
 
-    # -- what is due ---------------------------------------------------------------------------------------------
+    # -- due timers ----------------------------------------------------------------------------------------------
 
     def take_due(self, now_ms: int, limit: int) -> list[Timer]:
-        """Timers whose time has come, the earliest first.  They are taken out of the heap: what is not settled after
-        all is to be put back."""
+        """Take due timers out of the heap, the earliest first. Those not settled after all are to be put back."""
         self._near_until = max(self._near_until, now_ms // MINUTE_MS)
         while self._far and self._far[0] <= self._near_until:
             minute = heappop(self._far)
@@ -139,15 +138,15 @@ class TimingWheel:
         return due
 
     def put_back(self, timers: list[Timer]) -> None:
-        """Into the heap: they are near, or could not be delivered now."""
+        """Put timers into the heap: they are near, or could not be delivered now."""
         for timer in timers:
             heappush(self._near, timer)
             self._awaited.add(timer[1])
 
-    # -- looking -------------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------
 
     def find(self, deliver_at_ms: int, message_id: bytes) -> list[int]:
-        """Commit-log offsets of timed records of that time that may have that id."""
+        """Return commit-log offsets of timed records of that time that may have that id."""
         minute, hashed = deliver_at_ms // MINUTE_MS, crc32c(message_id)
         found: list[int] = []
         for region in self._regions.get(minute, ()):
@@ -157,14 +156,14 @@ class TimingWheel:
         return sorted(found)
 
     def after(self, cursor: Timer) -> Iterator[Timer]:
-        """Timers behind (time, offset), in that order."""
+        """Yield timers behind (time, offset), in that order."""
         for minute in sorted(minute for minute in self._regions if minute >= cursor[0] // MINUTE_MS):
             for timer in self._timers_of(minute):
                 if timer > cursor:
                     yield timer
 
     def offsets_before(self, commit_log_offset: int) -> list[int]:
-        """Timed records before an offset that are still needed."""
+        """Return timed records before an offset that are still needed."""
         found: list[int] = []
         for key, bucket in list(self._buckets.items()):
             if key[1] << REGION_BITS < commit_log_offset:
@@ -182,7 +181,7 @@ class TimingWheel:
     # -- rows ----------------------------------------------------------------------------------------------------
 
     def restore(self, key: bytes, row: bytes) -> None:
-        """Take a bucket's row."""
+        """Restore a bucket from its row."""
         bucket = _Bucket(row[_AS_OF_SIZE:], int.from_bytes(row[:_AS_OF_SIZE], "big"))
         self._new_bucket((int.from_bytes(key[1:5], "big"), int.from_bytes(key[5:], "big")), bucket)
         self.count += len(bucket.entries) // _ENTRY.size

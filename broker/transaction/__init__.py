@@ -1,1 +1,1 @@
-"""Half messages: what transactions are made of."""
+"""Half messages: the parts of transactions."""
