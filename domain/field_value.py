@@ -112,7 +112,7 @@ def text_of(value: object) -> str | None:
     return None
 
 
-# -- arguments of a declaration that is repeated ------------------------------------------------------------------
+# -- repeated declarations ----------------------------------------------------------------------------------------
 
 
 def field_inequivalence(name: str, of: str, received: object, current: object) -> str:

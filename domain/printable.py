@@ -1,5 +1,5 @@
 """Text from outside, made safe to show: names, topics and paths are chosen by clients.  On a terminal a control
-character moves the cursor, hides text or forges a line, and a bidirectional one reverses text. They are shown as in
+character moves the cursor, hides text or forges a line, and a bidirectional one reverses text.  They are shown as in
 Python and JSON: `\\x1b`, `\\u202e`."""
 
 from __future__ import annotations

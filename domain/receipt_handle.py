@@ -1,4 +1,4 @@
-"""ReceiptHandle: what settles one delivery.  Self-contained, so that any gateway can settle what another one popped.
+"""ReceiptHandle: the name of one delivery, self-contained so that any gateway can settle another's pop.
 
 Text in base64url without padding.  The bytes (big-endian):
 
@@ -9,11 +9,11 @@ Text in base64url without padding.  The bytes (big-endian):
     run   = queue id (4)  first queue offset (8)  count (2)  stamp (4)  MAC (15) of route and run
     index = the message's number within the run, below its count
 
-A run is what one pop gave of one queue: neighbours, with one stamp.  Its text is made once, and checked once.  The
-index lies outside of the MAC: who has one handle can make those of its run, which it was given in the same answer.
+A run is the part of a pop from one queue: neighbours, with one stamp.  Its text is made once, and checked once.  The
+MAC does not cover the index: a holder of one handle can make the others of its run, which came in the same answer.
 
-Gateways read only the route.  The store mints and checks; its key never leaves it, and whether a handle is current is
-decided by the store's window, not by the handle.
+Gateways read only the route.  The store makes and checks handles; its key never leaves it.  The store's window, not the
+handle, decides if a handle is current.
 """
 
 from __future__ import annotations

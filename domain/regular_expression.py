@@ -1,13 +1,13 @@
-"""RegularExpression: a pattern that a user wrote, asked whether it occurs in a name.
+"""RegularExpression: a user's pattern, matched against names.
 
 RE2 runs it, in time that grows with the length of the name only.  The syntax is that of Python's `re`, and names are
-Unicode.  What RE2 lacks is refused: look-around, references back, atomic groups, possessive repetitions.  One form of
-them stays, as policies of RabbitMQ use it: `^(?!amq\\.).*`, a negative look-ahead right behind `^`.  It is taken apart:
-the rest matches, and what is excluded does not begin the name.
+Unicode.  Look-around, backreferences, atomic groups and possessive repetitions are refused, since RE2 lacks them.  One
+form is accepted, for policies of RabbitMQ: `^(?!amq\\.).*`, a negative look-ahead right behind `^`.  It is split: the
+rest must match, and the excluded text must not begin the name.
 
 Differences from `re`: `$` is only the end, `\\b` knows ASCII words only, a repetition counts to 1000.
 
-This is the one module that compiles what users write.  Source: https://github.com/google/re2/wiki/Syntax
+Only this module compiles users' patterns.  Source: https://github.com/google/re2/wiki/Syntax
 """
 
 from __future__ import annotations

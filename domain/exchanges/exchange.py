@@ -102,7 +102,7 @@ def not_found(name: str, vhost: str) -> EntrepotError:
     return EntrepotError(Code.TOPIC_NOT_FOUND, f"no {exchange_text(name, vhost)}")
 
 
-# -- what may be done ------------------------------------------------------------------------------------------------
+# -- checks ----------------------------------------------------------------------------------------------------------
 
 
 def check_not_default(name: str) -> None:

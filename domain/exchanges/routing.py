@@ -73,7 +73,7 @@ class Routing:
         self._alternates_of: dict[str, dict[str, None]] = {}  # exchanges by their alternate
         self._bindings = 0
 
-    # -- what a message asks -----------------------------------------------------------------------------------------
+    # -- routes of messages ------------------------------------------------------------------------------------------
 
     def route(
         self,
@@ -142,7 +142,7 @@ class Routing:
             following.append(name)
         return True
 
-    # -- what there is -----------------------------------------------------------------------------------------------
+    # -- look-up -----------------------------------------------------------------------------------------------------
 
     def exchange(self, name: str) -> Exchange | None:
         entry = self._entries.get(name)
@@ -179,7 +179,7 @@ class Routing:
         entry = self._entries.get(exchange)
         return entry is not None and bool(entry.bindings)
 
-    # -- what comes --------------------------------------------------------------------------------------------------
+    # -- additions ---------------------------------------------------------------------------------------------------
 
     def check_room(self, exchange: Exchange | None = None) -> None:
         """Raise PRECONDITION_FAILED if the vhost is full of exchanges, or else of bindings.  Checked before a
@@ -250,7 +250,7 @@ class Routing:
         elif binding.destination not in self._queues:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"no queue '{binding.destination}' in vhost '{self.vhost}'")
 
-    # -- what goes ---------------------------------------------------------------------------------------------------
+    # -- removals ----------------------------------------------------------------------------------------------------
 
     def removal_of_binding(self, binding: Binding) -> Removal:
         """Return the removal of a binding: its auto-delete source follows with its last binding, and so on.  Empty if
@@ -325,7 +325,7 @@ class Routing:
         if not destination.feeders[binding.source]:
             del destination.feeders[binding.source]
 
-    # -- what is remembered ------------------------------------------------------------------------------------------
+    # -- cached routes -----------------------------------------------------------------------------------------------
 
     def _note_alternate(self, entry: _Entry, before: str | None, after: str | None) -> None:
         name = entry.exchange.name

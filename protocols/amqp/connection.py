@@ -95,7 +95,7 @@ class ServerConnection(ConnectionChannels):
         """True if the socket may be shut."""
         return self._state == CLOSED
 
-    # -- what comes in -------------------------------------------------------------------------------------------
+    # -- input ---------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes, now: float) -> Iterator[Event]:
         """Yield the events of the client's bytes, in order; handle each event before the next is asked for.  Bytes that

@@ -111,7 +111,7 @@ def _plain(value: FieldValue) -> PropertyValue | None:
     return value if isinstance(value, str | bytes) else None
 
 
-# -- what AMQP consumers get -----------------------------------------------------------------------------------------
+# -- to AMQP consumers -----------------------------------------------------------------------------------------------
 
 
 def origin(exchange: str, routing_key: str, header: ContentHeader) -> bytes:

@@ -102,7 +102,7 @@ class ServerConnection(Outgoing):
         """True while input must wait for the decision; in an exchange of AUTH it belongs to that (3.1.2-30)."""
         return self._state == DECIDING and self.method is None
 
-    # -- what comes in -------------------------------------------------------------------------------------------
+    # -- input ---------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes, now: float) -> Iterator[Event]:
         """Yield the events of the client's bytes, in order; handle each event before the next is asked for.  Nothing is
@@ -321,7 +321,7 @@ class ServerConnection(Outgoing):
         keeps_will = packet.reason != ReasonCode.NORMAL_DISCONNECTION
         return Closing(packet.reason, "the client disconnected", keeps_will, is_clients=True, session_expiry=expiry)
 
-    # -- what goes out -------------------------------------------------------------------------------------------
+    # -- output --------------------------------------------------------------------------------------------------
 
     def accept(self, connect: Connect, is_session_present: bool, granted: Properties = EMPTY) -> Closing | None:
         """Answer CONNECT (3.2).  `granted`: the server's properties of CONNACK, for version 5.  Returns the end of the

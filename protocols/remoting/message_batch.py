@@ -2,7 +2,7 @@
 
 A message: topic, body, sub-topic, queue id, qos, tag, keys, message group, message id, born time, filter hash,
 properties, system properties, further queues.  A stored one adds queue offset, commit-log offset, store time, further
-places; a delivery then adds receipt handle and attempt.
+places.
 
 A run of deliveries: queue id, epoch, `since`, first queue offset, stamp, attempt, the head of its receipt handles,
 records.

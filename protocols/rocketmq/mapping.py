@@ -46,7 +46,7 @@ MESSAGE_GROUP, MESSAGE_ID, BODY_IS_EMPTY = "message_group", "message_id", "empty
 """Facts that are fields of a message; the others are its well-known properties by name."""
 
 
-# -- what kind of message it is --------------------------------------------------------------------------------------
+# -- type ------------------------------------------------------------------------------------------------------------
 
 
 def message_type(

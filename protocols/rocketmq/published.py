@@ -106,7 +106,7 @@ def published(wire: v2.Message, topic: str, limits: PublishLimits, accepted: fro
     return Published(message, kind)
 
 
-# -- what kind it is ---------------------------------------------------------------------------------------------------
+# -- type --------------------------------------------------------------------------------------------------------------
 
 
 def _kind(system: v2.SystemProperties, accepted: frozenset[int]) -> v2.MessageType.ValueType:
@@ -172,7 +172,7 @@ def check_lite_topic(name: str, limits: PublishLimits) -> None:
         raise WireError(v2.ILLEGAL_LITE_TOPIC, text)
 
 
-# -- its fields --------------------------------------------------------------------------------------------------------
+# -- fields ------------------------------------------------------------------------------------------------------------
 
 
 def _check_body(wire: v2.Message, limits: PublishLimits) -> None:

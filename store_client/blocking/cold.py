@@ -13,11 +13,8 @@ Part = tuple[int, int, int]
 
 
 class ColdReader(Protocol):
-    """The tables of an object store.
-
-    Every call blocks, and raises EntrepotError: UNAVAILABLE if the store is away, COLD_CORRUPTED for lost or corrupted
-    objects.
-    """
+    """The tables of an object store.  Every call blocks, and raises EntrepotError: UNAVAILABLE if the store is away,
+    COLD_CORRUPTED for lost or corrupted objects."""
 
     def found(self, root: str, parts: Sequence[Part]) -> Sequence[tuple[Part, ColdSegment]]:
         """Return the parts of these that the newest version of a table has, each with its segment, segment by

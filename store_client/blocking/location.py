@@ -57,11 +57,8 @@ class StoreLocation:
 
 
 def open_reader(location: StoreLocation) -> BlockingReader:
-    """Open a reader of the store.
-
-    Raises UNAVAILABLE if no broker answers, StoreFailedError if a server has the directory, BAD_REQUEST if it does not
-    exist; UNSUPPORTED if packages of the tier are missing.
-    """
+    """Open a reader of the store.  Raises UNAVAILABLE if no broker answers, StoreFailedError if a server has the
+    directory, BAD_REQUEST if it does not exist; UNSUPPORTED if packages of the tier are missing."""
     if location.data_dir:
         from store_client.embedded import open_offline
 
@@ -82,10 +79,8 @@ def open_cold(address: TierAddress) -> ColdReader:
 
 
 def open_store(location: StoreLocation) -> BlockingStore:
-    """Open the brokers of a store.
-
-    Raises UNAVAILABLE if none answers, BAD_REQUEST for a data directory or a tier alone, which are read-only.
-    """
+    """Open the brokers of a store.  Raises UNAVAILABLE if none answers, BAD_REQUEST for a data directory or a tier
+    alone, which are read-only."""
     if location.data_dir:
         raise EntrepotError(Code.BAD_REQUEST, "a data directory is read only: start a server and name its brokers")
     if location.has_tier_only:

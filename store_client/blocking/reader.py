@@ -41,11 +41,8 @@ class BlockingReader(Protocol):
         filter: FilterExpression | None = None,
     ) -> RecordRun:
         """Return the records between two offsets that match the filter, `max_bytes` of them or fewer; `next_offset` of
-        the run is the offset to go on.
-
-        Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET (below the minimum or beyond the end), ILLEGAL_FILTER_EXPRESSION,
-        MESSAGE_CORRUPTED, COLD_CORRUPTED, UNAVAILABLE.
-        """
+        the run is the offset to go on.  Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET (below the minimum or beyond the end),
+        ILLEGAL_FILTER_EXPRESSION, MESSAGE_CORRUPTED, COLD_CORRUPTED, UNAVAILABLE."""
         ...
 
     def tiering(self, topics: Sequence[str]) -> list[TierStatus]:

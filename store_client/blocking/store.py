@@ -1,8 +1,6 @@
-"""BlockingStore: the brokers of a store, with blocking calls.
-
-It runs `store_client.remote` on an event loop in a thread of its own, which handles routes, connections and retries.
-It waits for a broker that is away, so that a job outlives its restart.
-"""
+"""BlockingStore: the brokers of a store, with blocking calls.  It runs `store_client.remote` on an event loop in a
+thread of its own, which handles routes, connections and retries. It waits for a broker that is away, so that a job
+outlives its restart."""
 
 from __future__ import annotations
 
@@ -33,10 +31,8 @@ AGAIN: Final = frozenset((Code.UNAVAILABLE, Code.OUTCOME_UNKNOWN, Code.REQUEST_T
 
 
 class BlockingStore:
-    """Implements `BlockingReader`.  Raises UNAVAILABLE if no broker is found; `close` it.
-
-    Idempotent operations are retried for up to `seconds`; the outcome of an append may be unknown.
-    """
+    """Implements `BlockingReader`.  Raises UNAVAILABLE if no broker is found; `close` it.  Idempotent operations are
+    retried for up to `seconds`; the outcome of an append may be unknown."""
 
     def __init__(self, settings: RemoteSettings, seconds: float = 30.0) -> None:
         self._seconds = seconds
@@ -143,10 +139,8 @@ class BlockingStore:
         return self._now(lambda: list(self._store.topology.queues(topic).writable))
 
     def append(self, messages: Sequence[Message]) -> list[EntrepotError | None]:
-        """Append a batch; durable when this returns.  Returns a refusal or None for each message.
-
-        Raises OUTCOME_UNKNOWN if the answer was lost.
-        """
+        """Append a batch; durable when this returns.  Returns a refusal or None for each message.  Raises
+        OUTCOME_UNKNOWN if the answer was lost."""
 
         async def appended() -> list[EntrepotError | None]:
             return list(await self._store.messages.append(messages).wait() or [None] * len(messages))
