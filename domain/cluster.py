@@ -31,7 +31,7 @@ class LogCondition:
     """The state of a replica's log, apart from its length.
 
     `healed`: corrupted records fetched from another replica since the start.  `corrupted`: records corrupted on every
-    replica.  `forked`: blocks that differ from the master's though no record is corrupted.  `diverged`: begin and end
+    replica.  `forked`: blocks that differ from the master's though no record is corrupted.  `diverged`: start and end
     of the parts that were cut off and kept.  `copies_from`: id of the replica that the log is copied from, or 0.
     """
 

@@ -37,7 +37,7 @@ class ConsumerGroup:
     """The definition of a group.
 
     `max_attempts`: deliveries of one message before it goes to `%DLQ%<name>`.  `invisible_seconds`: invisible time of a
-    popped message unless the request gives one.  `start`: begin on a queue that the group has never read: `earliest`,
+    popped message unless the request gives one.  `start`: position on a queue never read before: `earliest`,
     `latest` or an RFC 3339 time.  `retry`: delay of a message that was given back.  `max_in_flight`: messages of a
     topic that its consumers may hold at once; None for no limit of its own.  `fifo`: messages of one message group are
     delivered in order, to one consumer at a time; messages without a group, and other groups of the same queue, flow.

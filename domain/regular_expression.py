@@ -181,7 +181,7 @@ class _Reading:
         return written
 
     def _class(self, begin: str, position: int) -> tuple[str, str]:
-        """Return a character set with this begin: as written, and in RE2's form."""
+        """Return a character set with this start: as written, and in RE2's form."""
         at, text = position + len(begin), begin
         while at < len(self._text):
             written = _CLASS_TOKEN.match(self._text, at)[0]  # type: ignore[index]  # it takes any character
@@ -222,7 +222,7 @@ class _Reading:
         return found
 
     def _excluded(self, tokens: list[_Token]) -> tuple[str | None, list[_Token]]:
-        """Return the pattern of the negative look-aheads behind the begin, and the rest."""
+        """Return the pattern of the negative look-aheads behind the start, and the rest."""
         if "m" in self._flags or not tokens or tokens[0].written not in ("^", r"\A"):
             return None, tokens
         excluded: list[str] = []

@@ -42,7 +42,7 @@ def local_queue(queue_id: int) -> int:
 
 
 def first_place(number: int) -> int:
-    """Return the global offset of the begin of a broker's log."""
+    """Return the global offset of the start of a broker's log."""
     return number * PLACES_PER_BROKER
 
 

@@ -53,7 +53,7 @@ class CompiledStatement:
         return False
 
     def is_for_source(self, principal: Principal) -> bool:
-        """True if the principal's address is in one of the statement's networks."""
+        """True if it has no networks, or one with the principal's address; a DENY also if that is unknown."""
         if not self.networks:
             return True
         address = parse_address(principal.source)

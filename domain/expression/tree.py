@@ -1,4 +1,4 @@
-"""The parse tree of an SQL92 filter, with checked types; evaluation compiles it.  `place` is the begin of a part in the
+"""The parse tree of an SQL92 filter, with checked types; evaluation compiles it.  `place` is the start of a part in the
 text, for errors."""
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Tail(Protocol):
         ...
 
     def when_begun(self, callback: Callable[[], None]) -> None:
-        """Call back once its begin is settled: messages stored from then on are handed over.  At once if it is.  It
+        """Call back once its start is settled: messages stored from then on are handed over.  At once if it is.  It
         calls back, too, if its broker is away; it then begins later, at the first message stored after the request."""
         ...
 

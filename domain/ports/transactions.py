@@ -25,6 +25,6 @@ class Transactions(Protocol):
         ...
 
     async def take_checks(self, topics: Sequence[str], max_messages: int) -> list[StoredMessage]:
-        """Return half messages whose producer has been silent for too long, to ask a producer of the group about.  Each
+        """Return half messages whose producer has been silent for too long, to ask a producer of the topic about.  Each
         is returned again after the check interval; after the last check it expires and is rolled back."""
         ...

@@ -92,7 +92,7 @@ def start_before(starts: Sequence[EpochStart], offset: int) -> tuple[int, int]:
 
 
 class ForkedError(Exception):
-    """Two logs place the begin of one mastership differently: they have no common history."""
+    """Two logs place the beginning of one mastership differently: they have no common history."""
 
 
 def common_end(mine: Sequence[EpochStart], my_end: int, theirs: Sequence[EpochStart], their_end: int) -> int | None:
@@ -110,6 +110,6 @@ def common_end(mine: Sequence[EpochStart], my_end: int, theirs: Sequence[EpochSt
 
 
 def _ends(starts: Sequence[EpochStart], end: int) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return begin and end in the log of each start, by name."""
+    """Return beginning and end in the log of each start, by name."""
     ends = [start.start for start in starts[1:]] + [end]
     return {start.name: (start.start, last) for start, last in zip(starts, ends, strict=True)}

@@ -124,7 +124,7 @@ class ContentHeader:
             self._starts = _walk(self.data)
 
     def _place(self, flag: int) -> tuple[int, int] | None:
-        """Return begin and end of a property, or None."""
+        """Return start and end of a property, or None."""
         starts = self._starts
         if starts is None:
             starts = self._starts = _walk(self.data)
@@ -260,7 +260,7 @@ def received_header(data: bytes) -> ContentHeader:
 
 
 def _walk(data: bytes) -> list[int]:
-    """Return the begins of the present properties, in order, and the end of the last one."""
+    """Return the starts of the present properties, in order, and the end of the last one."""
     end = len(data)
     if end < 2:
         raise FrameError("a content header ends within its flags", BASIC)

@@ -98,7 +98,7 @@ class Decoder:
         self._partial, self._needed = None, 0
 
     def _parse(self, data: bytes, items: list[Item]) -> tuple[int, int]:
-        """Append every whole frame; returns the begin of the rest, and the size it needs to be a frame."""
+        """Append every whole frame; returns the start of the rest, and the size it needs to be a frame."""
         size, pos, limit = len(data), 0, self.frame_max
         while size - pos >= FRAME_OVERHEAD:
             kind, channel, length = _head(data, pos)

@@ -109,7 +109,7 @@ def encode_short_string(text: str) -> bytes:
 
 
 def _bounds(data: bytes, pos: int, end: int, depth: int) -> tuple[int, int]:
-    """Return begin and end of the content of a table, array or long string."""
+    """Return start and end of the content of a table, array or long string."""
     if depth > MAX_DEPTH:
         raise FrameError(f"field tables more than {MAX_DEPTH} deep")
     start = pos + 4

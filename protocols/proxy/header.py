@@ -175,7 +175,7 @@ def _tls(header: bytes, at: int, size: int) -> ProxyTls | None:
 
 
 def _type_length_values(header: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (type, begin of the value, its length) of each extension."""
+    """Yield (type, start of the value, its length) of each extension."""
     while at < end:
         if end - at < _TLV.size:
             raise MalformedProxyHeaderError("an extension without a length")

@@ -111,7 +111,7 @@ class FrameReader:
         return frames
 
     def _cut(self, source: bytes | memoryview) -> tuple[list[Frame], int]:
-        """Return the whole frames, and the begin of the first incomplete one."""
+        """Return the whole frames, and the start of the first incomplete one."""
         frames: list[Frame] = []
         at, end, self._wanted = 0, len(source), HEADER_SIZE
         while end - at >= HEADER_SIZE:

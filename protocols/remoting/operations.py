@@ -215,7 +215,7 @@ IMPORT_KEY_VALUES: Final = _operation(77, "import_key_values", tuple[list[KeyVal
 
 # -- replicas --------------------------------------------------------------------------------------------------------
 class StoreSeed(NamedTuple):
-    """The initial values of a new replica's store, equal for all of a group.  `begin`: present begin of the log."""
+    """The initial values of a new replica's store, equal for all of a group.  `begin`: present start of the log."""
 
     store_id: str
     handle_key: str

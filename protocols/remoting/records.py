@@ -62,7 +62,7 @@ _HEAD: Final = struct.Struct(">IQQQ")
 
 @dataclass(frozen=True, slots=True)
 class RecordRun:
-    """Records of one queue, in order.  `starts`: begin of each in `data`, which may hold others between them.
+    """Records of one queue, in order.  `starts`: position of each in `data`, which may hold others between them.
     `next_offset`: the offset to go on, behind messages that the filter does not match, too."""
 
     entries: NDArray[Any]
@@ -161,7 +161,7 @@ class RecordColumns:
         return whole
 
     def spans(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the begin in `data` of a part of variable length, and its length, for each record."""
+        """Return the start in `data` of a part of variable length, and its length, for each record."""
         if not self._spans:
             start = self.starts + RECORD.itemsize
             for each in VARIABLE:

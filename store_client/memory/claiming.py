@@ -165,7 +165,7 @@ class Claiming:
         return [(queue, states[queue.queue_id]) for queue in self._state.queues_of(topic.name)]
 
     def _start(self, queue: Queue, group: ConsumerGroup) -> int:
-        """Return the begin of a new group.  Dead letters and retries are never skipped."""
+        """Return the start of a new group.  Dead letters and retries are never skipped."""
         if group.start == EARLIEST or dead_letter_group(queue.topic) is not None or is_retry_topic(queue.topic):
             return queue.min_offset
         since_ms = parse_start(group.start)

@@ -33,7 +33,7 @@ class Entry:
 
 
 class GroupQueue:
-    """A group on one queue: its begin, and one entry per message it has met.  `frontier` is behind the last message
+    """A group on one queue: its start, and one entry per message it has met.  `frontier` is behind the last message
     that was delivered or skipped."""
 
     def __init__(self, start: int) -> None:

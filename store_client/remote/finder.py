@@ -77,7 +77,7 @@ class RemoteFinder:
 
 
 def _cursors_of(cursor: str | None) -> dict[str, str] | None:
-    """Return the cursor of each broker by number, empty for its begin; None for a new query."""
+    """Return the cursor of each broker by number, empty for its start; None for a new query."""
     if cursor is None:
         return None
     try:
@@ -88,7 +88,7 @@ def _cursors_of(cursor: str | None) -> dict[str, str] | None:
 
 def _merged(pages: list[tuple[Asking, str, MessagePage]], limit: int) -> MessagePage:
     """Return the newest of all pages, each given with its cursor, and the new cursors of the brokers."""
-    # Each broker's own order is kept even where its clock was set back: a page is taken from its begin.
+    # Each broker's own order is kept even where its clock was set back: a page is taken from its start.
     found = list(islice(merge(*(page.messages for _, _, page in pages), key=_newest_first), limit))
     cursors: dict[str, str] = {}
     for client, cursor, page in pages:

@@ -75,7 +75,7 @@ class RemoteTail:
         self.begun()
 
     def begun(self) -> None:
-        """Call those that wait for the begin; also if it will come later."""
+        """Call those that wait for the start; also if it will come later."""
         waiting, self._when_begun = self._when_begun, []
         for callback in waiting:
             callback()
@@ -85,7 +85,7 @@ class RemoteTail:
         return self._client.view.deleted.get(f"topic/{self._topic}", 0)
 
     def forget_place(self) -> None:
-        """Follow the present queue from its begin: it is another one."""
+        """Follow the present queue from its start: it is another one."""
         self._next, self._start = None, 0
 
     def reopen(self, client: BrokerClient) -> None:
@@ -101,7 +101,7 @@ class RemoteTail:
 
     @property
     def _goes_on(self) -> bool:
-        """True if the begin does not depend on data that a slave may lack."""
+        """True if the start does not depend on data that a slave may lack."""
         start = self._start
         return self._next is not None or (isinstance(start, Position) and start.kind is PositionKind.EARLIEST)
 

@@ -31,7 +31,7 @@ async def open_rocketmq(
 ) -> Store:
     """Open a store over the cluster whose proxies listen at `endpoints` (`host:port`, IPv6 as `[address]:port`).
 
-    `topics` are asked for at once, so that they are known from the begin; others at their first use.  `others` are
+    `topics` are asked for at once, so that they are known from the start; others at their first use.  `others` are
     fields of `RocketMqSettings` by name.  Raises BAD_REQUEST for an invalid endpoint, and TOPIC_NOT_FOUND or
     UNAVAILABLE for the topics.
     """

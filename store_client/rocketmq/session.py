@@ -1,7 +1,7 @@
 """Session: one client of the cluster in RocketMQ's sense: the producer, or the consumer of one group.
 
 A server only answers consumers whose Settings it has.  So each session keeps a Telemetry stream open to every place it
-talks to, sends its Settings at the begin and at each change, and sends heartbeats.  A broken stream is opened again for
+talks to, sends its Settings at the start and at each change, and sends heartbeats.  A broken stream is opened again for
 as long as the session lives.
 """
 

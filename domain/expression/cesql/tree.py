@@ -1,4 +1,4 @@
-"""The parse tree of a CESQL expression.  `place` is the begin of a part in the text, for errors; comparisons of trees
+"""The parse tree of a CESQL expression.  `place` is the start of a part in the text, for errors; comparisons of trees
 ignore it.  Successive operators of one precedence are one `Chain`, so that their number adds no depth."""
 
 from __future__ import annotations
