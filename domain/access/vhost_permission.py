@@ -153,7 +153,6 @@ def _pattern_of(tokens: list[Token], is_open: bool, expression: str) -> str:
 
 
 def _expression(patterns: Iterable[str]) -> str:
-    """Return the regular expression of the patterns."""
     found = list(patterns)
     if _OF_ALL in found:
         return EVERYTHING

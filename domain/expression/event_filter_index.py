@@ -194,7 +194,6 @@ class FilterIndex(Generic[K]):
         return len(bucket or ())
 
     def _bucket(self, condition: Condition) -> Bucket[K]:
-        """Return the entries under a condition, made if it is new."""
         match condition:
             case Equals(attributes=attributes) if len(attributes) > 1:
                 names, texts = zip(*attributes, strict=True)
@@ -213,7 +212,6 @@ class FilterIndex(Generic[K]):
         return self._tables.setdefault(name, _AttributeTable())
 
     def _take_out(self, entry: _Entry[K]) -> None:
-        """Remove an entry, and tables that become empty."""
         if entry.conditions is None:
             del self._always[entry]
             return

@@ -295,7 +295,6 @@ class ServerConnection(ConnectionChannels):
         return Closing(error.code, error.text)
 
     def _drop(self, code: ReplyCode, text: str) -> Closing:
-        """Close without a goodbye."""
         self._state = CLOSED
         self._forget()
         return Closing(code, text, is_final=True)
@@ -337,7 +336,6 @@ class ServerConnection(ConnectionChannels):
         self._forget()
 
     def _forget(self) -> None:
-        """Drop partial input and the channels."""
         self._early.clear()
         self._decoder.drop()
         self._drop_channels()

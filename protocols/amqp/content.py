@@ -124,7 +124,6 @@ class ContentHeader:
             self._starts = _walk(self.data)
 
     def _place(self, flag: int) -> tuple[int, int] | None:
-        """Return start and end of a property, or None."""
         starts = self._starts
         if starts is None:
             starts = self._starts = _walk(self.data)

@@ -150,7 +150,6 @@ def template_of(message: StoredMessage, more: FieldTable | None = None) -> Conte
 
 
 def _header_of(message: Message) -> ContentHeader:
-    """Return the properties of a message of another protocol."""
     headers: FieldTable = {}
     for name, value in message.properties:
         if name.startswith(CE_PREFIX):

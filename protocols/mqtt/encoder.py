@@ -146,7 +146,6 @@ def encode_publish(
 
 
 def _encode_name(topic: str) -> bytes:
-    """Encode a topic name.  Raises ValueError for an invalid one."""
     name = topic.encode()
     if len(name) > MAX_FIELD_BYTES or "\0" in topic:
         raise ValueError("topic is too long or contains NUL")

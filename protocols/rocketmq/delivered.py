@@ -156,7 +156,6 @@ def _plain_text(value: bytes) -> str | None:
 
 
 def _id_of_hex(text: str) -> str:
-    """Return the id of a message in hexadecimal digits."""
     try:
         return message_id_text(bytes.fromhex(text))
     except ValueError:

@@ -48,7 +48,6 @@ class Consumption:
             await self._wait(remaining if due is None else min(remaining, (due - now) / 1000))
 
     async def _wait(self, seconds: float) -> None:
-        """Wait for a change, or the end of the time."""
         self._state.changed.clear()
         try:
             async with asyncio.timeout(seconds):

@@ -388,5 +388,4 @@ class Cluster:
 
 
 def _is_one(one: BrokerInfo, other: BrokerInfo) -> bool:
-    """True if two addresses lead to the same broker."""
     return bool(one.store_id) and (one.name, one.store_id) == (other.name, other.store_id)

@@ -66,7 +66,6 @@ def seen_by_itself(
 
 
 def _as_slave(replica: int, address: str, master: ReplicaStatus) -> ReplicaView:
-    """Return the master's view of another replica."""
     slave, is_observer = master.slaves.get(replica), not master.appointment.counts(replica)
     is_member = any(member.replica == replica for member in master.appointment.members)
     if slave is None:

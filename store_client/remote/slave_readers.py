@@ -150,7 +150,6 @@ class SlaveReaders:
                 self._have(client)
 
     def _have(self, client: BrokerClient) -> None:
-        """Connect to all slaves of a broker."""
         name = client.name
         addresses = () if client.known is None else tuple(address for _, address in client.known.replicas)
         wanted = [each for each in addresses if each != client.link.address or not client.is_ready]

@@ -70,7 +70,6 @@ class Cluster:
         return found
 
     async def _ask_route(self, topic: str) -> Route:
-        """Ask the configured places, one after the other until one answers."""
         failure: EntrepotError | None = None
         for place in self.settings.endpoints:
             question = v2.QueryRouteRequest(topic=self.namespaces.resource(topic), endpoints=endpoints([place]))

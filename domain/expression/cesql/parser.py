@@ -206,7 +206,6 @@ class _Parser:
         return tuple(nodes)
 
     def _predicate(self, left: Node) -> Node:
-        """Parse LIKE or IN, negated or not."""
         negated = self._taken("NOT")
         if self._taken("IN"):
             self._expect("(")
