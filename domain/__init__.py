@@ -1,1 +1,1 @@
-"""The words and rules of messaging, as RocketMQ 5 names them. Standard library only, no I/O, no clock of its own."""
+"""The model and rules of messaging in RocketMQ 5's terms.  Standard library only, no I/O, no clock of its own."""

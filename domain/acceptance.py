@@ -1,4 +1,4 @@
-"""What a store takes, as far as a message and its topic's definition say: in each store, and ahead of one."""
+"""Acceptance: checks of a message against its topic's definition, in each store and ahead of one."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ from domain.names import MAX_SUB_TOPIC_BYTES
 from domain.timing import MAX_DELAY_MS
 from domain.topic import Cleanup, Topic
 
-"""Of a delivery time: no more is read as a number."""
-
 
 def too_large(size: int, limit: int) -> EntrepotError:
-    """The refusal of a body."""
+    """Return the refusal of a body beyond the limit."""
     return EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, f"the body has {size} bytes, the limit is {limit}")
 
 
 def field_too_long(message: Message) -> EntrepotError | None:
-    """The refusal of the first field that is too long for a record: which one, how long it is, what the limit is."""
+    """Return the refusal of the first field that is too long for a record, or None."""
     fields = (
         ("the tag has", len(message.tag.encode()), MAX_TAG_BYTES),
         ("the keys have", keys_size(message.keys), MAX_KEYS_BYTES),
@@ -42,17 +40,17 @@ def field_too_long(message: Message) -> EntrepotError | None:
 
 
 def keys_size(keys: Sequence[str]) -> int:
-    """Bytes that the keys of a message take together."""
+    """Return the bytes that the keys of a message take together, with their separators."""
     return sum(len(key.encode()) for key in keys) + max(len(keys) - 1, 0)
 
 
 def lacks_key() -> EntrepotError:
-    """The refusal of a message that a compacted topic cannot keep apart from others."""
+    """Return the refusal of a message without a key in a compacted topic."""
     return EntrepotError(Code.BAD_REQUEST, "a message of a compacted topic needs a key")
 
 
 def is_for_later(message: Message, now_ms: int) -> bool:
-    """Whether a message with a delivery time has to wait for it.  Raises ILLEGAL_DELIVERY_TIME."""
+    """True if the message has a delivery time in the future.  Raises ILLEGAL_DELIVERY_TIME."""
     at_ms = message.system.get(SystemProperty.DELIVER_AT_MS)
     if at_ms is None:
         return False
@@ -68,7 +66,7 @@ def is_for_later(message: Message, now_ms: int) -> bool:
 def refusals_ahead(
     messages: Sequence[Message], topic: Topic, max_message_bytes: int, now_ms: int
 ) -> dict[int, EntrepotError]:
-    """Why a store with this limit of bodies would refuse messages for their topic, by their places."""
+    """Return the refusals that a store with this body limit would give, by the messages' places."""
     limit = max_message_bytes if topic.max_message_bytes is None else min(max_message_bytes, topic.max_message_bytes)
     is_compacted = topic.cleanup is Cleanup.COMPACT
     refusals: dict[int, EntrepotError] = {}

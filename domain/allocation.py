@@ -1,8 +1,6 @@
-"""Allocation: which member of a group reads which queues of a topic, where each queue is read by one member alone.
-
-This is RocketMQ's load balancing by queue (`AllocateMessageQueueStrategy`), beside that by message, which is pop.  The
-outcome depends on nothing but the arguments, so every gateway comes to the same one.
-"""
+"""Allocation: the division of a topic's queues among a group's members, each queue to one member.  This is RocketMQ's
+load balancing by queue (`AllocateMessageQueueStrategy`); pop is the one by message.  The outcome depends on the
+arguments alone, so every gateway computes the same one."""
 
 from __future__ import annotations
 
@@ -14,22 +12,21 @@ from hashlib import blake2b
 from typing import Final
 
 VIRTUAL_NODES: Final = 64
-"""Points of each member on the ring of CONSISTENT_HASH: the more, the evener, and the slower to make."""
+"""Points of each member on the ring of CONSISTENT_HASH.  More points give more even shares, and take longer."""
 REMEMBERED_MEMBERS: Final = 4096
-"""Members whose points are kept, the least used forgotten."""
+"""Members whose points are cached, least recently used out first."""
 _HASH_BYTES: Final = 8
 
 
 class AllocationStrategy(StrEnum):
-    """Ways to share out queues among members.
+    """Strategies to divide queues among members.
 
     AVERAGED: each member has a run of neighbouring queues (RocketMQ: `AllocateMessageQueueAveragely`).
     CIRCULAR: the queues are dealt out in turn (`AllocateMessageQueueAveragelyByCircle`).
-    With both of them, the numbers of queues that two members have differ by one at most, and the first members have
-    the more.
-    CONSISTENT_HASH: each queue goes to the member whose point is the next on a ring
-    (`AllocateMessageQueueConsistentHash`).  A member that joins takes queues and no other queue moves; one that leaves
-    has its queues spread and no other queue moves.  Shares are even only roughly.
+    With both, the counts of two members differ by at most one, and the first members have more.
+    CONSISTENT_HASH: each queue goes to the member with the next point on a ring (`AllocateMessageQueueConsistentHash`).
+    A joining member only takes queues; a leaving member's queues are spread, and no others move.  Shares are only
+    roughly even.
     """
 
     AVERAGED = "AVERAGED"
@@ -38,10 +35,8 @@ class AllocationStrategy(StrEnum):
 
 
 def allocate(strategy: AllocationStrategy, queue_ids: Sequence[int], members: Sequence[str]) -> dict[str, list[int]]:
-    """The queues of each member, ascending; every queue is in one list, unless there is no member.
-
-    `queue_ids` and `members` are ascending and name nothing twice.  Queue ids need not be without gaps.
-    """
+    """Return the queues of each member, ascending; every queue is in one list, unless there is no member.  `queue_ids`
+    and `members` are ascending and without duplicates.  Queue ids may have gaps."""
     if not members:
         return {}
     if strategy is AllocationStrategy.AVERAGED:
@@ -78,5 +73,5 @@ def _points(member: str) -> tuple[int, ...]:
 
 
 def _point(text: str) -> int:
-    """A place on the ring: the same in every process, which `hash()` is not."""
+    """Return a point on the ring, the same in every process (`hash()` is not)."""
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES).digest(), "big")

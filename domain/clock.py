@@ -1,4 +1,4 @@
-"""Time, as the inside sees it: passed in."""
+"""The clock port: time is passed in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators see of, and do with, the brokers behind a store."""
+"""The view of operators on the brokers behind a store, and their control over them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from domain.replication.control import ReplicaChange
 
 @dataclass(frozen=True, slots=True)
 class ConfirmLevel:
-    """Assurance that a confirmed message has: its rule, and the least number of disks that it is on."""
+    """The assurance of a confirmed message: its rule, and the least number of disks that hold it."""
 
     rule: str
     copies: int
@@ -23,18 +23,16 @@ class ConfirmLevel:
 
 
 SINGLE: Final = ConfirmLevel("single", 1)
-"""Of a store without replicas."""
+"""Level of a store without replicas."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogCondition:
-    """The log of a replica, beyond how long it is.
+    """The state of a replica's log, apart from its length.
 
-    `healed`: records that were corrupted and fetched from another replica since the start.  `corrupted`: those that no
-    replica has whole.  `forked`: blocks that differ from the master's though no record is corrupted.
-
-    `diverged`: begin and end of the parts that were cut and kept.  `copies_from`: id of the replica that the log is
-    copied from, or 0.
+    `healed`: corrupted records fetched from another replica since the start.  `corrupted`: records corrupted on every
+    replica.  `forked`: blocks that differ from the master's though no record is corrupted.  `diverged`: start and end
+    of the parts that were cut off and kept.  `copies_from`: id of the replica that the log is copied from, or 0.
     """
 
     healed: int = 0
@@ -45,7 +43,7 @@ class LogCondition:
 
     @property
     def text(self) -> str:
-        """For people; empty where there is nothing to tell."""
+        """The state in words; empty for a healthy log."""
         size = sum(end - start for start, end in self.diverged)
         words = (
             f"{self.healed} records healed" if self.healed else "",
@@ -59,13 +57,14 @@ class LogCondition:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """A replica of a broker as it sees itself, or as its master does.
+    """A replica of a broker as seen by itself or by its master.
 
-    `role`: master, slave, nobody (it follows no master), or away.  `is_in_sync`: it is a member of the set.
-    `is_observer`: it copies, and counts for nothing.  `synced`: its log up to this commit-log offset is on its disk.
-    `behind`: bytes of the master's log that it lacks, and `behind_seconds` the age of the first of them; None where the
-    master has not told.  `problem`: why it is neither an open master nor a slave that follows one.  `log`: None where
-    the replica itself was not asked.  `control_problem`: why controllers would not replace its master; it goes on so.
+    `role`: master, slave, nobody (it follows no master), or away.  `is_in_sync`: it is in the in-sync set.
+    `is_observer`: it copies the log and does not count.  `synced`: commit-log offset up to which its log is on its
+    disk.  `behind`: bytes of the master's log that it lacks, and `behind_seconds` the age of the first of them; None
+    where the master has not told.  `problem`: reason why it is neither an open master nor a slave that follows one.
+    `log`: None where the replica itself was not asked.  `control_problem`: reason why controllers would not replace its
+    master; it serves regardless.
     """
 
     replica: int
@@ -82,7 +81,7 @@ class ReplicaView:
     control_problem: str = ""
 
     def unready(self, max_behind_seconds: float) -> str:
-        """Why it is neither an open master nor a slave in sync with one, in words; empty where it is."""
+        """Return the reason why it is neither an open master nor a slave in sync with one; empty if it is."""
         if self.problem or self.role == "master":
             return self.problem
         if not self.is_in_sync and not self.is_observer:
@@ -101,7 +100,7 @@ AWAY: Final = "away"
 
 @dataclass(frozen=True, slots=True)
 class ControllerStatus:
-    """A controller as a gateway sees it.  `controller`: id, or 0 where it is not known."""
+    """A controller as a gateway sees it.  `controller`: id, or 0 if unknown."""
 
     controller: int
     address: str
@@ -112,12 +111,9 @@ class ControllerStatus:
 
 @dataclass(frozen=True, slots=True)
 class ElectionView:
-    """The election of a broker's master, as its controllers have it.
-
-    `epoch`: of the master that was elected last, and `decided_ms` the time of that.  `reason`: for the last election, a
-    sentence.  `given`: greatest epoch that an election was begun for.  `in_sync`: replicas of the set.  `problem`: why
-    the master is not replaced although it should be; empty where nothing is wrong.
-    """
+    """The election of a broker's master, as its controllers know it.  `epoch`: epoch of the master elected last, at
+    `decided_ms` for `reason` (a sentence).  `given`: greatest epoch that an election was begun for.  `in_sync`:
+    replicas of the in-sync set.  `problem`: reason why the master is not replaced although it should be, or empty."""
 
     epoch: int
     reason: str
@@ -133,12 +129,9 @@ class ElectionView:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """A broker as a gateway sees it.
-
-    `is_available`: it can be asked now.  `problem`: why it cannot, or else what is missing of its data.  `unsettled`,
-    `waiting`, `unread`, `key_values`: what is on it (messages that groups have not settled, that wait for their time or
-    transaction, that are in queues no group reads); None while it is away.
-    """
+    """A broker as a gateway sees it.  `is_available`: it can be asked now.  `problem`: reason why it cannot, or else
+    the data it lacks.  Counts of what it holds, None while it is away: `unsettled` messages of groups, messages
+    `waiting` for their time or transaction, messages `unread` in queues no group reads, and `key_values`."""
 
     name: str
     number: int
@@ -153,7 +146,7 @@ class BrokerStatus:
     unread: int | None = None
     key_values: int | None = None
     rule: str = ""
-    """Of a broker with replicas, when a message is confirmed: async, in-sync, or such as 2-3."""
+    """Rule of confirmation of a broker with replicas: async, in-sync, or such as 2-3."""
     epoch: int = 0
     replicas: tuple[ReplicaView, ...] = ()
     election: ElectionView | None = None
@@ -161,69 +154,63 @@ class BrokerStatus:
 
 
 class ClusterControl(Protocol):
-    """Brokers come by themselves; this is how they are looked at, drained, and let go."""
+    """The operators' control over brokers: view, drain, elect and remove.  Brokers join by themselves."""
 
     @property
     def is_available(self) -> bool:
-        """Whether any broker can be asked now."""
+        """True if any broker can be asked now."""
         ...
 
     async def brokers(self) -> list[BrokerStatus]:
-        """Every broker that is known, by number."""
+        """Return every known broker, by number."""
         ...
 
     async def replication(self) -> list[BrokerStatus]:
-        """Every broker that is known, with its replicas as its master sees them; nothing that is on it."""
+        """Return every known broker with its replicas as its master sees them, without counts of what it holds."""
         ...
 
     def confirm_level(self, messages: Sequence[Message]) -> ConfirmLevel:
-        """The least assurance that any of these has, once they are confirmed."""
+        """Return the least assurance that any of these messages has once confirmed."""
         ...
 
     def name_servers(self) -> dict[str, bool]:
-        """Every name server by address, and whether it answers."""
+        """Return every name server's address, with True if it answers."""
         ...
 
     async def drain(self, name: str, *, is_draining: bool) -> BrokerStatus:
-        """Let no new messages go to a broker, or let them again.  Key-values that it keeps move to another.
-
-        Raises BAD_REQUEST (no such broker), UNAVAILABLE, PRECONDITION_FAILED (nobody else could take over).
-        """
+        """Stop new messages to a broker, or allow them again.  Key-values that it keeps move to another.  Raises
+        BAD_REQUEST (no such broker), UNAVAILABLE, PRECONDITION_FAILED (no other broker could take over)."""
         ...
 
     async def elect(
         self, name: str, to: int = 0, without: Sequence[int] = (), *, is_unclean: bool = False
     ) -> BrokerStatus:
-        """Make a replica of a broker its master; 0: the best.  `without`: replicas that are lost, as only an operator
-        can say.  `is_unclean`: though what was confirmed may be missing.
+        """Make a replica of a broker its master; 0: the best one.
 
-        Raises BAD_REQUEST (no such broker, or it has no replicas), UNAVAILABLE, PRECONDITION_FAILED (why nobody can be
-        elected), REQUEST_TIMEOUT (elected, and not open yet).
+        `without`: replicas that the operator declares lost.  `is_unclean`: confirmed messages may be missing.  Raises
+        BAD_REQUEST (no such broker, or it has no replicas), UNAVAILABLE, PRECONDITION_FAILED (nobody can be elected,
+        with the reason), REQUEST_TIMEOUT (elected, and not open yet).
         """
         ...
 
     async def change_replica(self, name: str, replica: int, change: ReplicaChange) -> BrokerStatus:
-        """Have a replica of a broker count, or count for nothing, from now on.
-
-        Returns once its controllers have taken that; the master carries it out as soon as it is safe.  Raises
-        BAD_REQUEST (no such broker or replica), UNAVAILABLE, PRECONDITION_FAILED (why it cannot be).
-        """
+        """Change a replica of a broker to count in confirmations, or not to count.  Returns once its controllers have
+        accepted the change; the master applies it as soon as it is safe.  Raises BAD_REQUEST (no such broker or
+        replica), UNAVAILABLE, PRECONDITION_FAILED (with the reason)."""
         ...
 
     async def controllers(self) -> list[ControllerStatus]:
-        """Every controller that is known, by id."""
+        """Return every known controller, by id."""
         ...
 
     async def change_controllers(self, old: int, new: int, address: str) -> None:
-        """Let a controller go, take another in, or both; 0: none.  `address`: host:port of the new one, which runs.
-
-        Returns once the change has begun; the controllers carry it through.  Raises UNAVAILABLE (none leads),
-        PRECONDITION_FAILED (why it cannot be).
-        """
+        """Remove a controller, add another, or both; 0: none.  `address`: host:port of the new one, which runs.
+        Returns once the change has begun; the controllers complete it.  Raises UNAVAILABLE (none leads),
+        PRECONDITION_FAILED (with the reason)."""
         ...
 
     async def leave(self, name: str) -> None:
-        """Let a drained broker go for good; its process ends.  Raises as `drain`; PRECONDITION_FAILED if it is not
+        """Remove a drained broker for good; its process ends.  Raises as `drain`; PRECONDITION_FAILED if it is not
         empty."""
         ...
 

@@ -1,4 +1,4 @@
-"""Confirmation: what an append of a batch returns.  One per batch, never one per message."""
+"""Confirmation: the result of appending a batch, one per batch and never one per message."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ M = TypeVar("M", bound=Message)
 class Confirmation:
     """The outcome of one appended batch.
 
-    `refusals` is None when every message was taken, else one entry per message (None = taken); it is known when the
-    batch is settled, and of a store in this process at once.  The messages that were taken are *confirmed* later, when
-    they are durable; or the store fails and the outcome is unknown.  Callbacks run once, with the failure or None; of
-    one broker in the order the batches were appended.
+    `refusals` is None when every message was accepted, else one entry per message (None = accepted).  It is known when
+    the batch is settled; a store in this process knows it at once.  Accepted messages are *confirmed* later, when they
+    are durable; or the store fails and the outcome is unknown.  Callbacks run once, with the failure or None; those of
+    one broker in the order of its batches.
 
     `has_parts`: parts of the batch may be settled before others; else all of it is settled at once.
     """
@@ -37,14 +37,14 @@ class Confirmation:
         self, callback: Callable[[EntrepotError | None], None], first: int = 0, last: int | None = None
     ) -> None:
         """Call back when the batch is confirmed or has failed; at once if that is known.  Of a batch with parts only
-        the messages `first` to `last` (exclusive) are of interest."""
+        the messages `first` to `last` (exclusive) count."""
         if self.settled:
             callback(self.failure)
         else:
             self._callbacks.append(callback)
 
     async def wait(self, first: int = 0, last: int | None = None) -> Sequence[EntrepotError | None] | None:
-        """Return the refusals when the batch, or that part of it, is confirmed.  Raises what failed."""
+        """Return the refusals when the batch, or that part of it, is confirmed.  Raises its failure."""
         failure = self.failure
         if not self.settled:
             settled: asyncio.Future[EntrepotError | None] = asyncio.get_running_loop().create_future()
@@ -55,7 +55,7 @@ class Confirmation:
         return self.refusals
 
     def settle(self, failure: EntrepotError | None = None) -> None:
-        """Say the outcome; the store's one confirm loop calls this, nobody else."""
+        """Set the outcome and run the callbacks; called by the store's confirm loop alone."""
         self.settled = True
         self.failure = failure
         callbacks, self._callbacks = self._callbacks, []
@@ -63,7 +63,7 @@ class Confirmation:
             callback(failure)
 
     def settled_now(self) -> Confirmation:
-        """Itself, settled: nothing was taken, so there is nothing to wait for."""
+        """Return itself, settled: nothing was accepted, so there is nothing to wait for."""
         self.settle()
         return self
 
@@ -74,7 +74,7 @@ def append_at(
     refusals: list[EntrepotError | None],
     append: Callable[[Sequence[M]], Confirmation],
 ) -> Confirmation:
-    """Append the messages at some places of a batch; of the others `refusals` says what became of them."""
+    """Append the messages at some places of a batch; `refusals` holds the outcome of the other places."""
     confirmation = append([messages[place] for place in places])
     for place, refusal in zip(places, confirmation.refusals or (), strict=False):
         refusals[place] = refusal

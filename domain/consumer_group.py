@@ -14,15 +14,13 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 MAX_ATTEMPTS_LIMIT: Final = 10_000
 UNLIMITED_ATTEMPTS: Final = 1 << 16
-"""`max_attempts` of a group whose messages are never dead letters by their attempts (AMQP queues)."""
+"""`max_attempts` of groups without dead letters by attempts (AMQP queues)."""
 MAX_INVISIBLE_SECONDS: Final = 12 * 3600
 
 
 def parse_start(start: str) -> int | None:
-    """Where a new group begins: None for earliest and latest, else the epoch milliseconds of an RFC 3339 time.
-
-    Raises `BAD_REQUEST` for anything else.
-    """
+    """Return the start of a new group: None for earliest and latest, else epoch ms of an RFC 3339 time.  Raises
+    `BAD_REQUEST` for anything else."""
     if start in (EARLIEST, LATEST):
         return None
     try:
@@ -36,15 +34,14 @@ def parse_start(start: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup:
-    """A group's definition.
+    """The definition of a group.
 
-    `max_attempts`: deliveries of one message before it goes to `%DLQ%<name>`.  `invisible_seconds`: how long a popped
-    message stays with its consumer unless the request says otherwise.  `start`: where it begins on a queue it has
-    never read: `earliest`, `latest` or an RFC 3339 time.  `retry`: how long a message that was given back waits.
-    `max_in_flight`: how many messages of a topic its consumers may hold at once; None is no limit of its own.
-    `fifo`: messages of one message group are delivered in order, and to one consumer at a time; messages without a
-    group, and other groups of the same queue, flow.  `filter`: what of a topic it wants, unless a pop says otherwise.
-    `revision`: as `Topic.revision`.
+    `max_attempts`: deliveries of one message before it goes to `%DLQ%<name>`.  `invisible_seconds`: invisible time of a
+    popped message unless the request gives one.  `start`: position on a queue never read before: `earliest`,
+    `latest` or an RFC 3339 time.  `retry`: delay of a message that was given back.  `max_in_flight`: messages of a
+    topic that its consumers may hold at once; None for no limit of its own.  `fifo`: messages of one message group are
+    delivered in order, to one consumer at a time; messages without a group, and other groups of the same queue, flow.
+    `filter`: filter of its messages, unless a pop gives one.  `revision`: as `Topic.revision`.
     """
 
     name: str
@@ -71,11 +68,8 @@ class ConsumerGroup:
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """A group's progress on one message queue.
-
-    `committed_offset`: everything before it is settled.  `in_flight`: handed to consumers and not settled.
-    `lag`: messages not settled yet, in flight ones included.
-    """
+    """A group's progress on one message queue.  `committed_offset`: everything before it is settled.  `in_flight`:
+    delivered and not settled.  `lag`: messages not settled yet, in-flight ones included."""
 
     topic: str
     queue_id: int

@@ -1,8 +1,8 @@
-"""Deliveries: the messages that a pop hands out, and the names by which they are settled.
+"""Deliveries: the messages of a pop, and the names that settle them.
 
-A run is what one pop gave of one message queue: neighbours that were delivered equally often.  Inside our own processes
-a delivery is named by its run and its index in it, which needs no text and no key.  A receipt handle is the text of
-that, made where a client is shown one (HTTP, gRPC): one MAC for a run.
+A run is the part of a pop's answer from one message queue: neighbours that were delivered equally often.  Inside our
+processes a delivery is named by its run and its index there, which needs no text and no key.  A receipt handle is the
+text form for clients (HTTP, gRPC): one MAC for a run.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from domain.message import StoredMessage, is_over
 class DeliveryPlaces(NamedTuple):
     """Deliveries of one run, as the store that made them knows them.
 
-    `queue_id` as receipt handles bear it.  `epoch` (store id and recovery epoch) and `since` (commit-log offset at
-    which the group's window on the queue began) are the incarnation: without them places from before a topic was made
-    anew, or a store lost what was not durable, would settle messages of now.  `stamp` names the delivery.
+    `queue_id` as receipt handles carry it.  `epoch` (store id and recovery epoch) and `since` (commit-log offset at
+    which the group's window on the queue began) are the incarnation.  They keep old places from settling new messages
+    after a topic was deleted and created, or a store lost what was not durable.  `stamp` names the delivery.
     """
 
     queue_id: int
@@ -29,39 +29,37 @@ class DeliveryPlaces(NamedTuple):
 
 
 class DeliveryRun(Protocol):
-    """Neighbours that one pop gave.  What a store has of each message, its `item`, is a record or the message."""
+    """A run of neighbours from one pop.  Its store has an `item` for each message: a record or the message."""
 
     @property
     def attempt(self) -> int:
-        """Attempts so far of each message, this one included: they count from 1."""
+        """Attempts so far of each message, this one included; from 1."""
         ...
 
     def message(self, index: int, item: bytes | StoredMessage) -> StoredMessage:
-        """The message at an index, made of its item."""
+        """Return the message at an index, made of its item."""
         ...
 
     def size(self, item: bytes | StoredMessage) -> int:
-        """Bytes of a message's body."""
+        """Return the size of the message's body in bytes."""
         ...
 
     def is_over(self, index: int, item: bytes | StoredMessage, now_ms: int, lifetime_ms: int | None) -> bool:
-        """`domain.message.is_over` of a message."""
+        """Return `domain.message.is_over` of the message."""
         ...
 
     def handle(self, index: int) -> str:
-        """The receipt handle of the message at an index."""
+        """Return the receipt handle of the message at an index."""
         ...
 
     def places(self, indexes: Sequence[int]) -> DeliveryPlaces | None:
-        """Names messages of the run; None where the store knows its deliveries by their receipt handles alone."""
+        """Return the places of messages of the run; None in a store that knows deliveries by receipt handles alone."""
         ...
 
 
 class Delivery:
-    """One message handed to one consumer of a group until its invisible time ends.
-
-    `record` is the message as its record lies in the log (`protocols.remoting.stored_record`), where the store has it.
-    """
+    """One message delivered to one consumer of a group until its invisible time ends.  `record` is the message as its
+    record lies in the log (`protocols.remoting.stored_record`), where the store has it."""
 
     __slots__ = ("_item", "index", "run")
 
@@ -72,7 +70,7 @@ class Delivery:
 
     @property
     def message(self) -> StoredMessage:
-        """The message, made of its record when it is first asked for."""
+        """The message, made of its record at the first access."""
         item = self._item
         if isinstance(item, bytes):
             item = self._item = self.run.message(self.index, item)
@@ -80,38 +78,38 @@ class Delivery:
 
     @property
     def record(self) -> bytes | None:
-        """The record; None once the message was made of it, or where the store has no records."""
+        """The record; None once the message was made of it, or in a store without records."""
         item = self._item
         return item if isinstance(item, bytes) else None
 
     @property
     def size(self) -> int:
-        """Bytes of the body."""
+        """Size of the body in bytes."""
         return self.run.size(self._item)
 
     def is_over(self, now_ms: int, lifetime_ms: int | None) -> bool:
-        """True if its own time has come, or it was born so many milliseconds ago."""
+        """True if the message has expired, or was born longer than `lifetime_ms` ago."""
         return self.run.is_over(self.index, self._item, now_ms, lifetime_ms)
 
     @property
     def attempt(self) -> int:
-        """Counts from 1 and never falls."""
+        """Attempts so far, this one included: from 1, and never falling."""
         return self.run.attempt
 
     @property
     def receipt_handle(self) -> str:
-        """Settles exactly this attempt, at any gateway."""
+        """The handle that settles exactly this attempt, at any gateway."""
         return self.run.handle(self.index)
 
 
 Receipt: TypeAlias = Delivery | str
-"""Names one delivery: itself inside, its receipt handle from outside."""
+"""The name of one delivery: itself inside, its receipt handle outside."""
 Part: TypeAlias = tuple[DeliveryRun, Sequence[bytes | StoredMessage]]
 """A run and the items of its messages."""
 
 
 class Deliveries(Sequence[Delivery]):
-    """The answer of a pop: runs with their items, and a sequence of deliveries to who looks at each."""
+    """The answer of a pop: runs with their items, and a sequence of deliveries."""
 
     __slots__ = ("_count", "_made", "parts")
 
@@ -122,7 +120,7 @@ class Deliveries(Sequence[Delivery]):
 
     @classmethod
     def of_singles(cls, deliveries: Sequence[Delivery]) -> Deliveries:
-        """An answer of deliveries that are each the only one of their run."""
+        """Return an answer of deliveries that are each the only one of their run."""
         return cls([(delivery.run, (delivery.message,)) for delivery in deliveries])
 
     def _all(self) -> list[Delivery]:
@@ -154,7 +152,7 @@ class Deliveries(Sequence[Delivery]):
 
 
 class MessageRun:
-    """A run of a store that has messages, each with a receipt handle of its own."""
+    """A run of a store with whole messages, each with its own receipt handle."""
 
     __slots__ = ("_handles", "attempt")
 
@@ -180,19 +178,19 @@ class MessageRun:
 
 
 def single_delivery(message: StoredMessage, receipt_handle: str, attempt: int) -> Delivery:
-    """A delivery that is known by its receipt handle."""
+    """Return a delivery known by its receipt handle."""
     return Delivery(MessageRun((receipt_handle,), attempt), 0, message)
 
 
 def handle_of(receipt: Receipt) -> str:
-    """Its receipt handle."""
+    """Return the receipt handle of a receipt."""
     return receipt if isinstance(receipt, str) else receipt.receipt_handle
 
 
 def places_of(receipts: Sequence[Receipt | DeliveryPlaces]) -> list[DeliveryPlaces | str]:
-    """The same, with deliveries of a run that follow each other named together; in order."""
+    """Return the receipts in order, with successive deliveries of one run named together."""
     found: list[DeliveryPlaces | str] = []
-    if isinstance(receipts, Deliveries):  # all of an answer: no delivery has to be made for that
+    if isinstance(receipts, Deliveries):  # a whole answer: no delivery has to be made
         for run_of, items in receipts.parts:
             _add_places(found, run_of, range(len(items)))
         return found

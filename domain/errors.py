@@ -1,9 +1,6 @@
-"""One vocabulary of refusals for every door.
-
-A refusal is a value: inside a batch it stands in the result at its message's place, so that acknowledgements stay
-in order; only what concerns a whole call is raised.  Each protocol has one complete table from `Code` to its own
-words (`protocols/*/errors.py`).
-"""
+"""The refusals of all listeners in one vocabulary.  A refusal is a value: inside a batch it stands in the result at its
+message's place, so that acknowledgements stay in order.  Only a refusal of a whole call is raised.  Each protocol has
+one complete table from `Code` to its own codes (`protocols/*/errors.py`)."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Final
 
 
 class Code(IntEnum):
-    """Outcome codes; names and numbers of RocketMQ 5's gRPC `Code` where one exists."""
+    """Outcome codes, with names and numbers of RocketMQ 5's gRPC `Code` where one exists."""
 
     BAD_REQUEST = 40000
     ILLEGAL_TOPIC = 40002
@@ -35,21 +32,21 @@ class Code(IntEnum):
     MESSAGE_PROPERTIES_TOO_LARGE = 43101
     INTERNAL_ERROR = 50000
     UNAVAILABLE = 50003  # ours: the store is stopping or has stopped
-    OUTCOME_UNKNOWN = 50004  # ours: the answer was lost on its way: it may have been done or not
-    UNSUPPORTED = 50500  # the store behind cannot do this at all: trying again changes nothing
+    OUTCOME_UNKNOWN = 50004  # ours: the answer was lost; the operation may or may not have happened
+    UNSUPPORTED = 50500  # the store behind cannot do this at all: a retry changes nothing
     STORAGE_FULL = 50700  # ours: no room to keep a message; consuming goes on
     MESSAGE_CORRUPTED = 50701  # ours: a stored record fails its checksum
-    COLD_CORRUPTED = 50702  # ours: an object of the tier is gone or corrupted; who restores it brings its messages back
+    COLD_CORRUPTED = 50702  # ours: an object of the tier is lost or corrupted; restoring it brings its messages back
 
 
 NOT_THERE: Final = frozenset({Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND})
-"""Refusals because a topic or a group is not there, or not any more."""
+"""Refusals because a topic or a group does not exist (any more)."""
 AWAY: Final = frozenset({Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN})
-"""Refusals that may be over soon: a broker is away, or its answer was lost."""
+"""Refusals that may pass soon: a broker is away, or its answer was lost."""
 
 
 class EntrepotError(Exception):
-    """A refusal with its code and a sentence for the person who reads it."""
+    """A refusal: its code and a sentence for the reader."""
 
     def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
@@ -61,37 +58,37 @@ class EntrepotError(Exception):
 
 
 class FieldError(EntrepotError):
-    """A field of a definition has a value that it cannot have.  A door may spell the field its own way."""
+    """A refusal of a field's value in a definition.  A listener may spell the field its own way."""
 
     def __init__(self, field: str, sentence: str) -> None:
-        """`sentence` says what the field must be, without its name."""
+        """`sentence`: the requirement on the field, without its name."""
         super().__init__(Code.BAD_REQUEST, f"{field} {sentence}")
         self.field = field
         self.sentence = sentence
 
 
 class StoreFailedError(EntrepotError):
-    """The store met an error of write or sync, or corruption of its own files: it confirms nothing any more."""
+    """A failure of the store: a write or sync failed, or its own files are corrupted.  It confirms nothing any more."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Code.UNAVAILABLE, message)
 
     def in_doubt(self) -> StoreFailedError:
-        """The same, of what was under way when it failed: it may be on the disk, or on that of a replica."""
+        """Return the failure for operations under way: they may be on the disk, or on a replica's."""
         told = StoreFailedError(f"{self.message}: the outcome is unknown")
         told.code = Code.OUTCOME_UNKNOWN
         return told
 
 
 class StorageFullError(EntrepotError):
-    """There is no room for another message.  Publishing may be tried again; consuming is not affected."""
+    """The refusal of a message for lack of room.  Publishing may be retried; consuming is not affected."""
 
     def __init__(self, message: str = "the store has no room for more messages") -> None:
         super().__init__(Code.STORAGE_FULL, message)
 
 
 class CorruptedError(EntrepotError):
-    """Stored bytes do not pass their check.  They are never served.  `commit_log_offset`: of their record."""
+    """Stored bytes that fail their check.  They are never served.  `commit_log_offset`: offset of their record."""
 
     def __init__(self, message: str, commit_log_offset: int | None = None) -> None:
         super().__init__(Code.MESSAGE_CORRUPTED, message)

@@ -1,8 +1,8 @@
-"""Values of AMQP field tables: when two of them are equal, and how RabbitMQ writes them and their types in its texts.
+"""Values of AMQP field tables: their equality, and their texts and type names in RabbitMQ's refusals.
 
-A value is what a decoder makes of it: None (void), bool, int, float, Decimal, str or bytes (longstr), a subclass of int
-or a datetime (timestamp), a mapping (table) or a sequence (array).  Equality is RabbitMQ's, which is Erlang's `==`: 1
-is 1.0 but not true, text is the bytes it stands for, and a timestamp is its seconds.
+Decoded values are None (void), bool, int, float, Decimal, str or bytes (longstr), a subclass of int or a datetime
+(timestamp), a mapping (table) or a sequence (array).  Equality is RabbitMQ's, which is Erlang's `==`: 1 equals 1.0 but
+not true, text equals its bytes, and a timestamp equals its seconds.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _SIGNED_INT_END: Final = 1 << 31
 
 
 def no_arguments() -> Mapping[str, object]:
-    """The empty table, which all share that have nothing to say."""
+    """Return the shared empty table."""
     return _EMPTY
 
 
 def comparable(value: object) -> Hashable:
-    """What stands for the value where values are compared: equal if and only if the values are."""
+    """Return a hashable that is equal if and only if the values are."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or value is None:
-        return ("atom", value)  # in Python true is 1
+        return ("atom", value)  # in Python True equals 1
     if isinstance(value, int | float):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
@@ -48,14 +48,14 @@ def comparable(value: object) -> Hashable:
 
 
 def table_identity(table: Mapping[str, object]) -> tuple[Hashable, ...]:
-    """What makes a table of arguments that table: its names, types and values, whatever their order."""
+    """Return the identity of a table of arguments: its names, types and values, in any order."""
     if not table:
         return _NOTHING
     return tuple((name, type_class(table[name]), comparable(table[name])) for name in sorted(table))
 
 
 def type_name(value: object) -> str:
-    """RabbitMQ's name of the value's type.  Widths of integers are not kept: up to 32 bits it is `signedint`."""
+    """Return RabbitMQ's name of the value's type.  Widths of integers are lost: up to 32 bits it is `signedint`."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
@@ -74,18 +74,18 @@ def type_name(value: object) -> str:
 
 
 def type_class(value: object) -> str:
-    """The class in which RabbitMQ takes types for the same: integers of any width are `int`."""
+    """Return the class of types that RabbitMQ treats alike: integers of any width are `int`."""
     name = type_name(value)
     return "int" if name in ("signedint", "long", "decimal") else name
 
 
 def atom(text: str) -> str:
-    """An Erlang atom as it is printed: quoted where it has to be."""
+    """Return an Erlang atom as it is printed, quoted if necessary."""
     return text if _BARE_ATOM.fullmatch(text) else f"'{text}'"
 
 
 def term(value: object) -> str:
-    """A value as Erlang prints it in RabbitMQ's texts (`~p`)."""
+    """Return a value as Erlang prints it in RabbitMQ's texts (`~p`)."""
     if isinstance(value, bool):
         return str(value).lower()
     if value is None:
@@ -104,7 +104,7 @@ def term(value: object) -> str:
 
 
 def text_of(value: object) -> str | None:
-    """The text of a longstr, or None of any other type."""
+    """Return the text of a longstr, or None for any other type."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
@@ -112,18 +112,19 @@ def text_of(value: object) -> str | None:
     return None
 
 
-# -- arguments of a declaration that is repeated ------------------------------------------------------------------
+# -- repeated declarations ----------------------------------------------------------------------------------------
 
 
 def field_inequivalence(name: str, of: str, received: object, current: object) -> str:
-    """RabbitMQ's text where two declarations differ in one field.  `of`: whose, as `queue 'q' in vhost '/'`."""
+    """Return RabbitMQ's text for two declarations that differ in a field.  `of`: their entity, as `queue 'q' in vhost
+    '/'`."""
     return f"inequivalent arg '{name}' for {of}: received {_plain(received)} but current is {_plain(current)}"
 
 
 def argument_inequivalence(
     name: str, of: str, received: Mapping[str, object], current: Mapping[str, object]
 ) -> str | None:
-    """RabbitMQ's text where two tables differ in one argument, or None where they do not."""
+    """Return RabbitMQ's text for two tables that differ in one argument, or None for equal ones."""
     there, here = name in received, name in current
     if not there and not here:
         return None

@@ -1,8 +1,6 @@
-"""The 64-bit filter hash of a consume-queue entry: 48 bits of the sub-topic's hash, 16 of the tag's; 0 = none.
-
-A hit is always confirmed on the record, so a collision costs time and never correctness.  The hash is stored, hence
-fixed for ever: BLAKE2b, first bytes, big-endian, with 0 (which means "none") mapped to 1.
-"""
+"""The 64-bit filter hash of a consume-queue entry: 48 bits of the sub-topic's hash, 16 of the tag's; 0 = none.  A hit
+is always confirmed on the record, so a collision costs time and never correctness.  The hash is stored, hence fixed for
+ever: BLAKE2b, first bytes, big-endian, with 0 (which means "none") mapped to 1."""
 
 from __future__ import annotations
 
@@ -12,12 +10,12 @@ from hashlib import blake2b
 TAG_BITS = 16
 TAG_MASK = (1 << TAG_BITS) - 1
 REMEMBERED_NAMES = 16_384
-"""Names come again and again: their hashes are kept, the least used forgotten."""
+"""Size of the cache of hashes: names recur."""
 
 
 @lru_cache(maxsize=REMEMBERED_NAMES)
 def sub_topic_hash(sub_topic: str) -> int:
-    """48-bit hash of a full sub-topic name, already shifted above the tag's bits; 0 for the empty name."""
+    """Return the 48-bit hash of a full sub-topic name, shifted above the tag's bits; 0 for the empty name."""
     if not sub_topic:
         return 0
     digest = blake2b(sub_topic.encode(), digest_size=6).digest()
@@ -25,12 +23,12 @@ def sub_topic_hash(sub_topic: str) -> int:
 
 
 def tag_hash(tag: str) -> int:
-    """16-bit hash of a tag; 0 for no tag."""
+    """Return the 16-bit hash of a tag; 0 for no tag."""
     if not tag:
         return 0
     return int.from_bytes(blake2b(tag.encode(), digest_size=2).digest(), "big") or 1
 
 
 def filter_hash(sub_topic: str, tag: str = "") -> int:
-    """The entry's whole filter hash."""
+    """Return the entry's whole filter hash."""
     return sub_topic_hash(sub_topic) | tag_hash(tag)

@@ -1,8 +1,6 @@
-"""Key-values of the store: small durable facts with versions, which make gateways stateless.
-
-Sessions, retained messages, exchanges, bindings, subscriptions, users and policies live here.  Keys are paths
-(`session/<client id>`); owners of a kind of fact share a prefix and watch it.
-"""
+"""Key-values of the store: small durable facts with versions, which make gateways stateless.  They hold sessions,
+retained messages, exchanges, bindings, subscriptions, users and policies.  Keys are paths (`session/<client id>`); the
+owners of a kind of fact share a prefix and watch it."""
 
 from __future__ import annotations
 
@@ -18,16 +16,15 @@ MAX_VALUE_BYTES: Final = 1 << 20
 MAX_CHANGES: Final = 10_000
 MAX_WRITE_BYTES: Final = 8 << 20
 MAX_SCAN: Final = 10_000
-"""Named limits: of a key, a value, the changes of one write and their values together, and what one scan returns."""
+"""Limits: bytes of a key and of a value, changes of one write and bytes of their values, and keys of one scan."""
 
 ABSENT: Final = 0
-"""The version of a key that is not there."""
+"""Version of a missing key."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyValue:
-    """A value with its version.  Versions grow with every write of the store, so a key that was deleted and written
-    anew never has a version that it had before."""
+    """A value with its version.  Versions grow with every write of the store, and never recur for a key."""
 
     key: str
     value: bytes
@@ -36,8 +33,8 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True)
 class KeyValueChange:
-    """Write (`value`) or delete (None) a key, if its version is `expected_version`: None = whatever it is,
-    `ABSENT` = only if it is not there."""
+    """A change of a key: write (`value`) or delete (None).  `expected_version` is a condition: None = any version,
+    `ABSENT` = the key must be missing."""
 
     key: str
     value: bytes | None
@@ -46,7 +43,7 @@ class KeyValueChange:
 
 @dataclass(frozen=True, slots=True)
 class KeyValueEvent:
-    """What a watcher is told: the key with its new value, or None where it was deleted, and the write's version."""
+    """An event for a watcher: the key, its new value (None: deleted), and the version of the write."""
 
     key: str
     value: bytes | None
@@ -57,7 +54,7 @@ OnEvents = Callable[[list[KeyValueEvent]], None]
 
 
 def check_changes(changes: Sequence[KeyValueChange]) -> None:
-    """Raise BAD_REQUEST where a write is beyond the limits or names a key twice."""
+    """Raise BAD_REQUEST for a write beyond the limits, or one that names a key twice."""
     if len(changes) > MAX_CHANGES:
         raise EntrepotError(Code.BAD_REQUEST, f"{len(changes)} changes in one write, the limit is {MAX_CHANGES}")
     if sum(len(change.value or b"") for change in changes) > MAX_WRITE_BYTES:
@@ -78,18 +75,18 @@ def check_changes(changes: Sequence[KeyValueChange]) -> None:
 
 
 def is_older(version: int, other: int) -> bool:
-    """Whether a version is known to be before another: those of two keepers cannot be compared."""
+    """True if a version is known to precede another; versions of two keepers cannot be compared."""
     return version < other and broker_of_place(version) == broker_of_place(other)
 
 
 def is_news(version: int, known: int) -> bool:
-    """True for a version that changes a view which knows its key at another.  A deletion that was found by looking has
-    the version `ABSENT`: it is no older than any."""
+    """True if a version is new to a view that knows the key at `known`.  A deletion found by a read has the version
+    `ABSENT`, which is older than none."""
     return version != known and (version == ABSENT or not is_older(version, known))
 
 
 def conflict(key: str, expected: int, found: int) -> EntrepotError:
-    """The refusal of a write whose expectation does not hold."""
+    """Return the refusal of a write whose expectation does not hold."""
     have = "is not there" if found == ABSENT else f"has version {found}"
     want = "to be absent" if expected == ABSENT else f"version {expected}"
     return EntrepotError(Code.PRECONDITION_FAILED, f"{key!r} {have}, the write expects {want}")

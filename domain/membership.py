@@ -1,8 +1,6 @@
-"""Membership: who of a group reads a topic by whole queues at the moment, and which queues each of them has.
-
-A `Membership` is a value.  What happens to it makes a new one, with a higher generation wherever somebody's queues may
-be others than before; a heartbeat alone leaves the generation.  Time comes in as an argument.
-"""
+"""Membership: the members of a group that read a topic by whole queues, and the queues of each.  A `Membership` is a
+value.  Each event makes a new one, with a higher generation if the assignment may have changed; a heartbeat alone keeps
+the generation.  Time comes in as an argument."""
 
 from __future__ import annotations
 
@@ -13,16 +11,16 @@ from domain.allocation import AllocationStrategy, allocate
 from domain.errors import Code, EntrepotError
 
 MAX_MEMBERS: Final = 256
-"""Members of a group on one topic."""
+"""Most members of a group on one topic."""
 MAX_MEMBER_LENGTH: Final = 128
-"""Characters of a member's id."""
+"""Most characters of a member's id."""
 MIN_LEASE_MS: Final = 1_000
 MAX_LEASE_MS: Final = 3_600_000
 DEFAULT_LEASE_MS: Final = 30_000
 
 
 def check_member_id(member_id: str) -> None:
-    """Raise BAD_REQUEST unless the id is a member's (RocketMQ: client id)."""
+    """Raise BAD_REQUEST for an invalid member id (RocketMQ: client id)."""
     if not (0 < len(member_id) <= MAX_MEMBER_LENGTH and member_id.isprintable()):
         raise EntrepotError(
             Code.BAD_REQUEST,
@@ -42,7 +40,7 @@ def check_lease(lease_ms: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A consumer: it is a member until `expires_at_ms` (epoch milliseconds), `lease_ms` after its last heartbeat."""
+    """A consumer.  Its lease ends at `expires_at_ms` (epoch), `lease_ms` after its last heartbeat."""
 
     id: str
     lease_ms: int
@@ -51,11 +49,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The members of a group on one topic, by id, and what is shared out among them.
-
-    `generation` grows with every change of the members or of `queues`, so it names one assignment.  `strategy` is that
-    of all members: the first one's.  `queues`: the topic's queue ids, ascending.
-    """
+    """The members of a group on one topic, by id, and the queues to divide.  `generation` grows with every change of
+    the members or of `queues`, so it names one assignment.  `strategy`: that of the first member, and so of all.
+    `queues`: the topic's queue ids, ascending."""
 
     generation: int = 0
     strategy: AllocationStrategy = AllocationStrategy.AVERAGED
@@ -63,7 +59,7 @@ class Membership:
     members: tuple[Member, ...] = ()
 
     def seen_at(self, now_ms: int, queues: tuple[int, ...]) -> Membership:
-        """Without the members whose lease is over, and with the queues that the topic has now."""
+        """Return it without members whose lease is over, and with the topic's present queues."""
         members = tuple(member for member in self.members if member.expires_at_ms > now_ms)
         if members == self.members and queues == self.queues:
             return self
@@ -71,10 +67,8 @@ class Membership:
         return replace(self, generation=generation, queues=queues, members=members)
 
     def joined(self, member_id: str, lease_ms: int, strategy: AllocationStrategy | None, now_ms: int) -> Membership:
-        """With the member, new or with its lease renewed.  `strategy` None is that of the others.
-
-        Raises PRECONDITION_FAILED for another strategy than the others', TOO_MANY_REQUESTS beyond MAX_MEMBERS.
-        """
+        """Return it with the member, new or with its lease renewed.  `strategy`: None for that of the others.  Raises
+        PRECONDITION_FAILED for a strategy other than the others', TOO_MANY_REQUESTS beyond MAX_MEMBERS."""
         others = tuple(member for member in self.members if member.id != member_id)
         is_new = len(others) == len(self.members)
         if strategy is None:
@@ -95,12 +89,12 @@ class Membership:
         )
 
     def renewed(self, member_id: str, now_ms: int) -> Membership:
-        """With the lease of a member renewed; as it is where there is no such member."""
+        """Return it with a member's lease renewed; unchanged if the member is missing."""
         member = self.member(member_id)
         return self if member is None else self.joined(member_id, member.lease_ms, None, now_ms)
 
     def left(self, member_id: str) -> Membership:
-        """Without the member; as it is where there is no such member."""
+        """Return it without the member; unchanged if the member is missing."""
         members = tuple(member for member in self.members if member.id != member_id)
         if members == self.members:
             return self
@@ -110,5 +104,5 @@ class Membership:
         return next((member for member in self.members if member.id == member_id), None)
 
     def assignment(self) -> dict[str, list[int]]:
-        """The queues of each member."""
+        """Return the queues of each member."""
         return allocate(self.strategy, self.queues, [member.id for member in self.members])

@@ -1,7 +1,5 @@
-"""A message, before and after it is stored.
-
-These are made once per message on the hottest path, hence `slots` and no freezing; treat them as values all the same.
-"""
+"""A message, before and after it is stored.  One is made per message on the hottest path, hence `slots` and no
+freezing; treat messages as values all the same."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from typing import Final
 
 PropertyValue = str | bytes
 SystemValue = str | bytes | int
-"""Of a well-known property: a number where it is a time."""
+"""Value of a well-known property: a number for a time."""
 Properties = tuple[tuple[str, PropertyValue], ...]
 Destinations = tuple[tuple[str, int], ...]
 """Message queues, as (topic, queue id)."""
@@ -23,11 +21,11 @@ MAX_MESSAGE_ID_BYTES: Final = 255
 MAX_MESSAGE_GROUP_BYTES: Final = 65_535
 MAX_TIME_DIGITS: Final = 19
 MAX_KEYS_BYTES: Final = 65_535
-"""All keys of a message together, with one byte between two."""
+"""Limit of all keys of a message together, with one byte between two."""
 
 
 class _NoProperties(dict[str, SystemValue]):
-    """The empty mapping that messages share.  Hashable, so that it can be a dataclass default; it takes nothing."""
+    """The empty mapping that messages share: hashable for use as a dataclass default, and immutable."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 
@@ -39,11 +37,9 @@ NO_SYSTEM_PROPERTIES: Final[Mapping[str, SystemValue]] = _NoProperties()
 
 
 class SharedProperties(dict[str, SystemValue]):
-    """Well-known properties that many messages have, together with the user's; nothing in it changes.
-
-    `encoded`: both as a store writes them, kept by the store that did so first.  It holds for messages whose `system`
-    and `properties` are this very mapping and these very `user` properties: whatever is added makes others of them.
-    """
+    """Well-known properties shared by many messages, together with the user's; immutable.  `encoded`: both as the store
+    that first encoded them writes them.  It holds for messages with this very mapping as `system` and these very `user`
+    properties; changed properties are other objects."""
 
     __slots__ = ("encoded", "user")
 
@@ -57,43 +53,43 @@ class SharedProperties(dict[str, SystemValue]):
 
 
 ROUND_ROBIN: Final = -1
-"""`Message.queue_id` of a message whose queue is not chosen yet."""
+"""`Message.queue_id` of a message without a chosen queue."""
 BY_SUB_TOPIC: Final = -2
-"""The same of one whose queue is to be that of its whole sub-topic, even where that is the topic alone."""
+"""`Message.queue_id` of a message for the queue of its whole sub-topic, even where that is the topic alone."""
 
 
 class SystemProperty:
-    """Names of the well-known properties, which survive a change of protocol.  Values are text unless said; times are
+    """Names of the well-known properties, which survive a change of protocol.  Values are text unless noted; times are
     numbers, in epoch milliseconds."""
 
     CONTENT_TYPE: Final = "content_type"
     CORRELATION_ID: Final = "correlation_id"  # bytes
     REPLY_TO: Final = "reply_to"
     EXPIRES_AT_MS: Final = "expires_at_ms"  # a time
-    PAYLOAD_IS_TEXT: Final = "payload_is_text"  # what the producer declared the body to be: "1" UTF-8, "0" bytes
+    PAYLOAD_IS_TEXT: Final = "payload_is_text"  # producer's declaration of the body: "1" UTF-8, "0" bytes
     RETAIN: Final = "retain"  # "1": published to be kept as the last of its name (MQTT)
-    PUBLISHER: Final = "publisher"  # the MQTT client that sent it, where it wants none of its own back (No Local)
+    PUBLISHER: Final = "publisher"  # the sending MQTT client, if it wants none of its own messages back (No Local)
     BORN_HOST: Final = "born_host"
-    PROTOCOL: Final = "protocol"  # the door it came through: mqtt, http
-    DEAD_LETTER_TOPIC: Final = "dead_letter_topic"  # where the group read it first, of a dead letter
+    PROTOCOL: Final = "protocol"  # protocol of the producer: mqtt, http
+    DEAD_LETTER_TOPIC: Final = "dead_letter_topic"  # of a dead letter: place where the group read it first
     DEAD_LETTER_QUEUE: Final = "dead_letter_queue"
     DEAD_LETTER_QUEUE_OFFSET: Final = "dead_letter_queue_offset"
     DEAD_LETTER_MESSAGE_ID: Final = "dead_letter_message_id"
     DEAD_LETTER_REASON: Final = "dead_letter_reason"
     DEAD_LETTER_ATTEMPTS: Final = "dead_letter_attempts"
     DEAD_LETTER_TIME_MS: Final = "dead_letter_time_ms"  # a time
-    FED_FROM: Final = "fed_from"  # of what waits for a subscription's sink: queue, offset and topic it was sent to
-    RETRY_TOPIC: Final = "retry_topic"  # of a message that is tried again: the topic it was sent to
-    RETRY_QUEUE: Final = "retry_queue"  # and where the group read it first
+    FED_FROM: Final = "fed_from"  # of a message for a subscription's sink: queue, offset, topic it was sent to
+    RETRY_TOPIC: Final = "retry_topic"  # of a message in a retry: the topic it was sent to
+    RETRY_QUEUE: Final = "retry_queue"  # and the place where the group read it first
     RETRY_QUEUE_OFFSET: Final = "retry_queue_offset"
-    SENT_TO: Final = "sent_to"  # the topic a retry was sent to, where that is another than RETRY_TOPIC
+    SENT_TO: Final = "sent_to"  # topic a retry was sent to, if other than RETRY_TOPIC
     PRIORITY: Final = "priority"  # decimal, 0 is the lowest
     DELIVER_AT_MS: Final = "deliver_at_ms"  # a time: not to be delivered before
     TRANSACTION_ID: Final = "transaction_id"
-    CHECK_AFTER_MS: Final = "check_after_ms"  # milliseconds: of a half message, how long its producer may be silent
+    CHECK_AFTER_MS: Final = "check_after_ms"  # milliseconds: allowed silence of a half message's producer
     PLAIN_NAMES: Final = "plain_names"  # "1": ce_ before names of user properties is the MQTT publisher's own
     AMQP: Final = "amqp"  # bytes: exchange, routing key and properties as an AMQP client published them
-    BRIDGE: Final = "bridge"  # the bridge that it came in by, of a message that came so
+    BRIDGE: Final = "bridge"  # the bridge that the message came by
 
 
 TIMES: Final = frozenset(
@@ -104,7 +100,7 @@ TIMES: Final = frozenset(
         SystemProperty.DEAD_LETTER_TIME_MS,
     )
 )
-"""Well-known properties that are numbers."""
+"""Well-known properties with numbers as values."""
 
 
 _RETRY_PROPERTIES: Final = (
@@ -116,14 +112,14 @@ _RETRY_PROPERTIES: Final = (
 
 
 def as_texts(system: Mapping[str, SystemValue]) -> Mapping[str, PropertyValue]:
-    """Well-known properties as they are kept and sent: times as decimal text."""
+    """Return well-known properties as stored and sent: times as decimal text."""
     if TIMES.isdisjoint(system):
         return system  # type: ignore[return-value]
     return {name: str(value) if isinstance(value, int) else value for name, value in system.items()}
 
 
 def of_texts(system: Mapping[str, SystemValue]) -> Mapping[str, SystemValue]:
-    """The reverse of `as_texts`.  What is no number stays what it is: nobody takes it for a time."""
+    """Reverse `as_texts`.  Times that are not numbers stay text and count for nothing."""
     if TIMES.isdisjoint(system):
         return system
     return {name: _number(value) if name in TIMES else value for name, value in system.items()}
@@ -136,15 +132,15 @@ def _number(value: SystemValue) -> SystemValue:
 
 @dataclass(slots=True)
 class Message:
-    """What a producer sends.
+    """A message from a producer.
 
     `sub_topic` is always the full name in MQTT's form with the topic as its first level (`factory/line1/temp`).
-    `message_group` is RocketMQ's FIFO key.  `properties` are the user's, in order, a name may repeat.
-    `qos` is the strongest delivery the producer asked for: 0 at most once, 1 at least once, 2 as strong as the
-    subscriber likes (the default of doors that have no such word).
-    `message_id` is 16 bytes minted at the door it came in by (48 bits of born time in milliseconds, 48 of the gateway
-    process, 32 of a count), or the client's own id.
-    `further_queues`: queues of other topics that get an entry for the same record (store once, refer many); what is
+    `message_group` is RocketMQ's FIFO key.  `properties` are the user's, in order; names may repeat.  `qos` is the
+    strongest delivery that the producer asked for: 0 at most once, 1 at least once, 2 as strong as the subscriber likes
+    (default of protocols without the notion).  `message_id` is the client's own, or 16 bytes made by the gateway: 48
+    bits of born time in milliseconds, 48 of the gateway process, 32 of a count.
+
+    `further_queues`: queues of other topics that get an entry for the same record (store once, refer many).  A message
     read there keeps the topic it was sent to, and has the queue id and offset of where it is read.
     """
 
@@ -164,20 +160,20 @@ class Message:
     further_queues: Destinations = ()
 
     def system_text(self, name: str) -> str | None:
-        """The well-known property as text, or None."""
+        """Return the well-known property as text, or None."""
         value = self.system.get(name)
         if value is None or isinstance(value, str):
             return value
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
     def time_ms(self, name: str) -> int | None:
-        """The well-known property that is a time, or None."""
+        """Return the well-known property as a time, or None."""
         value = self.system.get(name) if self.system else None
         return value if isinstance(value, int) else None
 
     def placed(self, places: Sequence[tuple[str, int]]) -> Message:
-        """The message for these of its queues alone.  Where its own is not among them, it lies in the topic of the
-        first, and says where it was sent (SENT_TO)."""
+        """Return the message for only these of its queues.  If its own queue is not among them, it gets the topic of
+        the first, and SENT_TO names the original topic."""
         (topic, queue_id), *further = places
         system = self.system if topic == self.topic else {**self.system, SystemProperty.SENT_TO: self.topic}
         return replace(self, topic=topic, queue_id=queue_id, further_queues=tuple(further), system=system)
@@ -185,10 +181,8 @@ class Message:
 
 @dataclass(slots=True)
 class StoredMessage(Message):
-    """A message with its place: the queue offset it has for ever, and where its record lies in the commit log.
-
-    `further_places`: where it lies in its further queues.
-    """
+    """A message with its place: its permanent queue offset, and its record's offset in the commit log.
+    `further_places`: its places in further queues."""
 
     queue_offset: int = 0
     commit_log_offset: int = 0
@@ -197,7 +191,7 @@ class StoredMessage(Message):
 
 
 def is_over(message: Message, now_ms: int, lifetime_ms: int | None) -> bool:
-    """Whether its own time has come, or it was born so many milliseconds ago."""
+    """True if the message has expired, or was born at least `lifetime_ms` ago."""
     if lifetime_ms is not None and now_ms - message.born_time_ms >= lifetime_ms:
         return True
     expires_at_ms = message.time_ms(SystemProperty.EXPIRES_AT_MS)
@@ -205,15 +199,16 @@ def is_over(message: Message, now_ms: int, lifetime_ms: int | None) -> bool:
 
 
 def ordering_key(message: Message) -> str:
-    """What messages are kept in order by: the message group, else a sub-topic below the topic; empty for none."""
+    """Return the message group, else a sub-topic below the topic: messages with one key are kept in order.  Empty for
+    none."""
     if message.message_group:
         return message.message_group
     return message.sub_topic if "/" in message.sub_topic else ""
 
 
 def compaction_key(message: Message) -> str:
-    """What a message of a compacted topic replaces: what its message group says, else its sub-topic below the topic,
-    else its first key; empty if it has none of them.  (An event's first key is its id, which never comes again.)"""
+    """Return the key under which messages of a compacted topic replace each other; empty if there is none.  It is the
+    message group, else the sub-topic below the topic, else the first key.  (An event's first key is its unique id.)"""
     if message.message_group:
         return message.message_group
     if message.sub_topic and message.sub_topic != message.topic:
@@ -222,10 +217,8 @@ def compaction_key(message: Message) -> str:
 
 
 def dead_letter_origin(message: Message) -> tuple[str, str, str] | None:
-    """Topic, queue and offset that a dead letter came from, as texts; None for what is none.
-
-    What was for the sink of a subscription came from the topic that is subscribed to, not from what held it.
-    """
+    """Return the topic, queue and offset that a dead letter came from, as texts; None for other messages.  A dead
+    letter of a subscription came from the subscribed topic, not from the subscription's feed."""
     topic = message.system_text(SystemProperty.DEAD_LETTER_TOPIC)
     if topic is None:
         return None
@@ -240,9 +233,8 @@ def dead_letter_origin(message: Message) -> tuple[str, str, str] | None:
 
 
 def as_first_stored(message: StoredMessage) -> StoredMessage:
-    """The message that one of a retry topic was first: with the topic it was sent to, and the queue and offset it had.
-
-    A message for queues of several brokers says on all but one of them where it was sent to, without being a retry."""
+    """Return a message of a retry topic as first stored: with its topic, queue and offset then.  A message for queues
+    of several brokers carries SENT_TO on all but one of them, without being a retry."""
     system = message.system
     topic = system.get(SystemProperty.SENT_TO) or system.get(SystemProperty.RETRY_TOPIC)
     if topic is None:

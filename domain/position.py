@@ -1,4 +1,4 @@
-"""Position: a place in a message queue, said in one of the ways that people say it."""
+"""Position: a place in a message queue, as users express it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from domain.errors import Code, EntrepotError
 class PositionKind(StrEnum):
     EARLIEST = "earliest"  # the first message that can be read
     LATEST = "latest"  # behind the last one
-    OFFSET = "offset"  # a queue offset; what lies outside of the queue is moved to its nearer end
+    OFFSET = "offset"  # a queue offset; one outside of the queue is moved to its nearer end
     TIME = "time"  # the first message stored at or after a time, epoch milliseconds
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`value` is the offset or the time; nothing for the ends."""
+    """A position.  `value` is the offset or the time; unused for the ends."""
 
     kind: PositionKind
     value: int = 0

@@ -1,8 +1,6 @@
-"""Text from elsewhere, as it may be shown: names, topics and paths are chosen by whoever connects.
-
-On a terminal a control character moves the cursor, hides what was written or forges a line, and a bidirectional one
-turns text round.  They are shown as Python and JSON write them: `\\x1b`, `\\u202e`.
-"""
+"""Text from outside, made safe to show: names, topics and paths are chosen by clients.  On a terminal a control
+character moves the cursor, hides text or forges a line, and a bidirectional one reverses text.  They are shown as in
+Python and JSON: `\\x1b`, `\\u202e`."""
 
 from __future__ import annotations
 
@@ -22,15 +20,15 @@ _JSON_ESCAPES: Final = {code: f"\\u{code:04x}" for code in _LINES_KEPT if code >
 
 
 def printable(text: str) -> str:
-    """One line of it."""
+    """Return the text as one safe line."""
     return text if text.isprintable() else text.translate(_ESCAPES)
 
 
 def printable_lines(text: str) -> str:
-    """The same, but line feeds stay."""
+    """Return the text made safe, with its line feeds."""
     return text if text.isprintable() else text.translate(_LINES_KEPT)
 
 
 def printable_json(text: str) -> str:
-    """JSON that says the same.  What is below a space is escaped in JSON's strings anyway, or stands between them."""
+    """Return equivalent JSON, made safe.  Control characters below a space are escaped in JSON's strings anyway."""
     return text if text.isascii() and "\x7f" not in text else text.translate(_JSON_ESCAPES)

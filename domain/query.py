@@ -1,4 +1,4 @@
-"""Finding messages: by topic, key, id and time, what became of one, and the way it took."""
+"""The search for messages: by topic, key, id and time, with their state per group and their trace."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ MAX_QUERY_MESSAGES: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
-    """Messages of a topic, the newest first.
-
-    `key` is one of the message's keys; None = any message.  `from_ms` (inclusive) and `to_ms` (exclusive) bound the
-    store time.  `cursor` goes on where an earlier answer ended: its `next`.
-    """
+    """A query for messages of a topic, the newest first.  `key` is one of the message's keys; None = any message.
+    `from_ms` (inclusive) and `to_ms` (exclusive) bound the store time.  `cursor` continues an earlier answer: its
+    `next`."""
 
     topic: str
     key: str | None = None
@@ -30,19 +28,19 @@ class MessageQuery:
 
 @dataclass(frozen=True, slots=True)
 class MessagePage:
-    """One answer: the messages and the cursor that goes on, or None where nothing is left."""
+    """One answer: the messages and the cursor to continue, or None at the end."""
 
     messages: list[StoredMessage]
     next: str | None
 
 
 class ConsumptionState(StrEnum):
-    """What became of a message for one group."""
+    """States of a message for one group."""
 
     NOT_YET = "not yet"  # not delivered, or waiting to be delivered again
     IN_FLIGHT = "in flight"
     CONSUMED = "consumed"
-    FILTERED = "filtered"  # the group's filter does not want it
+    FILTERED = "filtered"  # the group's filter does not match it
     DEAD_LETTERED = "dead-lettered"
 
 
@@ -56,10 +54,10 @@ class MessageConsumer:
 
 
 class HopKind(StrEnum):
-    """What happened to a message on its way."""
+    """Kinds of events on a message's way."""
 
     STORED = "stored"  # it came into a queue
-    DELIVERED = "delivered"  # a consumer was handed it
+    DELIVERED = "delivered"  # handed to a consumer
     ACKNOWLEDGED = "acknowledged"
     RETRIED = "retried"  # given back, or moved to the retry topic
     DEAD_LETTERED = "dead-lettered"
@@ -67,11 +65,8 @@ class HopKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MessageHop:
-    """One step of a message that is traced (`Topic.trace`).
-
-    Topic, queue and offset are where it was stored at first, whatever it was moved to since.  `group` and `attempt`:
-    whose consumer, on which delivery.  `detail`: why, in words.
-    """
+    """One step of a traced message (`Topic.trace`).  Topic, queue and offset are its first place, wherever it was moved
+    since.  `group` and `attempt`: the consumer's group and the delivery.  `detail`: the reason in words."""
 
     kind: HopKind
     time_ms: int
@@ -84,8 +79,6 @@ class MessageHop:
 
 
 def is_traced(message_id: bytes, share: float) -> bool:
-    """Whether a message belongs to the share of its topic that is traced: with all its hops, or with none.
-
-    One without an id is not: nobody could ask for it.
-    """
+    """True if the message is in the traced share of its topic: with all its hops, or with none.  A message without an
+    id is not: it could not be found."""
     return bool(message_id) and crc32(message_id) < share * 2**32

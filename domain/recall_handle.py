@@ -1,11 +1,10 @@
-"""RecallHandle: what names one message that waits for its time (RocketMQ: recall handle).
+"""RecallHandle: the name of one scheduled message (RocketMQ: recall handle).
 
 Text in base64url without padding.  The bytes (big-endian):
 
     version (1)  time of delivery in epoch milliseconds (8)  length of the topic (1)  topic  message id
 
-It says nothing that its holder could not know, and so it is not signed: whether it names a message that waits is for
-the store to say.
+It holds no secret, so it is not signed; the store decides if a waiting message has it.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ _FROM_URLSAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 @dataclass(frozen=True, slots=True)
 class RecallHandle:
-    """`topic` is the name as the store knows it, its namespace included."""
+    """The contents of a handle.  `topic` is the stored name, with its namespace."""
 
     topic: str
     message_id: bytes
     deliver_at_ms: int
 
     def encode(self) -> str:
-        """The text."""
+        """Return the text of the handle."""
         topic = self.topic.encode()
         data = _HEAD.pack(VERSION, self.deliver_at_ms, len(topic)) + topic + self.message_id
         return b2a_base64(data, newline=False).rstrip(b"=").translate(_TO_URLSAFE).decode("ascii")
 
     @classmethod
     def decode(cls, text: str) -> RecallHandle:
-        """The handle that a text is.  Raises BAD_REQUEST for what is none."""
+        """Parse a handle.  Raises BAD_REQUEST for an invalid one."""
         try:
             if len(text) > MAX_HANDLE_LENGTH:
                 raise ValueError("too long")

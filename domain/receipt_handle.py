@@ -1,4 +1,4 @@
-"""ReceiptHandle: what settles one delivery.  Self-contained, so that any gateway can settle what another one popped.
+"""ReceiptHandle: the name of one delivery, self-contained so that any gateway can settle another's pop.
 
 Text in base64url without padding.  The bytes (big-endian):
 
@@ -9,11 +9,11 @@ Text in base64url without padding.  The bytes (big-endian):
     run   = queue id (4)  first queue offset (8)  count (2)  stamp (4)  MAC (15) of route and run
     index = the message's number within the run, below its count
 
-A run is what one pop gave of one queue: neighbours, with one stamp.  Its text is made once, and checked once.  The
-index lies outside of the MAC: who has one handle can make those of its run, which it was given in the same answer.
+A run is the part of a pop from one queue: neighbours, with one stamp.  Its text is made once, and checked once.  The
+MAC does not cover the index: a holder of one handle can make the others of its run, which came in the same answer.
 
-Gateways read only the route.  The store mints and checks; its key never leaves it, and whether a handle is current is
-decided by the store's window, not by the handle.
+Gateways read only the route.  The store makes and checks handles; its key never leaves it.  The store's window, not the
+handle, decides if a handle is current.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ assert (RUN.size + MAC_SIZE) % 3 == 0
 
 @dataclass(frozen=True, slots=True)
 class HandleRoute:
-    """Where a delivery came from: all that a gateway needs to find the store that settles it."""
+    """The origin of a delivery: enough for a gateway to find the store that settles it."""
 
     namespace: str
     topic: str
@@ -53,7 +53,7 @@ class HandleRoute:
     recovery_epoch: int
 
     def encode(self) -> bytes:
-        """The bytes before the tail, a multiple of 3."""
+        """Return the bytes before the tail, a multiple of 3."""
         names = b"".join(
             bytes((len(raw),)) + raw
             for raw in (name.encode() for name in (self.namespace, self.topic, self.group, self.broker))
@@ -68,17 +68,17 @@ _FROM_URLSAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
 def encode_text(data: bytes) -> str:
-    """base64url of a multiple of 3 bytes."""
+    """Return the base64url of a multiple of 3 bytes."""
     return b2a_base64(data, newline=False).translate(_TO_URLSAFE).decode("ascii")
 
 
 def decode_text(text: str) -> bytes:
-    """The reverse.  Raises ValueError for what is no such text."""
+    """Reverse `encode_text`.  Raises ValueError for an invalid text."""
     return a2b_base64(text.encode("ascii").translate(_FROM_URLSAFE), strict_mode=True)
 
 
 def read_index(handle: str) -> int:
-    """The index at the end of a handle; what is none is higher than all."""
+    """Return the index at the end of a handle; MAX_RUN, above all indexes, for an invalid one."""
     try:
         return int.from_bytes(decode_text(handle[-INDEX_TEXT_LENGTH:]))
     except ValueError:
@@ -86,16 +86,16 @@ def read_index(handle: str) -> int:
 
 
 def index_text(index: int) -> str:
-    """The end of a handle."""
+    """Return the end of a handle."""
     return _INDEXES[index] if index < len(_INDEXES) else encode_text(index.to_bytes(INDEX_SIZE))
 
 
 _INDEXES: Final = [encode_text(index.to_bytes(INDEX_SIZE)) for index in range(128)]
-"""Most pops give fewer."""
+"""Ready texts for most pops."""
 
 
 def read_route(handle: str) -> HandleRoute:
-    """The route of a handle, unchecked.  Raises INVALID_RECEIPT_HANDLE for what is none."""
+    """Return the route of a handle, unchecked.  Raises INVALID_RECEIPT_HANDLE for an invalid one."""
     try:
         if len(handle) > MAX_HANDLE_LENGTH:
             raise ValueError("too long")

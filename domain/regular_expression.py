@@ -1,13 +1,13 @@
-"""RegularExpression: a pattern that a user wrote, asked whether it occurs in a name.
+"""RegularExpression: a user's pattern, matched against names.
 
 RE2 runs it, in time that grows with the length of the name only.  The syntax is that of Python's `re`, and names are
-Unicode.  What RE2 lacks is refused: look-around, references back, atomic groups, possessive repetitions.  One form of
-them stays, as policies of RabbitMQ use it: `^(?!amq\\.).*`, a negative look-ahead right behind `^`.  It is taken apart:
-the rest matches, and what is excluded does not begin the name.
+Unicode.  Look-around, backreferences, atomic groups and possessive repetitions are refused, since RE2 lacks them.  One
+form is accepted, for policies of RabbitMQ: `^(?!amq\\.).*`, a negative look-ahead right behind `^`.  It is split: the
+rest must match, and the excluded text must not begin the name.
 
 Differences from `re`: `$` is only the end, `\\b` knows ASCII words only, a repetition counts to 1000.
 
-This is the one module that compiles what users write.  Source: https://github.com/google/re2/wiki/Syntax
+Only this module compiles users' patterns.  Source: https://github.com/google/re2/wiki/Syntax
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from domain.errors import Code, EntrepotError
 
 MAX_PATTERN_LENGTH: Final = 1024
 MAX_STATES: Final = 1200
-"""Of a pattern whose repetitions are written out, a character set counting as one.  It bounds the time of a match."""
+"""Limit of states of a pattern with its repetitions written out, a character set counting as one.  It bounds match
+time."""
 MAX_COMPILED_BYTES: Final = 2 * 1024 * 1024
-"""Named limit: bytes of one compiled part, with the states that it remembers."""
+"""Limit of one compiled part with its cached states, in bytes."""
 
 _SPACE: Final = r"\t-\r\x1c-\x20\x85\xa0\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 _NO_SPACE: Final = (
@@ -76,7 +77,7 @@ _NOT_HERE: Final = {
 
 
 class _Token(NamedTuple):
-    """A piece of a pattern: where it is, how it was written, how RE2 writes it, how many groups are open around it."""
+    """A piece of a pattern: its place, its text, its form for RE2, and the number of open groups around it."""
 
     position: int
     written: str
@@ -86,18 +87,15 @@ class _Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One alternative.  `excluded`: what the name may not begin with."""
+    """One alternative.  `excluded`: beginnings that the name may not have."""
 
     wanted: re2._Regexp
     excluded: re2._Regexp | None
 
 
 class RegularExpression:
-    """A compiled pattern.
-
-    `matches_whole`: whether it is to match all of a name; else it is looked for anywhere.  Raises BAD_REQUEST with the
-    place of what cannot be used.
-    """
+    """A compiled pattern.  `matches_whole`: it must match the whole name; else it is searched anywhere.  Raises
+    BAD_REQUEST with the place of an unusable part."""
 
     __slots__ = ("_matches_whole", "_parts", "text")
 
@@ -121,7 +119,7 @@ class RegularExpression:
 
 
 class _Reading:
-    """Reads one pattern, and says it in RE2's words."""
+    """A reader of one pattern, which translates it for RE2."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -134,7 +132,7 @@ class _Reading:
         self._tokens = self._read(len(self._flags))
 
     def parts(self) -> tuple[_Part, ...]:
-        """The alternatives: those that exclude something each alone, the others together."""
+        """Return the alternatives: those with exclusions one by one, the others together."""
         self._check_size()
         plain: list[list[_Token]] = []
         found: list[_Part] = []
@@ -183,7 +181,7 @@ class _Reading:
         return written
 
     def _class(self, begin: str, position: int) -> tuple[str, str]:
-        """A character set that begins so: how it is written, and what RE2 calls it."""
+        """Return a character set with this start: as written, and in RE2's form."""
         at, text = position + len(begin), begin
         while at < len(self._text):
             written = _CLASS_TOKEN.match(self._text, at)[0]  # type: ignore[index]  # it takes any character
@@ -224,7 +222,7 @@ class _Reading:
         return found
 
     def _excluded(self, tokens: list[_Token]) -> tuple[str | None, list[_Token]]:
-        """What negative look-aheads behind the beginning exclude, and the rest."""
+        """Return the pattern of the negative look-aheads behind the start, and the rest."""
         if "m" in self._flags or not tokens or tokens[0].written not in ("^", r"\A"):
             return None, tokens
         excluded: list[str] = []
@@ -251,11 +249,11 @@ class _Reading:
     def _compiled(self, text: str) -> re2._Regexp:
         options = re2.Options()
         options.max_mem = MAX_COMPILED_BYTES
-        options.log_errors = False  # else it writes to standard error by itself
+        options.log_errors = False  # else it writes to standard error
         options.never_capture = True
         try:
             compiled = re2.compile(self._flags + text, options)
-            re2.purge()  # it keeps what it compiled, for those who compile it again
+            re2.purge()  # its own cache is not needed
             return compiled
         except re2.error as error:
             said = error.args[0]

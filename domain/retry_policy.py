@@ -1,4 +1,4 @@
-"""RetryPolicy: how long a message that was given back waits before its next attempt (RocketMQ: group retry policy)."""
+"""RetryPolicy: the delay of a returned message before its next attempt (RocketMQ: group retry policy)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MAX_DELAYS: Final = 64
 class RetryKind(StrEnum):
     IMMEDIATE = "immediate"
     EXPONENTIAL = "exponential"  # initial, initial * multiplier, ... up to max
-    LIST = "list"  # RocketMQ's customised policy: the n-th wait; the last one goes on
+    LIST = "list"  # RocketMQ's customised policy: the n-th delay; the last one repeats
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Delays in milliseconds.  Only the fields of its kind count.  It applies where a consumer gives a message back
-    and names no delay of its own; a message whose invisible time ran out has waited long enough and is due at once."""
+    """A policy of delays in milliseconds.  Only the fields of its kind count.  It applies to messages given back
+    without a delay.  A message whose invisible time ran out is due at once."""
 
     kind: RetryKind = RetryKind.IMMEDIATE
     initial_ms: int = 1000
@@ -43,7 +43,7 @@ class RetryPolicy:
             raise FieldError("multiplier", f"must be 1 to 100, not {self.multiplier}")
 
     def delay_ms(self, attempt: int) -> int:
-        """The wait after the `attempt`-th delivery (from 1)."""
+        """Return the delay after the `attempt`-th delivery (from 1)."""
         if self.kind is RetryKind.LIST:
             return self.delays_ms[min(attempt, len(self.delays_ms)) - 1]
         if self.kind is RetryKind.EXPONENTIAL:

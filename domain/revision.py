@@ -1,4 +1,4 @@
-"""Revisions: which of the definitions of one topic or group holds, where several brokers have them."""
+"""Revisions: the order of definitions of one topic or group on several brokers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from domain.consumer_group import ConsumerGroup
 from domain.topic import Topic
 
 BY_USE: Final = 1
-"""The revision of what came into being by use: whatever anybody says of it holds over that."""
+"""Revision of a definition created by use: any explicit definition replaces it."""
 _Definition = TypeVar("_Definition", Topic, ConsumerGroup)
 
 
 def revised(wanted: _Definition, existing: _Definition | None) -> _Definition | None:
-    """What a broker is to keep when told a definition; None where it has that already, or a later one.
-
-    One without a revision always holds: it is for who talks to one store alone, and follows what is there.
-    """
+    """Return the definition that a broker is to keep; None if it has this one already, or a later one.  A definition
+    without a revision always applies: it comes from a client of a single store, and follows the existing one."""
     if existing is None:
         return wanted
     if not wanted.revision:

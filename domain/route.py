@@ -1,8 +1,6 @@
-"""Routes: which brokers there are, where, and which queues of which topics they have (RocketMQ: TopicRouteData).
-
-A broker registers all of what it has with every name server; a name server gives all it knows to whoever asks.  Nobody
-else decides anything here: a route says where to go, what is there says the broker itself.
-"""
+"""Routes: the brokers, their addresses, and the queues of topics that they have (RocketMQ: TopicRouteData).  A broker
+registers all that it has with every name server; a name server tells all it knows to any client.  A route only says
+where to go: the broker itself decides what it has."""
 
 from __future__ import annotations
 
@@ -10,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 UNIX: Final = "unix:"
-"""In place of a host and a port: the path of a socket follows, of a broker of this machine and this user alone."""
+"""Prefix of a socket's path in place of host and port, of a broker of this machine and user alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """What a broker has of a topic: how many queues, and how many of them new messages go to."""
+    """A broker's share of a topic: its number of queues, and of queues for new messages."""
 
     name: str
     queues: int
@@ -24,16 +22,15 @@ class TopicRoute:
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """Who a broker is and what may be asked of it.
+    """A broker's identity and abilities.
 
     `number` tells its queues from those of others (`domain.shard`), `store_id` is that of its data directory, and
-    `epoch` that of the process: the milliseconds at which it began.  `address`: host:port that clients reach it at.
-    `is_draining`: no new messages go to it.  `keeps_key_values`: it is the one that has them; None: not settled yet.
-    `damage`: what is known to be missing of its data, for people; empty where nothing is.  `rule`, `copies`: a message
-    is confirmed by so many disks at least.
+    `epoch` is the process's start in milliseconds.  `address`: host:port for clients.  `is_draining`: no new messages
+    go to it.  `keeps_key_values`: True for their keeper; None: not settled yet.  `damage`: known loss of its data, in
+    words, or empty.  `rule`, `copies`: a message is confirmed by at least that many disks.
 
-    Of a broker group it is the master that speaks: `replica` is its id (0: the broker has no replicas), `replicas` the
-    addresses of all by id, and `epoch` grows with every mastership and every start of a master (`mastership_order`).
+    In a broker group the master speaks: `replica` is its id (0: no replicas), `replicas` the addresses of all by id.
+    `epoch` then grows with every mastership and every start of a master (`mastership_order`).
     """
 
     name: str
@@ -55,18 +52,18 @@ RUN_BITS: Final = 24
 
 
 def mastership_order(epoch: int, run: int) -> int:
-    """The order of masters of a group: by epoch, within one by the runs of its process."""
+    """Return the order of masters of a group: by epoch, within one by the runs of its process."""
     return epoch << RUN_BITS | run & (1 << RUN_BITS) - 1
 
 
 def mastership_epoch(order: int) -> int:
-    """The epoch of such an order."""
+    """Return the epoch of a mastership order."""
     return order >> RUN_BITS
 
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """All that a broker tells a name server.  `version` grows with every change of it within one epoch."""
+    """A broker's registration at a name server.  `version` grows with every change of it within one epoch."""
 
     broker: BrokerInfo
     version: int
@@ -75,8 +72,8 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRoute:
-    """A broker as a name server knows it: `is_alive` False once its lease has ended or its connection has closed,
-    `has_left` once it said that it goes for good."""
+    """A broker in a name server's view.  `is_alive`: False once its lease has ended or its connection has closed;
+    `has_left`: it left for good."""
 
     registration: Registration
     is_alive: bool = True
@@ -89,8 +86,8 @@ class BrokerRoute:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """All that a name server knows.  `version` grows with every change; it is the server's own, and begins anew with
-    it (`server_id`)."""
+    """All routes of a name server.  `version` grows with every change, and begins anew with the server
+    (`server_id`)."""
 
     server_id: str
     version: int

@@ -1,9 +1,9 @@
-"""Shares: the consumer groups that stand behind MQTT's shared subscriptions (`$share/<name>/<filter>`).
+"""Shares: the consumer groups of MQTT's shared subscriptions (`$share/<name>/<filter>`).
 
-A share is its name and its filter together.  One whole Topic (`t/#`) has the group of the share's own name, so that
-consumers of other protocols meet it by that name; any other filter has a group of its own, for what a filter does not
-want counts as settled for the whole group.  An AMQP queue (`%AMQP%q/#`) has the one group that its consumers are, so it
-is shared by the name of the queue alone.
+A share is its name and its filter together.  A whole Topic (`t/#`) has the group of the share's own name, so that
+consumers of other protocols can join it.  Any other filter has a group of its own, since messages outside a group's
+filter count as settled for the whole group.  An AMQP queue (`%AMQP%q/#`) has the one group of its consumers, so it is
+shared by the queue's name alone.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _WHOLE: Final = "/#"
 
 
 def share_group(share_name: str) -> str:
-    """The group of the share's own name.  What is not plain is percent-encoded, `%` and `~` too: two shares never have
-    one name.  Raises ILLEGAL_CONSUMER_GROUP (empty, or too long)."""
+    """Return the group of the share's own name.  Other than plain characters are percent-encoded, `%` and `~` too, so
+    two shares never have one name.  Raises ILLEGAL_CONSUMER_GROUP (empty, or too long)."""
     name = "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in share_name.encode())
     check_group_name(name)
     return name
 
 
 def filtered_share_group(share_name: str, topic_filter: str) -> str:
-    """The group of a share with a filter of its own.  Raises ILLEGAL_CONSUMER_GROUP."""
+    """Return the group of a share with a filter of its own.  Raises ILLEGAL_CONSUMER_GROUP."""
     digest = blake2b(topic_filter.encode(), digest_size=HASH_BYTES).hexdigest()
     name = f"{share_group(share_name)}{SHARE_SEPARATOR}{digest}"
     check_group_name(name)
@@ -38,20 +38,20 @@ def filtered_share_group(share_name: str, topic_filter: str) -> str:
 
 
 def whole_topic(topic_filter: str) -> str | None:
-    """The Topic that a filter wants all of, or None: `t/#` wants all names of the Topic `t`."""
+    """Return the Topic that a filter covers entirely (`t/#` covers the Topic `t`), or None."""
     topic = topic_filter.removesuffix(_WHOLE)
     return topic if topic != topic_filter and is_topic_name(topic) else None
 
 
 def shared_queue(topic_filter: str) -> str | None:
-    """The Topic of the AMQP queue that a filter wants, or None where it wants no queue's."""
+    """Return the Topic of the AMQP queue that a filter names, or None."""
     level, _, rest = topic_filter.partition("/")
     return level if level.startswith(QUEUE_FEED_PREFIX) and rest == "#" else None
 
 
 def queue_group(share_name: str, topic: str) -> str:
-    """The group of an AMQP queue, by its Topic, for a share.  The share is named as the queue is, or as the group.
-    Raises FORBIDDEN for any other name: a queue has one group."""
+    """Return the group of an AMQP queue, by its Topic, for a share named as the queue or as the group.  Raises
+    FORBIDDEN for any other name: a queue has one group."""
     group = topic.removeprefix(QUEUE_FEED_PREFIX)
     if group not in (share_name, encoded_name(share_name)):
         raise EntrepotError(

@@ -1,4 +1,4 @@
-"""The object store of cold messages: where it is, how far topics are on their way, which tables become topics."""
+"""The object store of cold messages: its address, the upload of topics, and tables attached as topics."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from domain.topic import QueueBounds, Topic
 
 @dataclass(frozen=True, slots=True)
 class TierAddress:
-    """Where an object store is.  Credentials are none of it: the environment of whoever opens it has them.
-
-    The names are those of the settings `tier.*`; empty: its provider's.
-    """
+    """The address of an object store, without credentials: they are in the environment of the process that opens it.
+    The names are those of the settings `tier.*`; empty: its provider's default."""
 
     url: str
     endpoint: str = ""
@@ -23,10 +21,8 @@ class TierAddress:
 
 @dataclass(frozen=True, slots=True)
 class ColdSegment:
-    """A file of a table: `rows` messages of queues of a topic.
-
-    `table`: path of the table in the object store.  `path`: of the file in the table.  `size` in bytes.
-    """
+    """A file of a table: `rows` messages of queues of a topic.  `table`: path of the table in the object store.
+    `path`: that of the file in the table.  `size` in bytes."""
 
     address: TierAddress
     table: str
@@ -36,10 +32,8 @@ class ColdSegment:
 
 
 class ColdRows(NamedTuple):
-    """Rows of a segment, a table of Arrow.  `behind`: the place behind all that was looked at, queue and offset.
-
-    `corrupted`: place of the first row that has nothing but its place, or None: such are not in `rows`.
-    """
+    """Rows of a segment, an Arrow table.  `behind`: place (queue and offset) after all rows examined.  `corrupted`:
+    place of the first row with nothing but its place, or None; `rows` has no such rows."""
 
     rows: Any
     behind: tuple[int, int]
@@ -51,9 +45,9 @@ class TierStatus:
     """A tiered topic of one broker.
 
     `table`: path of its table in the object store.  `uploaded`: by queue, the offset up to which the table has it;
-    queues of which nothing was uploaded are not there.  `lag_messages`: what only the disk has.  `segments`, `bytes`:
-    of the table.  `problem`: why it does not go on, empty where it does.  `address`: of the object store.  `missing`:
-    messages within the table that are nowhere: they left the disk without it.
+    queues without uploads are absent.  `lag_messages`: messages on the disk only.  `segments`, `bytes`: those of the
+    table.  `problem`: reason why uploads have stopped, or empty.  `address`: that of the object store.  `missing`: lost
+    messages within the table, which left the disk before their upload.
     """
 
     topic: str
@@ -69,12 +63,11 @@ class TierStatus:
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """A topic that is to go on in the table which a lost broker has left.
+    """A request to continue a topic in the table of a lost broker.
 
-    `table`: its path, None where there is one alone.  `tier_seconds`: age up to which messages stay in the object
-    store, None: as the topic's definition says.  `is_forced`: also where the table was written a moment ago.
-    `broker` is the one that is to have it, and `revision` that of the definition: a gateway with several brokers says
-    both, others leave them.
+    `table`: its path, None if there is only one.  `tier_seconds`: age up to which messages stay in the object store,
+    None: as in the topic's definition.  `is_forced`: also if the table was written a moment ago.  `broker`: the broker
+    that gets it, and `revision`: the definition's; only a gateway with several brokers sets both.
     """
 
     topic: str
@@ -87,12 +80,9 @@ class RestoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class AttachRequest:
-    """A table of another cluster that is to be read as a topic, or a topic of that kind that is to go further.
-
-    `url`: of the object store, with `endpoint`, `region` and `allow_http` as in the settings of a tier.  `table`: path
-    in it, None where there is one alone.  `name`: of the topic, None: that of the table's.  The rest as in a
-    `RestoreRequest`.
-    """
+    """A request to attach another cluster's table as a readable topic, or to advance such a topic.  `url`: that of the
+    object store, with `endpoint`, `region` and `allow_http` as in the settings of a tier.  `table`: its path, None if
+    there is only one.  `name`: that of the topic, None: the table's.  The rest as in `RestoreRequest`."""
 
     url: str
     table: str | None = None
@@ -106,7 +96,7 @@ class AttachRequest:
 
 @dataclass(frozen=True, slots=True)
 class TableTopic:
-    """A topic with the table that its cold messages are in.  `queues`: those of its broker."""
+    """A topic with the table of its cold messages.  `queues`: those of its broker."""
 
     topic: Topic
     table: str
@@ -114,18 +104,15 @@ class TableTopic:
 
 
 class TierTables(Protocol):
-    """Tables that become topics.
-
-    Both raise BAD_REQUEST for what makes no sense, PRECONDITION_FAILED for what cannot be as things are,
-    TOPIC_NOT_FOUND where there is no such table, and UNAVAILABLE where the object store is away.
-    """
+    """Tables that become topics.  Both calls raise BAD_REQUEST (invalid request), PRECONDITION_FAILED (not possible
+    now), TOPIC_NOT_FOUND (no such table) and UNAVAILABLE (the object store is away)."""
 
     async def restore(self, request: RestoreRequest) -> TableTopic:
-        """Have a topic go on in a table, which no other broker writes from then on."""
+        """Continue a topic in a table, which no other broker writes from then on."""
         ...
 
     async def attach(self, request: AttachRequest) -> TableTopic:
-        """Have a table as a topic that can be read, as far as it goes now."""
+        """Attach a table as a readable topic, up to its present end."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""RFC 3339 timestamps and epoch milliseconds, one from the other."""
+"""RFC 3339 timestamps to epoch milliseconds, and back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Final
 
 MAX_EPOCH_MS: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999: what is behind it cannot be written."""
+"""Last millisecond of the year 9999, the last one that can be written."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RFC3339 = re.compile(
@@ -16,10 +16,8 @@ _RFC3339 = re.compile(
 
 
 def to_epoch_ms(text: str) -> int | None:
-    """The milliseconds of an RFC 3339 timestamp (negative before 1970), or None for what is none.
-
-    What is finer than a millisecond is cut off.  A leap second is the first moment of the next minute.
-    """
+    """Return the milliseconds of an RFC 3339 timestamp (negative before 1970), or None for an invalid one.  Fractions
+    of a millisecond are cut off.  A leap second is the first moment of the next minute."""
     found = _RFC3339.fullmatch(text)
     if found is None:
         return None
@@ -36,7 +34,7 @@ def to_epoch_ms(text: str) -> int | None:
 
 
 def to_rfc3339(epoch_ms: int) -> str | None:
-    """The timestamp in UTC with milliseconds, or None for a time outside of the calendar."""
+    """Return the timestamp in UTC with milliseconds, or None for a time outside of the calendar."""
     try:
         moment = _EPOCH + timedelta(milliseconds=epoch_ms)
     except OverflowError:

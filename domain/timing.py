@@ -1,4 +1,4 @@
-"""Delivery timestamps: messages that wait for their time (RocketMQ: delay and timed messages, recall)."""
+"""Delivery timestamps: scheduled messages (RocketMQ: delay and timed messages, recall)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from domain.message import StoredMessage
 
 MAX_DELAY_MS: Final = 400 * 24 * 3600 * 1000
-"""Latest delivery timestamp, from now on."""
+"""Longest delay of a delivery timestamp, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimerCursor:
-    """Where a listing goes on: behind the message with this time and place in the log."""
+    """The place where a listing continues: behind the message with this time and commit-log offset."""
 
     deliver_at_ms: int
     commit_log_offset: int
@@ -21,7 +21,7 @@ class TimerCursor:
 
 @dataclass(frozen=True, slots=True)
 class TimedMessage:
-    """A message that waits.  Its queue offset is not known before it is delivered, and 0 until then."""
+    """A scheduled message.  Its queue offset is 0 until it is delivered."""
 
     message: StoredMessage
     deliver_at_ms: int

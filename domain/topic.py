@@ -11,24 +11,22 @@ from domain.errors import Code, EntrepotError, FieldError
 
 MAX_QUEUES = 1024
 Placement = tuple[tuple[str, int], ...]
-"""Brokers by name, each with how many queues it has of a topic."""
+"""Brokers by name, each with its number of queues of a topic."""
 
 
 class TopicType(StrEnum):
-    """What kinds of messages a topic takes (RocketMQ's `message.type`).
-
-    NORMAL takes any.  In a PRIORITY topic the queue is the message's priority, and the highest queue is popped first.
-    """
+    """Types of topics (RocketMQ's `message.type`).  NORMAL accepts any message.  In a PRIORITY topic the queue is the
+    message's priority, and the highest queue is popped first."""
 
     NORMAL = "NORMAL"
     PRIORITY = "PRIORITY"
 
 
 class Cleanup(StrEnum):
-    """What becomes of old messages (RocketMQ's `cleanup.policy`).
+    """Treatments of old messages (RocketMQ's `cleanup.policy`).
 
     DELETE: dropped by age and size.  CONSUMED: kept until every group of the topic has settled them, however old
-    (queues of AMQP applications).  COMPACT: the last message per key is kept for ever, and what it replaced goes in
+    (queues of AMQP applications).  COMPACT: the last message per key is kept for ever, and replaced ones are removed in
     time; every message needs a key (`message.compaction_key`), and an empty body deletes the key.
     """
 
@@ -38,10 +36,10 @@ class Cleanup(StrEnum):
 
 
 class Confirm(StrEnum):
-    """Disks that a message of a topic is confirmed by, where its broker has replicas.
+    """Disks that confirm a message of a topic, where its broker has replicas.
 
-    RULE: those that the broker's rule asks for.  ASYNC: the master's alone; what the others lack when that is lost is
-    lost, too, and is never delivered before they have it.
+    RULE: those of the broker's rule.  ASYNC: the master's alone.  Bytes that the others lack when it is lost are lost,
+    and are never delivered before the others have them.
     """
 
     RULE = "RULE"
@@ -49,7 +47,7 @@ class Confirm(StrEnum):
 
 
 class Permission(StrEnum):
-    """What clients may do with a topic."""
+    """Rights of clients on a topic."""
 
     NONE = "NONE"
     READ = "READ"
@@ -67,19 +65,19 @@ class Permission(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic's definition.
+    """The definition of a topic.
 
-    `queues` may grow at any time, and shrink at the tail once the queues that go are drained: every group that reads
-    the topic has settled all of them.  `write_queues` (None = all) is how many of them new messages go to: lower it
-    first, drain, then lower `queues`.  `retention_seconds` and `retention_bytes`: None is the store's default.
-    `max_message_bytes`: the longest body; `max_backlog`: how many messages the slowest group may be behind before new
-    ones are refused (TOO_MANY_REQUESTS); None is no limit of its own.  `trace`: the share of its messages, 0 to 1,
-    whose way is kept hop by hop (`domain.query`).  `confirm`: the disks that confirm one.  `tier_seconds`: age up
-    to which they stay in the object store, where the broker has one; None: they do not go there.  Only with DELETE.
+    `queues` may grow at any time, and shrink at the tail once every group has settled the removed queues.
+    `write_queues` (None = all) is the number of queues for new messages: lower it first, drain, then lower `queues`.
+    `retention_seconds` and `retention_bytes`: None for the store's default.  `max_message_bytes`: the longest body.
+    `max_backlog`: lag of the slowest group at which new messages are refused (TOO_MANY_REQUESTS).  None is no own
+    limit.  `trace`: the share of its messages, 0 to 1, that are traced hop by hop (`domain.query`).  `confirm`: the
+    disks that confirm a message.  `tier_seconds`: age up to which messages stay in the object store, where the broker
+    has one; None: none go there.  Only with DELETE.
 
-    Where there are several brokers, `queues` and `write_queues` are those of each of them, those that join later
-    included; `placement` names the brokers that have the topic instead, each with its own count.  `revision` orders
-    the definitions that brokers have of one topic: the highest holds.  0 is that of a store by itself.
+    With several brokers, `queues` and `write_queues` are those of each of them, later ones included; `placement`
+    instead names the brokers that have the topic, each with its own count.  `revision` orders the definitions that
+    brokers have of one topic: the highest applies.  0 is that of a store by itself.
     """
 
     name: str
@@ -100,7 +98,7 @@ class Topic:
 
     @property
     def writable_queues(self) -> int:
-        """Number of the queues, from 0, that new messages go to."""
+        """Number of the queues for new messages, from 0 on."""
         return self.queues if self.write_queues is None else self.write_queues
 
     def __post_init__(self) -> None:
@@ -128,17 +126,14 @@ class Topic:
             raise EntrepotError(Code.BAD_REQUEST, "placement: names a broker twice")
 
     def queues_on(self, broker: str) -> int:
-        """Number of its queues that a broker has."""
+        """Return the number of its queues on a broker."""
         return dict(self.placement).get(broker, 0) if self.placement else self.queues
 
 
 @dataclass(frozen=True, slots=True)
 class TopicQueues:
-    """The ids of a topic's queues.
-
-    `readable`: all of them.  `writable`: those that ordering keys are spread over, the same for every gateway, whether
-    a broker is there just now or not.  `preferred`: of these, where a message without a key goes best at the moment.
-    """
+    """The ids of a topic's queues.  `readable`: all of them.  `writable`: those for ordering keys, the same for every
+    gateway, even while a broker is away.  `preferred`: the best of these at the moment for a message without a key."""
 
     readable: Sequence[int]
     writable: Sequence[int]
@@ -147,14 +142,14 @@ class TopicQueues:
 
 @lru_cache(maxsize=4096)
 def own_queues(queues: int, writable: int) -> TopicQueues:
-    """The queues of a store that has all of them."""
+    """Return the queues of a store that has all of them."""
     return TopicQueues(range(queues), range(writable), range(writable))
 
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """What of a message queue can be read: offsets `min_offset` (inclusive) to `max_offset` (exclusive).  `may_lag`: as
-    a slave knows it; the queue may go on."""
+    """The readable part of a message queue: offsets `min_offset` (inclusive) to `max_offset` (exclusive).  `may_lag`:
+    it is a slave's view; the queue may go on."""
 
     queue_id: int
     min_offset: int

@@ -1,4 +1,4 @@
-"""What is wrong with a URL that somebody has written, in a few words."""
+"""Checks of a URL, with a short reason for the user."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from urllib.parse import urlsplit
 
 
 def fault_of_url(text: str, schemes: Collection[str]) -> str | None:
-    """Why a text is no absolute URL with one of these schemes and a host; None: it is one.
-
-    Blanks and control characters are never part of a URL (RFC 3986 2); what reads URLs drops some of them in silence.
-    """
+    """Return the reason why a text is not an absolute URL with one of these schemes and a host; None if it is one.  A
+    URL never has blanks or control characters (RFC 3986 2); parsers drop some of them silently."""
     for character in text:
         if character.isspace():
             return "a URL has no blanks"

@@ -1,1 +1,1 @@
-"""The door to a store: the ports of the domain, embedded in this process or kept in memory."""
+"""Clients of stores: the ports of the domain, embedded, in memory, at brokers, or over RocketMQ."""

@@ -1,7 +1,5 @@
-"""The store in this process, whose ports are the broker's own; and the processes that are made of `broker` alone.
-
-The engine is loaded when a function here is called, so that who imports this for its name alone never loads it.
-"""
+"""The store in this process, whose ports are the broker's own; and the processes made of `broker` alone.  The engine is
+loaded when a function here is called, so that an import for a name alone never loads it."""
 
 from __future__ import annotations
 
@@ -31,10 +29,8 @@ if TYPE_CHECKING:
 
 
 class ServedBroker(Protocol):
-    """The door through which gateways on other machines reach a store.  `start` and `close` it.
-
-    `stopped` is done when it has left its cluster (None), or may not be in it (why).
-    """
+    """A broker process that serves a store to gateways on other machines.  `start` and `close` it.  `stopped` is done
+    when it has left its cluster (None), or may not be in it (the reason)."""
 
     stopped: asyncio.Future[EntrepotError | None]
 
@@ -48,7 +44,7 @@ class ServedReplica(ServedBroker, Protocol):
 
 
 class ServedController(Protocol):
-    """A controller.  `stopped` is done when it cannot go on, with why."""
+    """A controller.  `stopped` is done when it cannot go on, with the reason."""
 
     stopped: asyncio.Future[EntrepotError]
 
@@ -68,12 +64,9 @@ def embedded_settings(
     tier: dict[str, Any] | None = None,
     **others: Any,
 ) -> BrokerSettings:
-    """The broker's settings out of plain values; `others` are fields of `BrokerSettings` by name.
-
-    `free_bytes`: of the disk, below which it warns, refuses, and clears early.  `index_sizes`: slots and entries of an
-    index file.  `tier`: fields of `TierSettings` by name, of which the number is that of the data where these have one;
-    None: nothing goes to an object store.
-    """
+    """Return the broker's settings from plain values; `others` are fields of `BrokerSettings` by name.  `free_bytes`:
+    free disk below which it warns, refuses, and clears early.  `index_sizes`: slots and entries of an index file.
+    `tier`: fields of `TierSettings` by name; a number kept with the data replaces theirs.  None: no object store."""
     from broker.retention.watermarks import DiskWatermarks
     from broker.settings import BrokerSettings
     from broker.store.commit_log import CommitLogLayout
@@ -95,8 +88,8 @@ def embedded_settings(
 
 
 def _number_of(data_dir: Path, number: int) -> int:
-    """The number that a data directory has been served with; `number` where it has not.  Rows of its tables have it:
-    another one would have all of them uploaded again."""
+    """Return the number that a data directory was served with, or else `number`.  Rows of its tables have it: another
+    one would upload all of them again."""
     from broker.server.identity import number_kept
 
     kept = number_kept(data_dir)
@@ -104,7 +97,7 @@ def _number_of(data_dir: Path, number: int) -> int:
 
 
 async def open_embedded(settings: BrokerSettings, clock: Clock) -> Store:
-    """Open the data directory; raises StoreFailedError or CorruptedError with the reason."""
+    """Open the data directory.  Raises StoreFailedError or CorruptedError with the reason."""
     from broker.broker import Broker
 
     return await Broker.open(settings, clock)
@@ -113,11 +106,9 @@ async def open_embedded(settings: BrokerSettings, clock: Clock) -> Store:
 def serve_embedded(
     store: Store, listener: socket.socket, clock: Clock, *, tls: tuple[Path | None, ...], **others: Any
 ) -> ServedBroker:
-    """The door through which gateways on other machines reach an embedded store.
-
-    `tls`: certificate, key and authority.  `others` are fields of `BrokerProcessSettings` by name.  Raises
-    StoreFailedError where the data directory belongs to another broker.
-    """
+    """Return a broker process that serves an embedded store to gateways on other machines.  `tls`: certificate, key and
+    authority.  `others`: fields of `BrokerProcessSettings` by name.  Raises StoreFailedError if the data directory
+    belongs to another broker."""
     from broker.broker import Broker
     from broker.remoting.tls import TlsFiles
     from broker.server.process import BrokerProcess, BrokerProcessSettings
@@ -142,12 +133,9 @@ def make_replica(
     tls: tuple[Path | None, ...],
     **others: Any,
 ) -> ServedReplica:
-    """A replica of a broker group; opens the data directory.  `rates`: of comparing and of copying, in bytes a second.
-    `controllers`, `lease` (seconds) and `elects_async`: as in `GroupSettings`.  `others` are fields of
-    `BrokerProcessSettings`.
-
-    Raises StoreFailedError, CorruptedError.
-    """
+    """Return a replica of a broker group, with its data directory open.  `rates`: bytes a second of comparing and of
+    copying.  `controllers`, `lease` (seconds) and `elects_async`: as in `GroupSettings`.  `others`: fields of
+    `BrokerProcessSettings`.  Raises StoreFailedError, CorruptedError."""
     from broker.remoting.tls import TlsFiles
     from broker.replication.peers import GroupSettings
     from broker.replication.process import ReplicaProcess
@@ -159,10 +147,8 @@ def make_replica(
 
 
 def open_offline(data_dir: str) -> OfflineStore:
-    """The messages of a data directory that no server has open.
-
-    Raises BAD_REQUEST where there is none, StoreFailedError while a server has it, CorruptedError.
-    """
+    """Open the messages of a data directory that no server has open.  Raises BAD_REQUEST if it does not exist,
+    StoreFailedError while a server has it, CorruptedError."""
     from broker.inspect.offline import OfflineStore
     from broker.inspect.verification import NotAStoreError
 
@@ -173,10 +159,8 @@ def open_offline(data_dir: str) -> OfflineStore:
 
 
 def tables_shown(url: str, options: dict[str, Any], clock: Clock) -> Iterator[TableShown]:
-    """The tables of an object store, no broker needed.  `options`: by the names of `StoreOptions`.
-
-    Raises BAD_REQUEST, UNSUPPORTED where packages are missing, UNAVAILABLE where the store is away.
-    """
+    """Yield the tables of an object store, without a broker.  `options`: by the names of `StoreOptions`.  Raises
+    BAD_REQUEST, UNSUPPORTED if packages are missing, UNAVAILABLE if the store is away."""
     objects = _objects(url, options)
     from broker.tiered.verification import roots, show
 
@@ -185,7 +169,7 @@ def tables_shown(url: str, options: dict[str, Any], clock: Clock) -> Iterator[Ta
 
 
 def tables_verified(url: str, options: dict[str, Any], clock: Clock, *, is_full: bool) -> Iterator[Verdict]:
-    """The same with what is wrong with each.  `is_full`: all rows are read."""
+    """Yield the tables with their faults.  `is_full`: all rows are read.  Otherwise as `tables_shown`."""
     objects = _objects(url, options)
     from broker.tiered.verification import roots, verify
 
@@ -206,7 +190,7 @@ def _objects(url: str, options: dict[str, Any]) -> ObjectStore:
 
 
 def open_cold(address: TierAddress, clock: Clock) -> DirectReader:
-    """The tables of an object store, read by their columns.  Raises UNSUPPORTED, BAD_REQUEST."""
+    """Open the tables of an object store, read by their columns.  Raises UNSUPPORTED, BAD_REQUEST."""
     objects = _objects(address.url, _options_of(address))
     from broker.tiered.direct import DirectReader
 
@@ -214,10 +198,8 @@ def open_cold(address: TierAddress, clock: Clock) -> DirectReader:
 
 
 def open_tables(address: TierAddress, tables: Sequence[str], clock: Clock) -> OfflineTables:
-    """The messages of an object store, no broker needed.  `tables`: paths of those that count; empty: all.
-
-    Raises UNSUPPORTED, BAD_REQUEST.
-    """
+    """Open the messages of an object store, without a broker.  `tables`: paths of the tables to read; empty: all.
+    Raises UNSUPPORTED, BAD_REQUEST."""
     objects = _objects(address.url, _options_of(address))
     from broker.tiered.offline import OfflineTables
 
@@ -235,7 +217,7 @@ def _options_of(address: TierAddress) -> dict[str, Any]:
 def make_name_server(
     listener: socket.socket, *, tls: tuple[Path | None, ...], lease_seconds: float, cluster: str
 ) -> NameServer:
-    """A name server behind a listening socket."""
+    """Return a name server behind a listening socket."""
     from broker.namesrv.server import NameServer
     from broker.remoting.tls import TlsFiles
 
@@ -254,11 +236,9 @@ def make_controller(
     silence_seconds: float,
     tls: tuple[Path | None, ...],
 ) -> ServedController:
-    """A controller; opens its data directory.  `door`: a listening socket, or a name server whose door it shares.
-
-    `addresses`: of all controllers, by id.  `lease`: seconds of silence after which a master is replaced.  Raises
-    StoreFailedError, OSError.
-    """
+    """Return a controller, with its data directory open.  `door`: a listening socket, or a name server to share.
+    `addresses`: those of all controllers, by id.  `lease`: seconds of silence after which a master is replaced.  Raises
+    StoreFailedError, OSError."""
     from broker.controller.door import OwnDoor, SharedDoor, links_of, options_of
     from broker.controller.process import ControllerServer, ControllerSettings
     from broker.remoting.tls import TlsFiles

@@ -1,1 +1,1 @@
-"""Who may do what: RocketMQ 2.0's model of rights, with MQTT's topic filters as patterns.  Pure."""
+"""Access rights: RocketMQ's model (ACL 2.0) with MQTT topic filters as patterns.  Pure."""

@@ -1,8 +1,8 @@
-"""The evaluator: statements, compiled once, asked of requests.
+"""The evaluator: compiled statements that decide on requests.
 
-Invariants: what no statement allows is denied.  One DENY that meets any part of a request denies it; an ALLOW counts
-only if it contains the whole request.  A source is a condition of a statement, never a reason of its own; where the
-source is unknown, an ALLOW with sources does not hold and a DENY with sources does.
+Invariants: a request that no statement allows is denied.  A DENY that meets any part of a request denies it; an ALLOW
+counts only if it contains the whole request.  A source is a condition of a statement, never a reason by itself.  With
+an unknown source, an ALLOW with sources does not hold and a DENY with sources does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from domain.errors import Code, EntrepotError
 MAX_STATEMENTS: Final = 1000
 MAX_RESOURCES: Final = 100
 MAX_SOURCES: Final = 100
-"""Named limits: of a policy's statements, and of the resources and the networks of one statement."""
+"""Limits: statements of a policy, and resources and networks of one statement."""
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -30,7 +30,7 @@ _ACTIONS: Final = frozenset(Action) - {Action.ALL}
 
 @dataclass(frozen=True, slots=True)
 class CompiledStatement:
-    """A statement that can be asked."""
+    """A statement ready to be evaluated."""
 
     statement: Statement
     subject: str
@@ -38,7 +38,7 @@ class CompiledStatement:
     networks: tuple[Network, ...]
 
     def holds(self, principal: Principal, request: Request) -> bool:
-        """Whether it says something about the request."""
+        """True if the statement applies to the request."""
         statement = self.statement
         if request.action not in statement.actions and Action.ALL not in statement.actions:
             return False
@@ -53,7 +53,7 @@ class CompiledStatement:
         return False
 
     def is_for_source(self, principal: Principal) -> bool:
-        """Whether it counts where the principal comes from."""
+        """True if it has no networks, or one with the principal's address; a DENY also if that is unknown."""
         if not self.networks:
             return True
         address = parse_address(principal.source)
@@ -62,7 +62,7 @@ class CompiledStatement:
         return any(address in network for network in self.networks)
 
     def may_concern(self, principal: Principal, resource_type: ResourceType, name: str) -> bool:
-        """Whether it allows some of what the name stands for, or denies all of it."""
+        """True if it allows some of the names that `name` stands for, or denies all of them."""
         if not self.is_for_source(principal):
             return False
         is_deny = self.statement.effect is Effect.DENY
@@ -74,7 +74,7 @@ class CompiledStatement:
 
 
 def compile_statements(subject: str, statements: Iterable[Statement]) -> tuple[CompiledStatement, ...]:
-    """Make statements ready to be asked.  Raises BAD_REQUEST for what cannot be meant, and beyond the limits."""
+    """Compile statements.  Raises BAD_REQUEST for invalid ones, and beyond the limits."""
     compiled = tuple(_compiled(subject, statement) for statement in statements)
     if len(compiled) > MAX_STATEMENTS:
         raise EntrepotError(Code.BAD_REQUEST, f"a policy has at most {MAX_STATEMENTS} statements")
@@ -82,12 +82,12 @@ def compile_statements(subject: str, statements: Iterable[Statement]) -> tuple[C
 
 
 def compile_policy(policy: Policy) -> tuple[CompiledStatement, ...]:
-    """The statements of a policy, ready to be asked.  Raises as `compile_statements`."""
+    """Compile the statements of a policy.  Raises as `compile_statements`."""
     return compile_statements(policy.subject, policy.statements)
 
 
 def evaluate(principal: Principal, request: Request, statements: Iterable[Sequence[CompiledStatement]]) -> Decision:
-    """What several policies together say."""
+    """Return the decision of several policies together."""
     allowing: CompiledStatement | None = None
     for policy in statements:
         for compiled in policy:
@@ -105,8 +105,7 @@ def evaluate(principal: Principal, request: Request, statements: Iterable[Sequen
 def may_be_known(
     principal: Principal, resource_type: ResourceType, name: str, statements: Iterable[Sequence[CompiledStatement]]
 ) -> bool:
-    """Whether any action may be allowed on any part of what the name stands for.  Who has no such right is not told
-    what is there."""
+    """True if some action may be allowed on some part of the name.  Otherwise the principal is not told what exists."""
     allowed: set[Action] = set()
     denied: set[Action] = set()
     for policy in statements:
@@ -120,7 +119,7 @@ def may_be_known(
 
 @lru_cache(maxsize=_REMEMBERED_ADDRESSES)
 def parse_address(text: str) -> Address | None:
-    """An address as it is compared: an IPv4 address written as IPv6 is the IPv4 address.  None for what is none."""
+    """Return the address to compare, or None for an invalid one.  An IPv4 address mapped into IPv6 becomes IPv4."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:
@@ -132,7 +131,7 @@ def parse_address(text: str) -> Address | None:
 
 @lru_cache(maxsize=_REMEMBERED_ADDRESSES)
 def is_loopback(text: str) -> bool:
-    """Whether it is the address of this machine to itself."""
+    """True if the text is a loopback address."""
     address = parse_address(text)
     return address is not None and address.is_loopback
 

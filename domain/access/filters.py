@@ -1,8 +1,6 @@
-"""Sets of topic names that MQTT filters stand for: whether one contains another, whether two meet.
-
-Filters are given as levels.  Both questions take time linear in the levels.  A name is a filter without wildcards.
-Names that begin with `$` are in no filter that begins with a wildcard (MQTT 5.0, 4.7.2).
-"""
+"""Sets of topic names that MQTT filters stand for: containment and overlap.  Filters are given as levels.  Both checks
+take time linear in the levels.  A name is a filter without wildcards.  Names that begin with `$` match no filter that
+begins with a wildcard (MQTT 5.0, 4.7.2)."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from collections.abc import Sequence
 
 
 def covers(wide: Sequence[str], narrow: Sequence[str]) -> bool:
-    """Whether every name that `narrow` matches is matched by `wide`."""
+    """True if `wide` matches every name that `narrow` matches."""
     if _is_all(narrow):
         return _is_all(wide)
     for depth, want in enumerate(wide):
@@ -30,7 +28,7 @@ def covers(wide: Sequence[str], narrow: Sequence[str]) -> bool:
 
 
 def overlap(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether some name is matched by both."""
+    """True if some name matches both filters."""
     for depth in range(max(len(one), len(other))):
         first = one[depth] if depth < len(one) else None
         second = other[depth] if depth < len(other) else None
@@ -47,7 +45,7 @@ def overlap(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def prefix_covers(prefix: str, narrow: Sequence[str]) -> bool:
-    """Whether every name that `narrow` matches begins with the text."""
+    """True if every name that `narrow` matches begins with the prefix."""
     fixed: list[str] = []
     for level in narrow:
         if level == "#":
@@ -60,7 +58,7 @@ def prefix_covers(prefix: str, narrow: Sequence[str]) -> bool:
 
 
 def prefix_overlaps(prefix: str, other: Sequence[str]) -> bool:
-    """Whether some name that begins with the text is matched by `other`."""
+    """True if some name that begins with the prefix matches `other`."""
     wanted = prefix.split("/")
     last = len(wanted) - 1
     for depth, want in enumerate(wanted):
@@ -79,5 +77,5 @@ def prefix_overlaps(prefix: str, other: Sequence[str]) -> bool:
 
 
 def _is_all(levels: Sequence[str]) -> bool:
-    """Whether it is `#`, which `+/#` says, too."""
+    """True for `#`, and for `+/#`, which means the same."""
     return levels[-1] == "#" and (len(levels) == 1 or (len(levels) == 2 and levels[0] == "+"))

@@ -1,8 +1,8 @@
-"""The words of access: principals, actions, resources, statements, decisions.
+"""The terms of access control: principals, actions, resources, statements, decisions.
 
 A request names one action on one resource.  The name of a Topic resource is a sub-topic's full name or an MQTT filter
-(`factory/line1/temp`, `factory/#` for a whole topic); an empty name stands for everything of a type.  Names of another
-namespace than `default` begin with `$ns/<namespace>/`, which no wildcard at a first level reaches.
+(`factory/line1/temp`, `factory/#` for a whole topic); an empty name stands for everything of a type.  Names of a
+namespace other than `default` begin with `$ns/<namespace>/`, which no wildcard at a first level reaches.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Final
 from domain.names import CATCH_ALL_TOPIC, DEFAULT_NAMESPACE, split_name
 
 ANONYMOUS: Final = "anonymous"
-"""Name of who has shown nothing.  No user may be called so."""
+"""Name of a principal without credentials.  No user may have it."""
 EVERYBODY: Final = "*"
-"""Subject of the policy that holds for all."""
+"""Subject of the policy that holds for all principals."""
 EVERYTHING: Final = ""
-"""Name in a request that means all resources of a type."""
+"""Name in a request that stands for all resources of a type."""
 NAMESPACE_LEVEL: Final = "$ns"
 SUBJECT_PREFIX: Final = "User:"
 MAX_USER_NAME_BYTES: Final = 256
 
 
 class Action(StrEnum):
-    """What is done; ALL stands in statements only."""
+    """Actions on a resource; ALL stands in statements only."""
 
     ALL = "ALL"
     PUB = "PUB"
@@ -38,7 +38,7 @@ class Action(StrEnum):
 
 
 class ResourceType(StrEnum):
-    """What it is done to."""
+    """Types of resources."""
 
     TOPIC = "Topic"
     GROUP = "Group"
@@ -47,7 +47,7 @@ class ResourceType(StrEnum):
 
 
 class Effect(StrEnum):
-    """What a statement says."""
+    """Effects of a statement."""
 
     ALLOW = "ALLOW"
     DENY = "DENY"
@@ -62,15 +62,13 @@ class Origin(StrEnum):
     TOKEN = "token"
     CERTIFICATE = "certificate"
     SETUP = "setup"
-    """By the setup token, while no user is defined."""
+    """Recognised by the setup token, while no user is defined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One sentence of a policy: the effect for actions on resources, where the source is in one of the networks.
-
-    `resources` are written `<Type>:<pattern>` (`domain.access.pattern`), `sources` as CIDR; none: from anywhere.
-    """
+    """One rule of a policy: the effect for actions on resources, for sources in one of the networks.  `resources` are
+    written `<Type>:<pattern>` (`domain.access.pattern`), `sources` as CIDR; without sources it holds from anywhere."""
 
     effect: Effect
     actions: tuple[Action, ...]
@@ -80,7 +78,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The statements about one subject: the name of a user, or EVERYBODY."""
+    """The statements about one subject: a user's name, or EVERYBODY."""
 
     subject: str
     statements: tuple[Statement, ...]
@@ -88,11 +86,11 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Principal:
-    """Who asks, as recognised at a door.  Compared by identity: one is made per authentication.
+    """An authenticated peer.  Compared by identity: one is made per authentication.
 
-    `client_id` is empty where the protocol has none.  `source` is the address of the peer, without a port.
-    `credential` names the secret that was shown, so that a changed one revokes.  `statements` came with a token.
-    From `expires_at_ms` on (epoch) it may do nothing any more; None: no end.
+    `client_id` is empty where the protocol has none.  `source` is the peer's address without a port.  `credential`
+    names the secret used, so that changing it revokes the principal.  `statements` came with a token.  From
+    `expires_at_ms` on (epoch) it has no rights; None: no expiry.
     """
 
     name: str
@@ -105,13 +103,13 @@ class Principal:
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether nobody was recognised."""
+        """True if the peer was not authenticated."""
         return self.origin is Origin.ANONYMOUS
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question: may this be done to that?"""
+    """A request for one action on one resource."""
 
     action: Action
     resource_type: ResourceType
@@ -120,7 +118,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer, and why: the subject of the policy and the statement that decided, where one did."""
+    """A decision and its reason: the subject of the policy and the statement that decided, if one did."""
 
     is_allowed: bool
     reason: str
@@ -129,18 +127,19 @@ class Decision:
 
 
 def access_name(stored_name: str) -> str:
-    """The name, in requests, of a topic or group as the store knows it."""
+    """Return the name in requests of a topic or group with this stored name."""
     namespace, plain = split_name(stored_name)
     return plain if namespace == DEFAULT_NAMESPACE else f"{NAMESPACE_LEVEL}/{namespace}/{plain}"
 
 
 def whole_topic(stored_name: str) -> str:
-    """The filter of all that is in a topic.  The catch-all has messages with any name, so it is everything."""
+    """Return the filter of all that is in a topic.  The catch-all topic has messages of any name, so it gives
+    EVERYTHING."""
     return EVERYTHING if stored_name == CATCH_ALL_TOPIC else f"{access_name(stored_name)}/#"
 
 
 def is_user_name(name: str) -> bool:
-    """Whether a user may be called so: printable, not reserved, at most MAX_USER_NAME_BYTES, no space at an end."""
+    """True if a user may have this name: printable, not reserved, at most MAX_USER_NAME_BYTES, no space at an end."""
     return (
         bool(name)
         and name.isprintable()

@@ -1,10 +1,10 @@
-"""Patterns of resources, as statements write them, compiled once.
+"""Patterns of resources in statements, compiled once.
 
-`Topic:*` is everything of a type, `Topic:fact*` all that begins so, `Group:workers` one name.  A Topic's pattern may be
-an MQTT filter; of other types only `#` is, which is all but the names of other namespaces.  `${clientid}` and
-`${username}` stand for what the principal has, inside one level and literally: a value that is empty or has `+`, `#` or
-`/` in it fits nowhere: an ALLOW then allows nothing, a DENY denies any value.
-There are no regular expressions here, and time is linear.
+`Topic:*` is everything of a type, `Topic:fact*` every name with that prefix, `Group:workers` one name.  A Topic's
+pattern may be an MQTT filter; other types take only the filter `#`, which is every name outside other namespaces.
+`${clientid}` and `${username}` stand for the principal's values, inside one level and literally.  A value that is empty
+or has `+`, `#` or `/` matches nothing in an ALLOW, and any value in a DENY.  There are no regular expressions here, and
+time is linear.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ USERNAME: Final = "${username}"
 
 
 class Kind(Enum):
-    """Ways of a pattern to compare."""
+    """Ways of a pattern to match."""
 
     ANY = auto()
     PREFIX = auto()
@@ -34,7 +34,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One resource of a statement.  `levels` are those of a FILTER, or the whole text of a LITERAL or PREFIX."""
+    """The pattern of one resource.  `levels` are those of a FILTER, or the whole text of a LITERAL or PREFIX."""
 
     resource_type: ResourceType
     kind: Kind
@@ -42,7 +42,7 @@ class Pattern:
     has_placeholders: bool
 
     def grants(self, principal: Principal, name: str) -> bool:
-        """Whether it contains all that the name stands for."""
+        """True if the pattern contains all that the name stands for."""
         if self.kind is Kind.ANY:
             return True
         if name == EVERYTHING:
@@ -58,7 +58,7 @@ class Pattern:
         return name == levels[0]
 
     def meets(self, principal: Principal, name: str) -> bool:
-        """Whether it has anything in common with what the name stands for."""
+        """True if the pattern overlaps what the name stands for."""
         if self.kind is Kind.ANY or name == EVERYTHING:
             return True
         levels = self._filled(principal, unusable="+")
@@ -71,7 +71,8 @@ class Pattern:
         return levels[0] in ("+", name)
 
     def may_meet(self, principal: Principal, name: str) -> bool:
-        """The same of an ALLOW, which with a value that cannot be used allows nothing."""
+        """True if an ALLOW with this pattern may overlap the name.  With an unusable placeholder value it allows
+        nothing."""
         return self._filled(principal, unusable=None) is not None and self.meets(principal, name)
 
     @property
@@ -83,14 +84,14 @@ class Pattern:
         return self.kind is Kind.PREFIX
 
     def _filled(self, principal: Principal, unusable: str | None) -> tuple[str, ...] | None:
-        """The levels with the principal's values; a level whose value cannot be used becomes `unusable`."""
+        """Return the levels with the principal's values; a level with an unusable value becomes `unusable`."""
         if not self.has_placeholders:
             return self.levels
         filled: list[str] = []
         for depth, level in enumerate(self.levels):
             value = _fill(level, principal)
             if value is not None and depth == 0 and value[:1] == "$" and level[:2] == "${":
-                value = None  # nobody names himself into the server's own names
+                value = None  # no user name or client id leads into the server's own names
             if value is None:
                 if unusable is None:
                     return None
@@ -127,10 +128,7 @@ def parse_pattern(text: str) -> Pattern:
 
 
 def _fill(level: str, principal: Principal) -> str | None:
-    """A level with values in place of its placeholders, or None if one cannot be used.
-
-    What a value contains is never read as a placeholder again.
-    """
+    """Return a level with its placeholders replaced, or None if a value is unusable.  Values are not expanded again."""
     if "${" not in level:
         return level
     parts: list[str] = []

@@ -1,11 +1,11 @@
-"""VhostPermission: RabbitMQ's permissions of a user in one virtual host, said as statements, and read back from them.
+"""VhostPermission: RabbitMQ's permissions of a user in one virtual host, translated to statements and back.
 
 *Configure* is CREATE and DELETE of Topics, *write* PUB and UPDATE, *read* SUB of Topics and of Groups.  A permission
-is on an exchange with whatever routing key, so a Topic is named with all its sub-topics (`Topic:orders/#`).  Names are
-those of the Topics that stand for exchanges and queues (`domain.exchanges.entity_name`).  RabbitMQ's
-patterns are regular expressions and resources are not: of expressions only those are taken that stand for names and
-for beginnings of names (`^(orders|app\\..*)$`), or for everything (`.*`) or nothing (empty).  Others are refused, never
-widened or narrowed.
+covers an exchange with any routing key, so a Topic is named with all its sub-topics (`Topic:orders/#`).  Names are
+those of the Topics that stand for exchanges and queues (`domain.exchanges.entity_name`).
+
+RabbitMQ's patterns are regular expressions; resources are not.  Accepted are expressions for names and prefixes
+(`^(orders|app\\..*)$`), for everything (`.*`) and for nothing (empty).  Others are refused, never widened or narrowed.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _CONFIGURE: Final = (Action.CREATE, Action.DELETE)
 _WRITE: Final = (Action.PUB, Action.UPDATE)
 _READ: Final = (Action.SUB,)
 _OF_ALL: Final = "#"
-"""The pattern of all names of the default namespace, and of no other."""
+"""Pattern of all names of the default namespace, and of no other."""
 _SUB_TOPICS: Final = "/#"
 _SPECIAL: Final = frozenset(".[]{}()*+?^$|")
 _BEGIN, _END, _OPEN, _CLOSE, _BAR, _ANY, _MANY = ((each, False) for each in "^$()|.*")
 _WILD: Final = frozenset("*+#$\0")
-"""Characters that a name may not have: in a resource they would stand for something else."""
+"""Characters refused in names, since they mean something else in a resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class VhostPermission:
-    """What a user may configure, write and read: regular expressions, looked for in names."""
+    """The configure, write and read permissions of a user: regular expressions searched in names."""
 
     configure: str
     write: str
@@ -46,7 +46,7 @@ class VhostPermission:
 
 
 def statements_of(permission: VhostPermission, namespace: str) -> list[Statement]:
-    """The statements that say it.  Raises BAD_REQUEST for an expression that resources cannot say."""
+    """Return the statements of a permission.  Raises BAD_REQUEST for an expression that resources cannot express."""
     found: list[Statement] = []
     for actions, expression, types in (
         (_CONFIGURE, permission.configure, ("Topic",)),
@@ -61,7 +61,7 @@ def statements_of(permission: VhostPermission, namespace: str) -> list[Statement
 
 
 def is_of_vhost(statement: Statement, namespace: str) -> bool:
-    """Whether it is a statement such as `statements_of` makes for the namespace."""
+    """True if `statements_of` may have made the statement for the namespace."""
     return (
         statement.effect is Effect.ALLOW
         and statement.actions in (_CONFIGURE, _WRITE, _READ)
@@ -71,7 +71,7 @@ def is_of_vhost(statement: Statement, namespace: str) -> bool:
 
 
 def permission_of(statements: Iterable[Statement], namespace: str) -> VhostPermission | None:
-    """What statements say of the namespace, as far as they are such as `statements_of` makes; None for nothing."""
+    """Return the permission that statements like those of `statements_of` give in the namespace, or None."""
     said: dict[tuple[Action, ...], dict[str, None]] = {}
     for statement in statements:
         if is_of_vhost(statement, namespace):
@@ -86,7 +86,7 @@ def permission_of(statements: Iterable[Statement], namespace: str) -> VhostPermi
 
 
 def patterns_of(expression: str) -> tuple[str, ...]:
-    """Names, beginnings (`app*`) and `#` for everything.  Raises BAD_REQUEST."""
+    """Return the patterns of an expression: names, prefixes (`app*`) and `#` for everything.  Raises BAD_REQUEST."""
     if len(expression) > MAX_EXPRESSION_LENGTH:
         raise EntrepotError(Code.BAD_REQUEST, f"a permission has up to {MAX_EXPRESSION_LENGTH} characters")
     if expression in ("", NOTHING):
@@ -106,7 +106,7 @@ def patterns_of(expression: str) -> tuple[str, ...]:
 
 
 def _tokens(expression: str) -> list[Token]:
-    """The characters, each with whether it stands for itself."""
+    """Return the characters, each with a flag: True if it stands for itself."""
     found: list[Token] = []
     at = 0
     while at < len(expression):
@@ -138,7 +138,7 @@ def _pattern_of_whole(tokens: list[Token], expression: str) -> str:
 
 
 def _pattern_of(tokens: list[Token], is_open: bool, expression: str) -> str:
-    """`is_open`: whether more may follow what is said."""
+    """Return the pattern of one alternative.  `is_open`: more characters may follow."""
     if tokens[-2:] == [_ANY, _MANY]:
         tokens, is_open = tokens[:-2], True
     for character, is_literal in tokens:
@@ -153,7 +153,6 @@ def _pattern_of(tokens: list[Token], is_open: bool, expression: str) -> str:
 
 
 def _expression(patterns: Iterable[str]) -> str:
-    """The expression that says what patterns say."""
     found = list(patterns)
     if _OF_ALL in found:
         return EVERYTHING
@@ -186,7 +185,7 @@ def _resource(kind: str, namespace: str, pattern: str) -> str:
 
 
 def _pattern(resource: str, namespace: str) -> str | None:
-    """The pattern of a resource that `_resource` made for the namespace, or None for another one."""
+    """Return the pattern of a resource that `_resource` made for the namespace, or None for any other resource."""
     kind, _, text = resource.partition(":")
     if kind not in ("Topic", "Group"):
         return None

@@ -1,8 +1,5 @@
-"""Binding: what an exchange hands on to a queue or to another exchange, and which bindings an exchange takes.
-
-A binding is its source, destination, routing key and arguments together: there is no second one with all of them the
-same, and two that differ in one are two.
-"""
+"""Binding: a route from an exchange to a queue or another exchange, and the checks of an exchange on its bindings.  A
+binding's identity is its source, destination, routing key and arguments together."""
 
 from __future__ import annotations
 
@@ -21,14 +18,14 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 
 class DestinationKind(StrEnum):
-    """What a binding leads to."""
+    """Kinds of a binding's destination."""
 
     QUEUE = "queue"
     EXCHANGE = "exchange"
 
 
 class HeadersMatch(StrEnum):
-    """Which headers of a binding a message has to have.  Those that begin with `x-` count only WITH_X."""
+    """Rules of a headers binding.  Headers that begin with `x-` count only with WITH_X."""
 
     ALL = "all"
     ANY = "any"
@@ -38,7 +35,7 @@ class HeadersMatch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A binding.  The routing key is a pattern where the source is a topic exchange, a weight where it hashes."""
+    """A binding.  Its routing key is a pattern for a topic exchange, a weight for a consistent-hash exchange."""
 
     source: str
     destination: str
@@ -52,8 +49,8 @@ class Binding:
 
 
 def check_binding(binding: Binding, source_type: ExchangeType) -> None:
-    """Raise where an exchange of this (routing) type takes no such binding: FORBIDDEN for the default exchange, else
-    PRECONDITION_FAILED."""
+    """Raise if an exchange of this (routing) type does not accept the binding.  Raises FORBIDDEN for the default
+    exchange, else PRECONDITION_FAILED."""
     check_not_default(binding.source)
     if binding.destination_kind is DestinationKind.EXCHANGE:
         check_not_default(binding.destination)
@@ -64,13 +61,13 @@ def check_binding(binding: Binding, source_type: ExchangeType) -> None:
 
 
 def headers_match(arguments: Mapping[str, object]) -> HeadersMatch:
-    """Match of a headers exchange.  Without `x-match` it is ALL."""
+    """Return the match rule of a headers binding; ALL without `x-match`."""
     text = text_of(arguments.get(MATCH))
     return HeadersMatch.ALL if text is None else HeadersMatch(text)
 
 
 def weight(binding: Binding) -> int:
-    """The weight of a binding whose source hashes."""
+    """Return the weight of a binding of a consistent-hash exchange."""
     return int(binding.routing_key)
 
 

@@ -1,10 +1,10 @@
-"""Names of AMQP's queues and exchanges as names of topics and groups, and back.
+"""Names of AMQP's queues and exchanges, encoded as names of topics and groups.
 
-AMQP takes any text of up to 255 bytes, topics and groups a small alphabet and `domain.names.MAX_GROUP_LENGTH`
-characters.  Letters, digits, `_` and `-` stand for themselves; every other byte is `%XX`.  A name that would begin with
-`%`, as the system's own do, and the empty one get a `|` in front.  What is then too long is cut and ends with `|` and a
-hash of the whole: such a name does not say what it stands for, and the entity's definition has to keep the original.
-Two entities never have one name: `|` is in no other place of an encoded name.
+AMQP accepts any text of up to 255 bytes; topics and groups a small alphabet and `domain.names.MAX_GROUP_LENGTH`
+characters.  Letters, digits, `_` and `-` stand for themselves; every other byte is `%XX`.  An empty name, and one that
+would begin with `%` as system names do, get a `|` in front.  A name still too long is cut and ends with `|` and a hash
+of the whole.  Such a name cannot be decoded, so the entity's definition has to keep the original.  Two entities never
+share a name: `|` is in no other place of an encoded name.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ MAX_ENTITY_BYTES: Final = 255
 MAX_ENCODED_LENGTH: Final = MAX_GROUP_LENGTH
 _HASH_BYTES: Final = 16
 MAX_KEPT_PREFIX: Final = MAX_ENCODED_LENGTH - 1 - 2 * _HASH_BYTES
-"""A beginning whose encoded name is no longer than this is whole in the encoded name of all that begins so."""
+"""Longest encoded prefix that is kept whole in the encoded names of all entities with that prefix."""
 _MARK: Final = "|"
 _PLAIN: Final = frozenset(b"-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _BYTES: Final = tuple(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in range(256))
 
 
 def encoded_name(entity: str) -> str:
-    """The name of the topic or group that stands for the entity.  Raises BAD_REQUEST (longer than 255 bytes, or
-    no text)."""
+    """Return the name of the topic or group of an entity.  Raises BAD_REQUEST (over 255 bytes, or invalid text)."""
     try:
         raw = entity.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -49,8 +48,7 @@ def encoded_name(entity: str) -> str:
 
 
 def decoded_name(name: str) -> str | None:
-    """The entity that the name stands for, or None where only its definition can tell, or the name is no encoded
-    one."""
+    """Return the entity of an encoded name, or None: the name was cut, or is not an encoded one."""
     body = name.removeprefix(_MARK)
     if _MARK in body:
         return None

@@ -1,7 +1,5 @@
-"""Exchange: what it is declared as, what may be declared, and when a second declaration is the same one.
-
-Texts of refusals are RabbitMQ's, without the code's name that a door puts in front.
-"""
+"""Exchange: its definition, the checks of a declaration, and the equivalence of two declarations.  Texts of refusals
+are RabbitMQ's, without the code's name that a listener puts in front."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from domain.field_value import (
 )
 
 DEFAULT_EXCHANGE: Final = ""
-"""Every queue is bound to it by its own name."""
+"""Name of the default exchange, to which every queue is bound by its own name."""
 RESERVED_PREFIX: Final = "amq."
 ALTERNATE_EXCHANGE: Final = "alternate-exchange"
 DELAYED_TYPE: Final = "x-delayed-type"
@@ -43,7 +41,7 @@ class ExchangeType(StrEnum):
 
 
 def exchange_type(name: str) -> ExchangeType:
-    """The type of that name.  Raises PRECONDITION_FAILED where there is none."""
+    """Return the type of that name.  Raises PRECONDITION_FAILED for an unknown one."""
     try:
         return ExchangeType(name)
     except ValueError:
@@ -52,7 +50,7 @@ def exchange_type(name: str) -> ExchangeType:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """An exchange's definition.  `internal`: clients do not publish to it, other exchanges may be bound to it."""
+    """An exchange's definition.  `internal`: clients may not publish to it; exchanges may be bound to it."""
 
     name: str
     type: ExchangeType = ExchangeType.DIRECT
@@ -67,14 +65,14 @@ class Exchange:
 
     @property
     def routing_type(self) -> ExchangeType:
-        """The type whose rules choose among the bindings."""
+        """The type that chooses among the bindings."""
         if self.type is not ExchangeType.DELAYED:
             return self.type
         return ExchangeType(text_of(self.arguments[DELAYED_TYPE]) or "")
 
     @property
     def alternate(self) -> str | None:
-        """Where a message goes for which there is no binding: its argument, for a policy may name another."""
+        """The alternate exchange of its argument, for unroutable messages; a policy may name another."""
         return text_of(self.arguments.get(ALTERNATE_EXCHANGE))
 
 
@@ -95,26 +93,26 @@ PREDECLARED: Final = (
 
 
 def exchange_text(name: str, vhost: str) -> str:
-    """An exchange as refusals name it."""
+    """Return the exchange as refusals name it."""
     return f"exchange '{name}' in vhost '{vhost}'"
 
 
 def not_found(name: str, vhost: str) -> EntrepotError:
-    """The refusal of what needs an exchange that is not there."""
+    """Return the refusal for a missing exchange."""
     return EntrepotError(Code.TOPIC_NOT_FOUND, f"no {exchange_text(name, vhost)}")
 
 
-# -- what may be done ------------------------------------------------------------------------------------------------
+# -- checks ----------------------------------------------------------------------------------------------------------
 
 
 def check_not_default(name: str) -> None:
-    """Raise FORBIDDEN for the default exchange, which is not declared, deleted or bound."""
+    """Raise FORBIDDEN for the default exchange, which cannot be declared, deleted or bound."""
     if name == DEFAULT_EXCHANGE:
         raise EntrepotError(Code.FORBIDDEN, "operation not permitted on the default exchange")
 
 
 def check_new_name(name: str) -> None:
-    """Raise FORBIDDEN for a name that only the system gives."""
+    """Raise FORBIDDEN for a name reserved for the system."""
     check_not_default(name)
     if name.startswith(RESERVED_PREFIX):
         raise EntrepotError(Code.FORBIDDEN, f"exchange name '{name}' contains reserved prefix 'amq.*'")
@@ -134,7 +132,7 @@ def check_publishable(exchange: Exchange, vhost: str) -> None:
 
 
 def check_exchange(exchange: Exchange, vhost: str) -> None:
-    """Raise PRECONDITION_FAILED where the arguments are none for an exchange of this type."""
+    """Raise PRECONDITION_FAILED for arguments that an exchange of this type cannot have."""
     arguments = exchange.arguments
     if ALTERNATE_EXCHANGE in arguments and exchange.alternate is None:
         kind = type_name(arguments[ALTERNATE_EXCHANGE])
@@ -166,10 +164,8 @@ def _check_hash_arguments(arguments: Mapping[str, object]) -> None:
 
 
 def inequivalence(current: Exchange, wanted: Exchange, vhost: str) -> str | None:
-    """RabbitMQ's text where an exchange is declared anew as another, or None where it is the same.
-
-    Of the arguments only the alternate exchange counts.
-    """
+    """Return RabbitMQ's text for a declaration that differs from the current exchange, or None for an equal one.  Of
+    the arguments only the alternate exchange counts."""
     of = exchange_text(current.name, vhost)
     if current.type is not wanted.type:
         return field_inequivalence("type", of, atom(wanted.type), atom(current.type))

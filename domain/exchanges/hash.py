@@ -1,10 +1,9 @@
-"""Consistent-hash exchanges: each message goes to one binding, chosen by the hash of its routing key, or of the header
-or property that the exchange names; bindings get shares by their weights.
+"""Consistent-hash exchanges: the hash of its routing key, or of a header or property, gives each message one binding.
 
-The hash names one of `SLOTS` places, and each place belongs to the destination with the highest score there (weighted
-rendezvous hashing).  So the choice depends on the set of bindings and not on their order: every gateway makes the same.
-A binding that comes takes places and no other place moves; one that goes gives up its own alone.  Who has a place is
-worked out when it is first asked for.
+The hash names one of `SLOTS` slots.  Each slot belongs to the destination with the highest score there (weighted
+rendezvous hashing), so shares follow the bindings' weights.  The choice depends on the set of bindings and not on their
+order, so every gateway makes the same.  A new binding only takes slots; a removed one only gives up its own.  The owner
+of a slot is computed at its first use.
 """
 
 from __future__ import annotations
@@ -20,18 +19,16 @@ from domain.exchanges.table import Destinations, RoutedMessage
 from domain.field_value import comparable, text_of
 
 SLOTS: Final = 1 << 14
-"""Places: the more, the closer the shares are to the weights.  It must never change: gateways of two versions agree."""
+"""Slots: more of them bring shares closer to the weights.  Fixed for good, since gateways of two versions must agree.
+"""
 _HASH_BYTES: Final = 8
 _MASK: Final = (1 << 64) - 1
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 
 
 class HashTable:
-    """Bindings by their weight.  Of several that lead to one destination the heaviest counts.
-
-    A message that lacks the header or property goes where all such messages go.  Of several routing keys the first
-    counts.
-    """
+    """Bindings by weight.  Of several bindings to one destination the heaviest counts.  All messages that lack the
+    header or property go to one place.  Of several routing keys the first counts."""
 
     __slots__ = ("_contenders", "_header", "_owners", "_property", "is_by_key")
 
@@ -76,12 +73,12 @@ class HashTable:
 
 
 def _hash(text: str) -> int:
-    """The same in every process, which `hash()` is not."""
+    """Return a hash that is the same in every process (`hash()` is not)."""
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogateescape"), digest_size=_HASH_BYTES).digest(), "big")
 
 
 def _score(seed: int, slot: int, share: int) -> float:
-    """Score of a destination for a place.  Of scores made so, each is the highest as often as its share says."""
+    """Return a destination's score for a slot.  It is the highest as often as the share says."""
     mixed = (seed + (slot + 1) * _GOLDEN) & _MASK
     mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _MASK

@@ -1,8 +1,6 @@
-"""Headers exchanges: bindings that say which headers a message has to have, and with which values.
-
-A binding is looked at only if the message has one of its headers: those of which any is enough stand in the index under
-each of their headers, those that need all under one.
-"""
+"""Headers exchanges: bindings by the headers, and their values, that a message must have.  A binding is only examined
+if the message has one of its headers.  "Any" bindings are indexed under each of their headers, "all" bindings under
+one."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from domain.field_value import comparable
 
 EXTENSION_PREFIX: Final = "x-"
 PRESENT: Final = object()
-"""Stands for any value: the binding's own is void, and the header only has to be there."""
+"""Any value: the binding's own is void, and the header only has to exist."""
 _WITH_EXTENSIONS: Final = (HeadersMatch.ALL_WITH_X, HeadersMatch.ANY_WITH_X)
 _ANY: Final = (HeadersMatch.ANY, HeadersMatch.ANY_WITH_X)
 _Criterion = tuple[str, Hashable]
@@ -39,14 +37,14 @@ class _Matcher:
 
     @property
     def index_keys(self) -> tuple[_Criterion, ...]:
-        """Where it is looked up.  One with values is found there rather than by the mere presence of a header."""
+        """The criteria that index it.  A criterion with a value is preferred to the mere presence of a header."""
         if self.is_any:
             return self.criteria
         with_value = [criterion for criterion in self.criteria if criterion[1] is not PRESENT]
         return tuple((with_value or list(self.criteria))[:1])
 
     def matches(self, headers: Mapping[str, Hashable]) -> bool:
-        """Whether the headers, as comparables, have all that is wanted."""
+        """True if the headers, as comparables, meet all criteria."""
         for name, wanted in self.criteria:
             if name not in headers or (wanted is not PRESENT and headers[name] != wanted):
                 return False
@@ -54,8 +52,7 @@ class _Matcher:
 
 
 class HeadersTable:
-    """Bindings by their arguments.  One that needs all and names nothing matches every message; one to which any is
-    enough and that names nothing matches none."""
+    """Bindings by their arguments.  Without criteria an "all" binding matches every message, an "any" binding none."""
 
     __slots__ = ("_always", "_index", "_matchers")
     is_by_key = False

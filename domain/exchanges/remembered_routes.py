@@ -1,8 +1,6 @@
-"""Where messages with a routing key went last, kept until something changes; bounded by number and by size.
-
-There are two generations.  What is found moves into the younger; when that is full it becomes the older, and what was
-in the older and was not asked for since is forgotten.
-"""
+"""A cache of routes by routing key, until the bindings change; bounded by number and by size.  There are two
+generations.  Hits move into the younger; when that is full it becomes the older, and unused entries of the older are
+dropped."""
 
 from __future__ import annotations
 
@@ -11,12 +9,12 @@ from typing import Final
 MAX_KEYS: Final = 8192
 """Routing keys in one generation."""
 MAX_NAMES: Final = 65_536
-"""Names of queues in the answers of one generation, together."""
+"""Queue names in the answers of one generation, together."""
 Queues = tuple[str, ...]
 
 
 class RememberedRoutes:
-    """Answers by routing key.  `recent` may be read by anybody; what is not there may still be found by `find`."""
+    """Routes by routing key.  `recent` may be read directly; `find` looks in the older generation."""
 
     __slots__ = ("_names", "_older", "recent")
 

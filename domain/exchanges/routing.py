@@ -1,8 +1,8 @@
-"""The exchanges and bindings of one vhost, and the queues a message goes to.
+"""The exchanges and bindings of one vhost, and the queues of a message.
 
-The table changes in small steps and is asked for every message.  It knows what exists and what follows from a removal;
-who declared what, and where it is kept, is not its business.  Invariants: both ends of every binding exist; a
-remembered route is what the bindings say, for whatever changes takes it from all exchanges that it came through.
+The table changes in small steps and is asked for every message.  It knows which entities exist and what a removal takes
+along; it does not know who declared them, nor where they are stored.  Invariants: both ends of every binding exist; a
+change removes cached routes from all exchanges that they came through.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from domain.field_value import no_arguments
 
 MAX_EXCHANGES: Final = 100_000
 MAX_BINDINGS: Final = 1_000_000
-"""Named limits of one vhost."""
+"""Limits of one vhost."""
 _NONE: Final[Mapping[Binding, None]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownExchange:
-    """The answer for a message to an exchange that is not there."""
+    """The answer for a message to a missing exchange."""
 
     name: str
 
@@ -39,7 +39,7 @@ class UnknownExchange:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What goes together: a removal with all that follows from it, in the order in which it follows."""
+    """A removal with all that follows from it, in that order."""
 
     bindings: tuple[Binding, ...] = ()
     exchanges: tuple[str, ...] = ()
@@ -47,8 +47,8 @@ class Removal:
 
 
 class _Entry:
-    """An exchange with its bindings.  `consulted`: some answer that is remembered may have come through it.
-    `leading`: the bindings that lead to it; `feeders`: the exchanges that these are of, with how many of each."""
+    """An exchange with its bindings.  `consulted`: a cached route may have come through it.  `leading`: bindings that
+    lead to it; `feeders`: the sources of these, with their counts."""
 
     __slots__ = ("alternate", "bindings", "consulted", "exchange", "feeders", "leading", "routes", "table")
 
@@ -70,10 +70,10 @@ class Routing:
         self.vhost = vhost
         self._entries = {exchange.name: _Entry(exchange) for exchange in PREDECLARED}
         self._queues: dict[str, dict[Binding, None]] = {}  # with the bindings that lead to each
-        self._alternates_of: dict[str, dict[str, None]] = {}  # by the alternate: for which exchanges it is one
+        self._alternates_of: dict[str, dict[str, None]] = {}  # exchanges by their alternate
         self._bindings = 0
 
-    # -- what a message asks -----------------------------------------------------------------------------------------
+    # -- routes of messages ------------------------------------------------------------------------------------------
 
     def route(
         self,
@@ -82,11 +82,9 @@ class Routing:
         headers: Fields = no_arguments,
         properties: Fields = no_arguments,
     ) -> tuple[str, ...] | UnknownExchange:
-        """The queues that get the message, each once.  `routing_keys`: its own first, then those of CC and BCC.
-
+        """Return the queues that get the message, each once.  `routing_keys`: its own first, then those of CC and BCC.
         `headers` is called only if an exchange on the way looks at headers, `properties` (correlation_id, message_id,
-        timestamp) only if one hashes them.
-        """
+        timestamp) only if one hashes them."""
         entry = self._entries.get(exchange)
         if entry is None:
             return UnknownExchange(exchange)
@@ -108,7 +106,7 @@ class Routing:
         return queues
 
     def _walk(self, first: _Entry, message: RoutedMessage) -> tuple[tuple[str, ...], bool]:
-        """The queues, and whether the routing key alone decided.  Every exchange is asked once, so circles end."""
+        """Return the queues, and True if the routing key alone decided.  Each exchange is asked once, so cycles end."""
         queues: dict[str, int] = {}
         seen = {first.exchange.name}
         waiting = [first]
@@ -135,8 +133,8 @@ class Routing:
     def _go_on_to_alternate(
         self, name: str, message: RoutedMessage, queues: dict[str, int], following: list[str]
     ) -> bool:
-        """An alternate that is not there is passed over.  The default exchange answers at once; its answer changes
-        with any queue, so it is not remembered (False)."""
+        """Add the alternate to the exchanges to visit; a missing one is skipped.  Returns False for the default
+        exchange: it answers at once, and its answer changes with any queue, so it is not cached."""
         if name == DEFAULT_EXCHANGE:
             queues.update((key, 1) for key in message.routing_keys if key in self._queues)
             return False
@@ -144,7 +142,7 @@ class Routing:
             following.append(name)
         return True
 
-    # -- what there is -----------------------------------------------------------------------------------------------
+    # -- look-up -----------------------------------------------------------------------------------------------------
 
     def exchange(self, name: str) -> Exchange | None:
         entry = self._entries.get(name)
@@ -162,13 +160,12 @@ class Routing:
         return self._bindings
 
     def bindings_of_source(self, exchange: str) -> tuple[Binding, ...]:
-        """The bindings of an exchange, oldest first; those that every queue has to the default exchange are not
-        listed."""
+        """Return the bindings of an exchange, oldest first, without those of every queue to the default exchange."""
         entry = self._entries.get(exchange)
         return () if entry is None else tuple(entry.bindings)
 
     def bindings_of_destination(self, kind: DestinationKind, name: str) -> tuple[Binding, ...]:
-        """The bindings that lead to a queue or an exchange, oldest first."""
+        """Return the bindings that lead to a queue or an exchange, oldest first."""
         return tuple(self._leading(kind, name))
 
     def _leading(self, kind: DestinationKind, name: str) -> Mapping[Binding, None]:
@@ -178,17 +175,15 @@ class Routing:
         return _NONE if entry is None else entry.leading
 
     def is_bound(self, exchange: str) -> bool:
-        """Whether the exchange has bindings, so that it is in use; those that lead to it do not count."""
+        """True if the exchange is the source of bindings, and so in use."""
         entry = self._entries.get(exchange)
         return entry is not None and bool(entry.bindings)
 
-    # -- what comes --------------------------------------------------------------------------------------------------
+    # -- additions ---------------------------------------------------------------------------------------------------
 
     def check_room(self, exchange: Exchange | None = None) -> None:
-        """Raise PRECONDITION_FAILED where a vhost has as many exchanges, or else bindings, as it may have.
-
-        Asked before something is declared; what is known to be declared is always taken in.
-        """
+        """Raise PRECONDITION_FAILED if the vhost is full of exchanges, or else of bindings.  Checked before a
+        declaration; definitions from the store are always accepted."""
         if exchange is not None and exchange.name not in self._entries and len(self._entries) >= MAX_EXCHANGES:
             of = exchange_text(exchange.name, self.vhost)
             raise EntrepotError(
@@ -200,14 +195,14 @@ class Routing:
             )
 
     def declare_queue(self, name: str) -> bool:
-        """Take in a queue; says whether it is new."""
+        """Add a queue; returns True if it is new."""
         if name in self._queues:
             return False
         self._queues[name] = {}
         return True
 
     def declare_exchange(self, exchange: Exchange) -> bool:
-        """Take in an exchange that `check_exchange` lets pass; says whether it is new.  One that is there stays."""
+        """Add an exchange that passed `check_exchange`; returns True if it is new.  An existing one stays."""
         if exchange.name in self._entries:
             return False
         self._entries[exchange.name] = entry = _Entry(exchange)
@@ -216,7 +211,7 @@ class Routing:
         return True
 
     def set_policy_alternate(self, exchange: str, alternate: str | None) -> None:
-        """What a policy says of the exchange's alternate, None for nothing.  The exchange's own argument wins."""
+        """Set the alternate that a policy gives the exchange, or None.  The exchange's own argument wins."""
         entry = self._entries.get(exchange)
         if entry is None:
             return
@@ -227,8 +222,8 @@ class Routing:
             self._forget_all((exchange,))
 
     def bind(self, binding: Binding) -> bool:
-        """Take in a binding; says whether it is new.  Raises what `check_binding` raises, and TOPIC_NOT_FOUND where
-        one of its ends is missing."""
+        """Add a binding; returns True if it is new.  Raises as `check_binding`, and TOPIC_NOT_FOUND if one of its ends
+        is missing."""
         entry = self._entries.get(binding.source)
         if entry is None:
             raise not_found(binding.source, self.vhost)
@@ -255,21 +250,21 @@ class Routing:
         elif binding.destination not in self._queues:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"no queue '{binding.destination}' in vhost '{self.vhost}'")
 
-    # -- what goes ---------------------------------------------------------------------------------------------------
+    # -- removals ----------------------------------------------------------------------------------------------------
 
     def removal_of_binding(self, binding: Binding) -> Removal:
-        """What goes with a binding: its source too if that is auto-delete and this was its last, and so on.  Nothing
-        where there is no such binding."""
+        """Return the removal of a binding: its auto-delete source follows with its last binding, and so on.  Empty if
+        the binding does not exist."""
         return self._removal([binding] if self.has_binding(binding) else [])
 
     def removal_of_queue(self, name: str) -> Removal:
-        """What goes with a queue: the bindings that lead to it, and what follows."""
+        """Return the removal of a queue: the bindings that lead to it, and all that follows."""
         if name not in self._queues:
             return Removal()
         return self._removal(list(self._queues[name]), queue=name)
 
     def removal_of_exchange(self, name: str) -> Removal:
-        """What goes with an exchange: its bindings and those that lead to it, and what follows."""
+        """Return the removal of an exchange: its bindings and those that lead to it, and all that follows."""
         entry = self._entries.get(name)
         if entry is None:
             return Removal()
@@ -277,11 +272,11 @@ class Routing:
         return self._removal(lost, exchange=name)
 
     def _removal(self, lost: list[Binding], *, exchange: str | None = None, queue: str | None = None) -> Removal:
-        """Follow the bindings that are lost to the auto-delete exchanges whose last they were."""
+        """Follow lost bindings to auto-delete exchanges that lose their last one."""
         bindings: dict[Binding, None] = {}
         exchanges: dict[str, None] = {} if exchange is None else {exchange: None}
         left: dict[str, int] = {}
-        for binding in lost:  # which grows while it is walked
+        for binding in lost:  # it grows while it is walked
             if binding in bindings:
                 continue
             bindings[binding] = None
@@ -293,8 +288,7 @@ class Routing:
         return Removal(tuple(bindings), tuple(exchanges), queue)
 
     def remove(self, removal: Removal) -> None:
-        """Let go of what a removal names; what is not there is passed over.  An exchange that is named without its
-        bindings takes them along."""
+        """Remove everything that a removal names, and the bindings of its exchanges; missing ones are skipped."""
         for binding in removal.bindings:
             self._unbind(binding)
         for name in removal.exchanges:
@@ -331,7 +325,7 @@ class Routing:
         if not destination.feeders[binding.source]:
             del destination.feeders[binding.source]
 
-    # -- what is remembered ------------------------------------------------------------------------------------------
+    # -- cached routes -----------------------------------------------------------------------------------------------
 
     def _note_alternate(self, entry: _Entry, before: str | None, after: str | None) -> None:
         name = entry.exchange.name
@@ -344,11 +338,9 @@ class Routing:
             self._alternates_of.setdefault(after, {})[name] = None
 
     def _forget_all(self, names: Sequence[str] | Mapping[str, None]) -> None:
-        """Forget what came through these exchanges, and through those that lead to them.
-
-        An exchange that was not consulted since it was last told to forget is in no remembered route, nor is anything
-        above it by way of it: there the walk ends.  So a change costs no more than the routes before it.
-        """
+        """Forget the routes through these exchanges, and through those that lead to them.  An exchange not consulted
+        since its last reset is in no cached route, nor is any above it by way of it: the walk ends there.  So a change
+        costs no more than the routes before it."""
         waiting = list(names)
         while waiting:
             name = waiting.pop()

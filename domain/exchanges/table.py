@@ -1,8 +1,6 @@
-"""Tables of single exchanges: which bindings a message matches, by type of exchange.
-
-A table hands out `Destinations`: one for each set of bindings that match together.  None that it hands out is empty, so
-no destinations at all means that nothing matched.
-"""
+"""Tables of single exchanges: the bindings that a message matches, by type of exchange.  A table returns
+`Destinations`: one for each set of bindings that match together.  None of them is empty, so an empty answer means that
+nothing matched."""
 
 from __future__ import annotations
 
@@ -12,11 +10,11 @@ from typing import Protocol
 from domain.exchanges.binding import Binding, DestinationKind
 
 Fields = Callable[[], Mapping[str, object]]
-"""Headers or properties of a message, decoded when they are asked for."""
+"""Headers or properties of a message, decoded on demand."""
 
 
 class RoutedMessage:
-    """What of a message routing looks at.  What has to be worked out is worked out once, for all exchanges."""
+    """The parts of a message that routing reads.  Each is computed once, for all exchanges."""
 
     __slots__ = ("_headers", "_words", "headers_of", "properties_of", "routing_keys")
 
@@ -33,14 +31,14 @@ class RoutedMessage:
         return self._headers
 
     def words(self) -> list[Sequence[str]]:
-        """The words of each routing key.  An empty key has none; `.` has two, both empty."""
+        """Return the words of each routing key.  An empty key has none; `.` has two, both empty."""
         if self._words is None:
             self._words = [key.split(".") if key else () for key in self.routing_keys]
         return self._words
 
 
 class Destinations:
-    """Where a set of bindings leads, with how many of them lead to each."""
+    """The destinations of a set of bindings, with the count of bindings to each."""
 
     __slots__ = ("exchanges", "queues")
 
@@ -53,7 +51,7 @@ class Destinations:
         counts[binding.destination] = counts.get(binding.destination, 0) + 1
 
     def remove(self, binding: Binding) -> bool:
-        """Take off a binding that was added; says whether none is left."""
+        """Remove a binding that was added; returns True if none is left."""
         counts = self._counts(binding)
         counts[binding.destination] -= 1
         if not counts[binding.destination]:
@@ -69,11 +67,11 @@ class Destinations:
 
 
 class ExchangeTable(Protocol):
-    """The bindings of one exchange.  Each is added once, and taken off only if it was added."""
+    """The bindings of one exchange.  Each is added once, and removed only if it was added."""
 
     @property
     def is_by_key(self) -> bool:
-        """Whether the first routing key alone decides where a message with one key goes."""
+        """True if the first routing key alone decides for a message with one key."""
         ...
 
     def add(self, binding: Binding) -> None: ...
@@ -84,7 +82,7 @@ class ExchangeTable(Protocol):
 
 
 class DirectTable:
-    """Bindings by their routing key."""
+    """Bindings by routing key."""
 
     __slots__ = ("_by_key",)
     is_by_key = True

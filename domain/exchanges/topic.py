@@ -1,8 +1,8 @@
-"""Topic exchanges: patterns of words, where `*` stands for one word and `#` for any number of them, none included.
+"""Topic exchanges: patterns of words, where `*` stands for one word and `#` for any number of them, even none.
 
-Patterns without wildcards are found by the whole key.  The others are a trie, walked once from word to word with all
-nodes that are possible so far: the cost of a key is its words times those nodes, however the wildcards lie, and no
-node is visited twice for a word.  For that, runs of wildcards are brought into one order (`#.*.#` is `*.#`), so that a
+Patterns without wildcards are found by the whole key.  The others form a trie, walked once from word to word with all
+nodes that are possible so far.  The cost of a key is its words times those nodes, however the wildcards lie, and no
+node is visited twice for a word.  For that, runs of wildcards are put in one order (`#.*.#` becomes `*.#`), so that a
 `#` is followed by a word or by nothing.
 """
 
@@ -19,9 +19,9 @@ ANY_WORDS: Final = "#"
 
 
 def pattern_words(pattern: str) -> Sequence[str]:
-    """The words of a pattern, runs of wildcards in order: patterns that say the same with wildcards are the same."""
+    """Return the words of a pattern with each run of wildcards normalised: equivalent patterns become equal."""
     words: list[str] = []
-    pending = False  # whether the run of wildcards that ends here had a `#`
+    pending = False  # True if the current run of wildcards has a `#`
     for word in pattern.split(".") if pattern else ():
         if word == ANY_WORDS:
             pending = True
@@ -36,7 +36,7 @@ def pattern_words(pattern: str) -> Sequence[str]:
 
 
 def has_wildcards(pattern: str) -> bool:
-    """Whether the pattern has a word that is a wildcard; `a*` is a word like others."""
+    """True if the pattern has a wildcard word; `a*` is a plain word."""
     if ONE_WORD not in pattern and ANY_WORDS not in pattern:
         return False
     words = pattern.split(".")
@@ -44,7 +44,7 @@ def has_wildcards(pattern: str) -> bool:
 
 
 class _Node:
-    """A place in patterns.  `any_words` is the node behind a `#`: once reached it stays possible to the end."""
+    """A node of the trie.  `any_words` is the node behind a `#`: once reached it stays possible to the end."""
 
     __slots__ = ("any_words", "children", "destinations", "one_word")
 
@@ -55,7 +55,7 @@ class _Node:
         self.destinations: Destinations | None = None
 
     def next(self, word: str) -> _Node | None:
-        """The node behind a word of a pattern."""
+        """Return the node behind a word of a pattern."""
         if word == ONE_WORD:
             return self.one_word
         if word == ANY_WORDS:
@@ -89,7 +89,7 @@ class _Node:
 
 
 class TopicTable:
-    """Bindings by their pattern."""
+    """Bindings by pattern."""
 
     __slots__ = ("_by_key", "_root")
     is_by_key = True
@@ -145,7 +145,7 @@ class TopicTable:
 
 
 def _matching(root: _Node, words: Sequence[str]) -> Iterator[Destinations]:
-    """The destinations of all patterns in the trie that the words match."""
+    """Yield the destinations of all patterns in the trie that the words match."""
     nodes = [root]
     lasting: dict[_Node, None] = {}  # the nodes behind a `#`
     if root.any_words is not None:

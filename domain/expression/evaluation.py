@@ -1,8 +1,6 @@
-"""Makes closures of an SQL92 filter's tree.
-
-A condition is TRUE, FALSE or unknown, which is None, and AND, OR and NOT are SQL's over these three.  Parts are
-evaluated from left to right and only as far as needed, so that an error in a part that is not needed does not count.
-"""
+"""Compilation of an SQL92 filter's tree to closures.  A condition is TRUE, FALSE or unknown (None), and AND, OR and NOT
+follow SQL's three-valued logic.  Parts are evaluated from left to right and only as far as needed, so an error in an
+unneeded part does not count."""
 
 from __future__ import annotations
 
@@ -28,10 +26,10 @@ from domain.expression.tree import (
 )
 
 MAX_NUMBER_LENGTH: Final = 400
-"""A longer text is no number: a double's plain digits fit, and converting stays cheap."""
+"""Longest text read as a number: a double's plain digits fit, and converting stays cheap."""
 
 Values = list[str | None]
-"""Values of an expression's properties in one message, by the slots that `Slots` gave them."""
+"""Values of an expression's properties in one message, by their slots in `Slots`."""
 
 Value = str | int | float | bool | None
 Condition = Callable[[Values], bool | None]
@@ -41,7 +39,7 @@ Compare = Callable[[typing.Any, typing.Any], bool]
 
 
 class EvaluationError(Exception):
-    """A property's text is not of the type that the expression compares it with: the message does not match."""
+    """A property's text does not fit the type that the expression compares it with: the message does not match."""
 
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][-+]?[0-9]+)?")
@@ -58,9 +56,9 @@ _COMPARE: Final[dict[str, Compare]] = {
 
 
 def number_of(text: str) -> int | float:
-    """The number a text is, written as Java writes numbers.  Raises `EvaluationError` if it is none."""
+    """Return the number of a text in Java's notation.  Raises `EvaluationError` for other texts."""
     if len(text) <= MAX_NUMBER_LENGTH and text.isascii():
-        if text.isdecimal():  # with the next line: most numbers, without the cost of the pattern
+        if text.isdecimal():  # fast path with the next line: most numbers need no pattern
             return int(text)
         if not text.replace(".", "", 1).isdecimal():
             number = _NUMBER.fullmatch(text)
@@ -75,7 +73,7 @@ def number_of(text: str) -> int | float:
 
 
 def truth_of(text: str) -> bool:
-    """TRUE or FALSE as a text has it, in any case.  Raises `EvaluationError` if it has neither."""
+    """Return the Boolean of a text, in any case.  Raises `EvaluationError` for other texts."""
     truth = _TRUTH.get(text.lower())
     if truth is None:
         raise EvaluationError
@@ -83,7 +81,7 @@ def truth_of(text: str) -> bool:
 
 
 def compile_condition(node: Node, slots: Slots) -> Condition:
-    """The closure of a condition; properties that have no slot yet are given the next one."""
+    """Compile a condition; properties without a slot get the next one."""
     match node:
         case All(
             parts=(
@@ -230,7 +228,7 @@ def _any_with_any(left: Operand, compare: Compare, right: Operand, convert: Call
 
 
 def _conversion(node: Comparison) -> Callable[[str], Value] | None:
-    """What texts are taken for in a comparison: for numbers in an order, else for what the other side is."""
+    """Return the conversion of texts in a comparison: to numbers for an order, else to the other side's type."""
     types = {_type(node.left), _type(node.right)}
     if int in types or node.sign not in ("=", "<>"):
         return number_of

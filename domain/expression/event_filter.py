@@ -1,8 +1,8 @@
 """Filters of CloudEvents by their context attributes: the dialects of the CloudEvents Subscriptions draft (3.2.4).
 
-`exact`, `prefix` and `suffix` name attributes with what their values are, begin or end with; `all`, `any` and `not`
-hold further filters; `sql` is a CESQL expression.  An attribute that an event does not have makes the first three
-false.  Filters are values: immutable, equal if they say the same.  `event_filter_json.py` makes them of JSON.
+`exact`, `prefix` and `suffix` give attributes with their values, beginnings or ends; `all`, `any` and `not` hold
+further filters; `sql` is a CESQL expression.  A missing attribute makes the first three false.  Filters are values:
+immutable, compared by content.  `event_filter_json.py` makes them from JSON.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class EventFilter(ABC):
 
     @abstractmethod
     def matches(self, attributes: Attributes) -> bool:
-        """Whether an event with these attributes passes.  Never raises."""
+        """True if an event with these attributes passes.  Never raises."""
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """The filter as the Subscriptions API writes it."""
+        """Return the filter as JSON of the Subscriptions API."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExactFilter(EventFilter):
-    """All the attributes have these values; case counts.  Values of other types than String are compared as strings."""
+    """Attributes and their values; case counts.  Values of types other than String are compared as strings."""
 
     attributes: AttributeTexts
 
@@ -51,7 +51,7 @@ class ExactFilter(EventFilter):
 
 @dataclass(frozen=True, slots=True)
 class PrefixFilter(EventFilter):
-    """All the attributes begin with these texts."""
+    """Attributes and their beginnings."""
 
     attributes: AttributeTexts
 
@@ -68,7 +68,7 @@ class PrefixFilter(EventFilter):
 
 @dataclass(frozen=True, slots=True)
 class SuffixFilter(EventFilter):
-    """All the attributes end with these texts."""
+    """Attributes and their ends."""
 
     attributes: AttributeTexts
 
@@ -85,7 +85,7 @@ class SuffixFilter(EventFilter):
 
 @dataclass(frozen=True, slots=True)
 class AllFilter(EventFilter):
-    """Every one of the filters."""
+    """The conjunction of filters."""
 
     filters: tuple[EventFilter, ...]
 
@@ -101,7 +101,7 @@ class AllFilter(EventFilter):
 
 @dataclass(frozen=True, slots=True)
 class AnyFilter(EventFilter):
-    """One of the filters at least."""
+    """The disjunction of filters."""
 
     filters: tuple[EventFilter, ...]
 
@@ -117,7 +117,7 @@ class AnyFilter(EventFilter):
 
 @dataclass(frozen=True, slots=True)
 class NotFilter(EventFilter):
-    """What another filter does not want."""
+    """The negation of a filter."""
 
     filter: EventFilter
 
@@ -130,7 +130,7 @@ class NotFilter(EventFilter):
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter(EventFilter):
-    """A CESQL expression that is true.  What is not Boolean, or has an error, does not match (CESQL 1.2)."""
+    """A CESQL expression that must be true.  A non-Boolean value or an error does not match (CESQL 1.2)."""
 
     expression: CesqlExpression
 
@@ -143,19 +143,19 @@ class SqlFilter(EventFilter):
 
 @dataclass(frozen=True, slots=True)
 class EventFilters:
-    """The `filters` of a subscription: all must match, and no filter at all wants everything (Subscriptions 3.2.1)."""
+    """The `filters` of a subscription: all must match, and an empty list matches everything (Subscriptions 3.2.1)."""
 
     filters: tuple[EventFilter, ...] = ()
 
     def matches(self, attributes: Attributes) -> bool:
-        """Whether an event with these attributes passes.  Never raises."""
+        """True if an event with these attributes passes.  Never raises."""
         for each in self.filters:  # noqa: SIM110
             if not each.matches(attributes):
                 return False
         return True
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The list as the Subscriptions API writes it."""
+        """Return the list as JSON of the Subscriptions API."""
         return [each.to_json() for each in self.filters]
 
 

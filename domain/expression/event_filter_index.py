@@ -1,10 +1,9 @@
-"""Which of many subscriptions want an event, at a cost that follows what matches, not what is subscribed.
+"""An index of event filters: it finds the subscriptions for an event at a cost that follows the matches.
 
-Each subscription is put under one condition that must hold for its filters to match (`necessary_condition.py`): a
-hash by the values of attributes, a prefix tree of beginnings or of ends, or an attribute that must be there.  Of those
-that could serve the one with the fewest others is taken.  An event looks up its own attributes, and asks only the
-filters that it finds.  Filters that have no such condition, such as a lone `not`, are asked of every event; equal ones
-are asked once.
+Each subscription is filed under one condition that its filters require (`necessary_condition.py`).  It is a hash by the
+values of attributes, a prefix tree of beginnings or of ends, or an attribute that must be present.  Among the usable
+conditions the one with the fewest filters is chosen.  An event looks up its own attributes, and evaluates only the
+filters found.  Filters without such a condition, such as a lone `not`, are evaluated for every event; equal ones once.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class _Entry(Generic[K]):
-    """All subscriptions of equal filters.  `certain`: its conditions are all that its filters say."""
+    """All subscriptions of equal filters.  `certain`: its conditions imply its filters."""
 
     __slots__ = ("certain", "conditions", "filters", "keys")
 
@@ -48,21 +47,21 @@ Bucket = dict[_Entry[K], None]
 
 
 class _AttributeTable(Generic[K]):
-    """What is looked up by the value of one attribute."""
+    """The filters indexed by one attribute's value."""
 
     __slots__ = ("equal", "prefixes", "present", "suffixes")
 
     def __init__(self) -> None:
         self.equal: dict[str, Bucket[K]] = {}
         self.prefixes: PrefixTree[Bucket[K]] = PrefixTree()
-        self.suffixes: PrefixTree[Bucket[K]] = PrefixTree()  # of texts turned round
+        self.suffixes: PrefixTree[Bucket[K]] = PrefixTree()  # of reversed texts
         self.present: Bucket[K] = {}
 
     def __bool__(self) -> bool:
         return bool(self.equal or self.prefixes or self.suffixes or self.present)
 
     def found(self, text: str, entries: list[_Entry[K]]) -> None:
-        """Add the entries that this value leads to."""
+        """Add the entries that match this value."""
         bucket = self.equal.get(text)
         if bucket is not None:
             entries.extend(bucket)
@@ -77,7 +76,7 @@ class _AttributeTable(Generic[K]):
 
 
 class FilterIndex(Generic[K]):
-    """Subscriptions by keys of the caller's, with their filters.  Belongs to one task; nothing in it waits."""
+    """Subscriptions by the caller's keys, with their filters.  Belongs to one task; nothing in it waits."""
 
     def __init__(self) -> None:
         self._subscriptions: dict[K, _Entry[K]] = {}
@@ -93,7 +92,7 @@ class FilterIndex(Generic[K]):
         return key in self._subscriptions
 
     def add(self, key: K, filters: EventFilters) -> None:
-        """Take a subscription in; one with this key is replaced."""
+        """Add a subscription; one with this key is replaced."""
         self.remove(key)
         entry = self._entries.get(filters)
         if entry is None:
@@ -103,7 +102,7 @@ class FilterIndex(Generic[K]):
         self._subscriptions[key] = entry
 
     def remove(self, key: K) -> bool:
-        """Let a subscription go.  Returns whether it was there."""
+        """Remove a subscription; returns True if it existed."""
         entry = self._subscriptions.pop(key, None)
         if entry is None:
             return False
@@ -114,7 +113,7 @@ class FilterIndex(Generic[K]):
         return True
 
     def match(self, attributes: Attributes) -> list[K]:
-        """The subscriptions that want an event with these attributes, each once, in no order."""
+        """Return the subscriptions that match an event with these attributes, each once, in no order."""
         entries = self._candidates(attributes)
         keys: list[K] = []
         for entry in entries if len(entries) < 2 else dict.fromkeys(entries):
@@ -141,7 +140,7 @@ class FilterIndex(Generic[K]):
     # --- places
 
     def _put(self, entry: _Entry[K]) -> None:
-        """Choose the clause of an entry, and put it under each condition of that."""
+        """Choose the clause of an entry, and file the entry under each of its conditions."""
         necessity = necessity_of(entry.filters.filters)
         entry.certain = necessity.sufficient and len(necessity.clauses) <= 1
         if not necessity.clauses:
@@ -154,7 +153,7 @@ class FilterIndex(Generic[K]):
             self._bucket(condition)[entry] = None
 
     def _placed(self, clause: Clause) -> Clause:
-        """The clause with conditions that there is room for."""
+        """Return the clause with conditions that there is room for."""
         return tuple(
             Equals((min(condition.attributes, key=self._equal_count),))
             if isinstance(condition, Equals) and not self._has_room(condition.attributes)
@@ -174,7 +173,7 @@ class FilterIndex(Generic[K]):
         return sum(WEIGHTS[type(condition)] * (1 + self._count(condition)) for condition in clause)
 
     def _count(self, condition: Condition) -> int:
-        """Filters that are under a condition already."""
+        """Return the number of filters already under a condition."""
         bucket: Bucket[K] | None
         match condition:
             case Equals(attributes=attributes) if len(attributes) > 1:
@@ -195,7 +194,6 @@ class FilterIndex(Generic[K]):
         return len(bucket or ())
 
     def _bucket(self, condition: Condition) -> Bucket[K]:
-        """The entries under a condition, made if it is new."""
         match condition:
             case Equals(attributes=attributes) if len(attributes) > 1:
                 names, texts = zip(*attributes, strict=True)
@@ -214,7 +212,6 @@ class FilterIndex(Generic[K]):
         return self._tables.setdefault(name, _AttributeTable())
 
     def _take_out(self, entry: _Entry[K]) -> None:
-        """Remove an entry, and what is empty without it."""
         if entry.conditions is None:
             del self._always[entry]
             return
@@ -225,7 +222,7 @@ class FilterIndex(Generic[K]):
                 self._forget(condition)
 
     def _forget(self, condition: Condition) -> None:
-        """Remove an empty bucket, and what held it if that is empty now."""
+        """Remove an empty bucket, and its table if that is empty now."""
         names: Iterable[str]
         match condition:
             case Equals(attributes=attributes) if len(attributes) > 1:

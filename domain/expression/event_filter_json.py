@@ -1,4 +1,4 @@
-"""Makes event filters of the JSON of the Subscriptions API (draft 3.2.4): everything refused says where it stands."""
+"""Event filters read from the JSON of the Subscriptions API (draft 3.2.4); every refusal names its place."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from domain.expression.fault import SHOWN_LENGTH, shown
 MAX_FILTER_DEPTH: Final = 16
 """Deepest nesting of `all`, `any` and `not`."""
 MAX_FILTERS: Final = 256
-"""Most filters in one list, those within others counted."""
+"""Most filters in one list, nested ones counted."""
 MAX_SQL_FILTERS: Final = 16
-"""Most of them that are CESQL expressions."""
+"""Most CESQL expressions among them."""
 MAX_TEXT_LENGTH: Final = 4096
-"""Longest text that an attribute is compared with, in characters."""
+"""Longest comparison text of an attribute, in characters."""
 MAX_TOTAL_LENGTH: Final = 65_536
-"""Longest that all texts and expressions of a list may be together, in characters."""
+"""Longest total of all texts and expressions of a list, in characters."""
 MAX_ATTRIBUTE_NAME_LENGTH: Final = 128
 
 _NAME = re.compile(r"[a-z0-9]+")
@@ -43,11 +43,8 @@ _KINDS: Final = {dict: "an object", list: "an array", str: "a string", bool: "a 
 
 
 class EventFilterError(EntrepotError):
-    """A filter that is refused.
-
-    `path` is where in the document, such as `filters[0].any[1].exact.type`; `reason` says what is wrong there;
-    `parse_error` has offset, line and column where it is a CESQL expression that cannot be parsed.
-    """
+    """A refused filter.  `path` is the place in the document, such as `filters[0].any[1].exact.type`; `reason` the
+    fault there; `parse_error` has offset, line and column for a CESQL expression that cannot be parsed."""
 
     def __init__(self, path: str, reason: str, parse_error: CesqlParseError | None = None) -> None:
         super().__init__(Code.ILLEGAL_FILTER_EXPRESSION, f"{path}: {reason}")
@@ -57,22 +54,20 @@ class EventFilterError(EntrepotError):
 
 
 def parse_event_filters(document: object, path: str = "filters") -> EventFilters:
-    """The filters of a subscription, as its JSON was decoded: a list of filters, or None.
-
-    `path` is what errors call the document.  Raises `EventFilterError`.
-    """
+    """Return the filters of a subscription, from its decoded JSON: a list of filters, or None.  `path` is the
+    document's name in errors.  Raises `EventFilterError`."""
     if document is None:
         return EventFilters()
     return EventFilters(_Reader().list_of(document, path, 1))
 
 
 def parse_sql_filter(text: str, path: str = "sql") -> SqlFilter:
-    """The filter that a CESQL expression is.  Raises `EventFilterError`, also for a part that is always an error."""
+    """Return the filter of a CESQL expression.  Raises `EventFilterError`, also for a part that is always an error."""
     return SqlFilter(_expression(text, path))
 
 
 class _Reader:
-    """Counts what one document holds."""
+    """A reader of one document, which counts its filters."""
 
     __slots__ = ("_count", "_dialects", "_length", "_sql_count")
 

@@ -1,8 +1,5 @@
-"""What a consumer wants of a topic, compiled once and then asked of every message.
-
-A filter is asked twice: `may_match` on the 64-bit hash of a consume-queue entry, before the record is read, and
-`matches` on the record, which decides.
-"""
+"""Message filters of consumers, compiled once and applied to every message.  A filter is applied twice: `may_match` to
+the 64-bit hash of a consume-queue entry, before the record is read, and `matches` to the record, which decides."""
 
 from __future__ import annotations
 
@@ -21,18 +18,18 @@ from domain.routing.topic_filter import MAX_LEVELS, MAX_TOPIC_BYTES, is_valid_fi
 from domain.routing.topic_filter import matches as name_matches
 
 REMEMBERED_FILTERS: Final = 512
-"""Consumers bring their expression with every request: compiled filters are kept, the least used forgotten."""
+"""Size of the cache of compiled filters: consumers send their expression with every request."""
 
 
 MAX_SUB_TOPIC_FILTERS: Final = 64
-"""Topic filters that one expression may hold."""
+"""Most topic filters in one expression."""
 ALTERNATIVES: Final = "\0"
-"""Separator: it is in no filter."""
+"""Separator of topic filters; no filter contains it."""
 
 
 class FilterKind(StrEnum):
-    """The language of an expression: RocketMQ's `FilterType`, and MQTT topic filters over sub-topics: one, or several
-    of which one must match, joined by `ALTERNATIVES`."""
+    """Languages of expressions: RocketMQ's `FilterType`, and MQTT topic filters over sub-topics.  SUB_TOPIC is one
+    topic filter, or several joined by `ALTERNATIVES` of which one must match."""
 
     TAG = "TAG"
     SQL92 = "SQL92"
@@ -41,19 +38,16 @@ class FilterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FilterExpression:
-    """An expression as a consumer wrote it (RocketMQ: `FilterExpression`); it may not be valid."""
+    """An expression as a consumer wrote it (RocketMQ: `FilterExpression`); it may be invalid."""
 
     kind: FilterKind
     text: str
 
 
 class MessageFilter:
-    """A compiled expression.  Made by `compile_filter` only; immutable, and its methods never raise.
-
-    `accepts_all`: the tag expression `*` or nothing, so that nobody needs to be asked.  A filter that merely happens to
-    be true of everything, such as `#`, does not say so: it is not true of sub-topics that start with `$`.
-    `exact_sub_topic`: the one name that a sub-topic filter without wildcards wants.
-    """
+    """A compiled expression.  Made by `compile_filter` only; immutable, and its methods never raise.  `accepts_all`:
+    the tag expression `*` or nothing, so that no message needs a check.  `#` does not accept all: sub-topics that start
+    with `$` do not match it.  `exact_sub_topic`: the name in a sub-topic filter without wildcards."""
 
     __slots__ = ("accepts_all", "exact_sub_topic", "expression")
 
@@ -65,11 +59,11 @@ class MessageFilter:
         self.exact_sub_topic = exact_sub_topic
 
     def may_match(self, filter_hash: int) -> bool:
-        """Whether a message with this filter hash can match.  False is certain, True is not."""
+        """True if a message with this filter hash may match; False is certain."""
         return True
 
     def matches(self, message: Message) -> bool:
-        """Whether the message matches."""
+        """True if the message matches."""
         return True
 
     def __repr__(self) -> str:
@@ -103,7 +97,7 @@ class _SqlFilter(MessageFilter):
 
 
 class _SubTopicFilter(MessageFilter):
-    """With wildcards: hashes say nothing, the store has an index of names for these."""
+    """A topic filter with wildcards: hashes cannot exclude messages; the store has an index of names instead."""
 
     __slots__ = ("_filter",)
 
@@ -133,7 +127,7 @@ class _SubTopicName(MessageFilter):
     def __init__(self, expression: FilterExpression) -> None:
         super().__init__(expression, exact_sub_topic=expression.text)
         self._name = expression.text
-        # A message without a sub-topic has the topic's own name for one, and the hash 0.
+        # A message without a sub-topic counts under its topic's own name, with the hash 0.
         self._wanted = {sub_topic_hash(self._name)} | (set() if "/" in self._name else {0})
 
     def may_match(self, filter_hash: int) -> bool:
@@ -145,10 +139,8 @@ class _SubTopicName(MessageFilter):
 
 @lru_cache(maxsize=REMEMBERED_FILTERS)
 def compile_filter(expression: FilterExpression) -> MessageFilter:
-    """The filter that an expression means.
-
-    Raises ILLEGAL_FILTER_EXPRESSION with the position of the fault, counted in characters from 1.
-    """
+    """Compile an expression.  Raises ILLEGAL_FILTER_EXPRESSION with the position of the fault, counted in characters
+    from 1."""
     text = expression.text
     try:
         text.encode()
@@ -168,7 +160,7 @@ def compile_filter(expression: FilterExpression) -> MessageFilter:
 
 
 def sub_topic_filters(filters: Sequence[str]) -> FilterExpression:
-    """The expression that any of some topic filters matches; at most `MAX_SUB_TOPIC_FILTERS`."""
+    """Return the expression that matches any of the topic filters; at most `MAX_SUB_TOPIC_FILTERS`."""
     return FilterExpression(FilterKind.SUB_TOPIC, ALTERNATIVES.join(filters))
 
 

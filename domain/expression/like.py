@@ -1,9 +1,6 @@
-"""LIKE patterns, matched in one pass over the text however hostile pattern and text are.
-
-A pattern is cut at its `%` into segments of fixed length.  The first and the last are compared in their places; each
-one between is looked for from where the one before it ended, leftmost first, and that choice never has to be taken
-back: a segment found earlier leaves more room for the others.
-"""
+"""LIKE patterns, matched in one pass over any text.  A pattern is cut at its `%` into segments of fixed length.  The
+first and the last are compared in their places.  Each one between is searched from the end of the one before it,
+leftmost first.  That choice never has to be undone, since a segment found earlier leaves more room for the others."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Final
 from domain.expression.fault import fault, shown
 
 _ONE: Final = None
-"""`_` in a segment: any one character."""
+"""Any one character: `_` in a segment."""
 
 _Segment = tuple[str | None, ...]
 
@@ -23,7 +20,7 @@ class LikePattern:
     __slots__ = ("_head", "_middle", "_shortest", "_tail")
 
     def __init__(self, pattern: str, escape: str | None, place: int) -> None:
-        """Raises ILLEGAL_FILTER_EXPRESSION at `place` if the escape is before nothing that can be escaped."""
+        """Compile a pattern.  Raises ILLEGAL_FILTER_EXPRESSION at `place` for an escape that escapes nothing."""
         head, *others = _segments(pattern, escape, place)
         self._head = _Run(head)
         self._tail = _Run(others[-1]) if others else None
@@ -31,7 +28,7 @@ class LikePattern:
         self._shortest = len(head) + sum(map(len, others))
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text is as the pattern says; case counts."""
+        """True if the whole text matches the pattern; case counts."""
         if len(text) < self._shortest or not self._head.is_at(text, 0):
             return False
         if self._tail is None:
@@ -68,7 +65,7 @@ def _segments(pattern: str, escape: str | None, place: int) -> list[_Segment]:
 
 
 class _Run:
-    """A segment: characters and `_`.  Found by `str.find` as long as no `_` stands between its characters."""
+    """A segment: characters and `_`.  `str.find` finds it unless a `_` stands between its characters."""
 
     __slots__ = ("_after", "_any", "_before", "_goal", "_literals", "_masks", "_only", "length")
 
@@ -89,11 +86,11 @@ class _Run:
         self._goal = 1 << len(core) >> 1
 
     def is_at(self, text: str, place: int) -> bool:
-        """Whether the segment is there; the text is long enough."""
+        """True if the segment is at the place; the text is long enough."""
         return all(text.startswith(literal, place + offset) for offset, literal in self._literals)
 
     def find(self, text: str, start: int, stop: int) -> int:
-        """Where the segment first is within text[start:stop], or -1."""
+        """Return the first place of the segment within text[start:stop], or -1."""
         if stop - start < self.length:
             return -1
         start, stop = start + self._before, stop - self._after
@@ -101,10 +98,8 @@ class _Run:
         return found - self._before if found >= 0 else -1
 
     def _scan(self, text: str, start: int, stop: int) -> int:
-        """Shift-and: bit n of the state says that the core's first n + 1 places match what was just read.
-
-        One step a character, where comparing at every place would take the product of both lengths.
-        """
+        """Shift-and: bit n of the state says that the core's first n + 1 places match the last characters.  It takes
+        one step a character; comparing at every place would take the product of both lengths."""
         state, masks, otherwise, goal = 0, self._masks, self._any, self._goal
         for place in range(start, stop):
             state = (state << 1 | 1) & masks.get(text[place], otherwise)
@@ -114,7 +109,7 @@ class _Run:
 
 
 def _literals(segment: _Segment) -> list[tuple[int, str]]:
-    """The stretches of a segment without `_`, with their offsets."""
+    """Return the stretches of a segment without `_`, with their offsets."""
     literals: list[tuple[int, str]] = []
     stretch = ""
     for offset, want in enumerate((*segment, _ONE)):

@@ -1,8 +1,8 @@
-"""What an event must have for a filter to match: conditions that an index can look up, taken out of the filter.
+"""Necessary conditions of event filters, which an index can look up.
 
-They are necessary always, and where `sufficient` says so nothing else is asked.  Values are compared as strings, as an
-index has them: a Boolean or Integer attribute by its canonical form.  Where a cast would let another text match as well
-(`attr = 5` is true of `05`), there is no condition on the value, only that the attribute is present.
+They are always necessary; `sufficient` ones decide alone.  Values are compared as strings, as in the index: a Boolean
+or Integer attribute by its canonical form.  Where a cast would let another text match as well (`attr = 5` is true of
+`05`), the only condition is that the attribute is present.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from domain.expression.event_filter import (
 )
 
 MAX_ALTERNATIVES: Final = 64
-"""Most conditions of which one must hold; beyond, there is no condition."""
+"""Most alternative conditions in a clause; beyond, there is no condition."""
 REQUIRED_ATTRIBUTES: Final = frozenset({"id", "source", "specversion", "type"})
 
 
 @dataclass(frozen=True, slots=True)
 class Equals:
-    """All these attributes have these values."""
+    """Attributes that must all have these values."""
 
     attributes: AttributeTexts
 
@@ -63,22 +63,22 @@ class EndsWith:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The event has the attribute."""
+    """An attribute that must be present."""
 
     name: str
 
 
 Condition = Equals | StartsWith | EndsWith | Present
 Clause = tuple[Condition, ...]
-"""Conditions of which one must hold; of an empty one none can."""
+"""Alternative conditions, of which one must hold; an empty clause never holds."""
 
 WEIGHTS: Final[dict[type[Condition], int]] = {Equals: 1, StartsWith: 4, EndsWith: 4, Present: 200}
-"""Events that a condition lets through, roughly, beside another."""
+"""Rough share of events that meet a condition, relative to the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Necessity:
-    """Every clause must hold for the filter to match; if they are `sufficient` it then does."""
+    """Clauses that must all hold for the filter to match; `sufficient`: they imply it."""
 
     clauses: tuple[Clause, ...] = ()
     sufficient: bool = False
@@ -88,7 +88,7 @@ _NOTHING: Final = Necessity()
 
 
 def necessity_of(filters: tuple[EventFilter, ...]) -> Necessity:
-    """What must hold for all the filters to match."""
+    """Return the conditions necessary for all the filters to match."""
     return _both([_of(each) for each in filters])
 
 
@@ -110,7 +110,7 @@ def _of(filter: EventFilter) -> Necessity:
 
 
 def _both(parts: list[Necessity]) -> Necessity:
-    """All the clauses; those of one `Equals` each are made one, which is none at all if two values contradict."""
+    """Join the clauses.  Those of one `Equals` each become one, or an empty clause if two values contradict."""
     values: dict[str, str] = {}
     clauses: dict[Clause, None] = {}
     for clause in chain.from_iterable(part.clauses for part in parts):
@@ -125,7 +125,7 @@ def _both(parts: list[Necessity]) -> Necessity:
 
 
 def _either(parts: list[Necessity]) -> Necessity:
-    """One clause of each, in one."""
+    """Join one clause of each part in one."""
     if not all(part.clauses for part in parts):
         return _NOTHING
     conditions = dict.fromkeys(chain.from_iterable(map(_best, parts)))
@@ -135,7 +135,7 @@ def _either(parts: list[Necessity]) -> Necessity:
 
 
 def _best(part: Necessity) -> Clause:
-    """The clause that lets the least through."""
+    """Return the clause that fewest events meet."""
     return min(part.clauses, key=lambda clause: sum(WEIGHTS[type(condition)] for condition in clause))
 
 
@@ -143,15 +143,15 @@ def _best(part: Necessity) -> Clause:
 
 
 def _of_node(node: Node) -> Necessity:
-    """What must hold for an expression to be true without an error."""
+    """Return the conditions necessary for an expression to be true without an error."""
     match node:
         case Logic(first=first, links=links):
-            parts = [_of_node(first)]  # of the operands of AND since the last OR, which are made one when it comes
+            parts = [_of_node(first)]  # operands of AND since the last OR, joined at the next one
             for link in links:
                 other = _of_node(link.operand)
                 if link.sign == "AND":
                     parts.append(other)
-                else:  # one side is true; but an error on the left is one whatever the right is
+                else:  # one side is true; but an error on the left counts whatever the right is
                     parts = [Necessity(_either([_both(parts), other]).clauses)]
             return _both(parts)
         case Comparison(first=Attribute(name=name), links=(link,)) if link.sign == "=":
@@ -173,7 +173,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 def _is_canonical(text: str) -> bool:
-    """Whether no Boolean or Integer but the one that is written so is equal to the text."""
+    """True if only the identically written Boolean or Integer equals the text."""
     if _NUMBER.fullmatch(text) is not None:
         digits = text.removeprefix("-")
         return digits == "0" == text or digits[0] in "123456789"
@@ -184,7 +184,7 @@ _PATTERN_PART = re.compile(r"\\([%_])|([%_])|(.)", re.DOTALL)
 
 
 def _of_pattern(name: str, pattern: str) -> Necessity:
-    """What a LIKE asks of the beginning and the end of its attribute."""
+    """Return the conditions of a LIKE on the beginning and the end of its attribute."""
     head, tail, wildcards = "", "", ""
     for escaped, wildcard, character in _PATTERN_PART.findall(pattern):
         if wildcard:
@@ -208,12 +208,12 @@ def _of_members(name: str, members: tuple[Node, ...]) -> Necessity:
     texts = [each.value for each in members if isinstance(each, Constant) and isinstance(each.value, str)]
     if len(texts) < len(members) or len(set(texts)) > MAX_ALTERNATIVES or not all(map(_is_canonical, texts)):
         return Necessity() if name in REQUIRED_ATTRIBUTES else Necessity(((Present(name),),))
-    # not sufficient: an Integer attribute may meet a member that is no number before the one it equals
+    # not sufficient: an Integer attribute may meet a non-numeric member before the equal one
     return Necessity((tuple(Equals(((name, text),)) for text in dict.fromkeys(texts)),))
 
 
 def _asked(node: Node) -> frozenset[str]:
-    """The attributes whose values evaluation always asks for, so that without them there is an error."""
+    """Return the attributes that evaluation always reads: it fails without them."""
     match node:
         case Attribute(name=name):
             return frozenset((name,))

@@ -1,8 +1,8 @@
 """A Pratt parser for the SQL92 filters of RocketMQ.
 
-RocketMQ's grammar is ActiveMQ's selector without arithmetic and LIKE, with CONTAINS, STARTSWITH and ENDSWITH.  Here it
-has LIKE again, as JMS defines it, and three more deliberate differences: NOT binds as in SQL, weaker than comparisons
-(there `NOT a = 1` means `(NOT a) = 1`), `a = b = c` needs parentheses, and a boolean is not compared with a number.
+RocketMQ's grammar is ActiveMQ's selector without arithmetic and LIKE, plus CONTAINS, STARTSWITH and ENDSWITH.  This one
+has LIKE as in JMS, and three more deliberate differences.  NOT binds as in SQL, weaker than comparisons (in RocketMQ
+`NOT a = 1` means `(NOT a) = 1`).  `a = b = c` needs parentheses.  A boolean cannot be compared with a number.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from domain.expression.tree import (
 
 MAX_SQL_LENGTH: Final = 8192
 MAX_SQL_DEPTH: Final = 32
-"""Deepest nesting of parentheses, NOT and unary signs: parsing and evaluation recurse once for each."""
+"""Deepest nesting of parentheses, NOT and unary signs: parsing and evaluation recurse for each."""
 
 MAX_SQL_PATTERNS: Final = 32
-"""Most LIKEs in one expression: a pattern may have to look at every character of a property."""
+"""Most LIKEs in one expression: a pattern may examine every character of a property."""
 
 _OR, _AND, _NOT, _EQUALITY, _COMPARISON = 10, 20, 30, 40, 50
 _POWERS: Final = {
@@ -52,7 +52,7 @@ _TEXT_TESTS: Final[dict[str, Callable[[str, str], bool]]] = {
 
 
 def parse_sql(text: str) -> Node:
-    """The condition that an SQL92 filter is.  Raises ILLEGAL_FILTER_EXPRESSION with the place of the fault."""
+    """Return the condition of an SQL92 filter.  Raises ILLEGAL_FILTER_EXPRESSION with the place of the fault."""
     if len(text) > MAX_SQL_LENGTH:
         raise fault(f"an SQL92 filter has at most {MAX_SQL_LENGTH} characters", MAX_SQL_LENGTH)
     return _Parser(tokens_of(text)).whole()
@@ -98,7 +98,7 @@ class _Parser:
             raise self._unexpected(f"{word} is wanted")
 
     def _text(self) -> str:
-        """The next token, which must be a text constant."""
+        """Take the next token, which must be a text constant."""
         if self._peek().kind is not TokenKind.TEXT:
             raise self._unexpected("a text in quotes is wanted")
         return str(self._take().value)
@@ -110,7 +110,7 @@ class _Parser:
     # --- grammar
 
     def _expression(self, floor: int) -> Node:
-        """An operand and every operator after it that binds more tightly than `floor`."""
+        """Parse an operand and every operator after it that binds more tightly than `floor`."""
         left = self._operand(floor)
         while self._power() > floor:
             left = self._operation(left)
@@ -204,7 +204,7 @@ class _Parser:
         return Not(token.place, node) if negated else node
 
     def _between(self, left: Node, token: Token, *, negated: bool) -> Node:
-        """RocketMQ makes two comparisons of it too, and refuses constants in the wrong order."""
+        """Parse BETWEEN as two comparisons, as RocketMQ does, which refuses constants in the wrong order too."""
         value, low = _ordered(left), _ordered(self._right())
         self._expect("AND")
         high = _ordered(self._right())
@@ -250,7 +250,7 @@ class _Parser:
 
 
 def _condition(node: Node) -> Node:
-    """The node as a condition: a property's text is then TRUE or FALSE."""
+    """Return the node as a condition; a property's text then counts as TRUE or FALSE."""
     if isinstance(node, Property):
         return Truth(node.place, node)
     if isinstance(node, CONDITIONS) or (isinstance(node, Constant) and isinstance(node.value, bool | None)):
@@ -269,7 +269,7 @@ def _number(constant: Constant) -> int | float:
 
 
 def _ordered(node: Node) -> Node:
-    """The node as an operand of an order, which is one of numbers only (RocketMQ: `checkLessThanOperand`)."""
+    """Return the node as an operand of an order comparison: numbers only (RocketMQ: `checkLessThanOperand`)."""
     if isinstance(node, Property) or _is_number(node):
         return node
     raise fault("only a number or a property can be less or greater", node.place)

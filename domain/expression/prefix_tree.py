@@ -1,4 +1,4 @@
-"""A radix tree: of many texts, those that a given text begins with, in one walk along that text."""
+"""A radix tree: it finds, among many texts, the prefixes of a given text in one walk along it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ V = TypeVar("V")
 
 
 class _Branch(Generic[V]):
-    """`label` leads here from the branch above; `value` is that of the text which ends here."""
+    """A node.  `label` leads here from the node above; `value` belongs to the text that ends here."""
 
     __slots__ = ("branches", "label", "value")
 
@@ -20,7 +20,7 @@ class _Branch(Generic[V]):
 
 
 class PrefixTree(Generic[V]):
-    """Texts, none of them empty, with a value each.  Size and cost follow the texts' own lengths, not their number."""
+    """Non-empty texts with a value each.  Size and cost follow the texts' lengths, not their number."""
 
     __slots__ = ("_root",)
 
@@ -31,7 +31,7 @@ class PrefixTree(Generic[V]):
         return bool(self._root.branches)
 
     def get(self, text: str) -> V | None:
-        """The value of this very text."""
+        """Return the value of exactly this text."""
         branch, place = self._root, 0
         while place < len(text):
             below = branch.branches.get(text[place])
@@ -41,7 +41,7 @@ class PrefixTree(Generic[V]):
         return branch.value
 
     def setdefault(self, text: str, make: Callable[[], V]) -> V:
-        """The value of the text, made if it is not there."""
+        """Return the value of the text, made if it is missing."""
         branch, place = self._root, 0
         while place < len(text):
             below = branch.branches.get(text[place])
@@ -56,7 +56,7 @@ class PrefixTree(Generic[V]):
         return branch.value
 
     def remove(self, text: str) -> None:
-        """Take the text out, if it is there."""
+        """Remove the text, if it exists."""
         path, branch, place = [self._root], self._root, 0
         while place < len(text):
             below = branch.branches.get(text[place])
@@ -72,7 +72,7 @@ class PrefixTree(Generic[V]):
             _join(branch)
 
     def found(self, text: str) -> list[V]:
-        """The values of all texts that this one begins with, the shortest first."""
+        """Return the values of all texts that this one begins with, the shortest first."""
         values: list[V] = []
         branch, place = self._root, 0
         while place < len(text):
@@ -86,7 +86,7 @@ class PrefixTree(Generic[V]):
 
 
 def _common(label: str, text: str, place: int) -> int:
-    """Characters of the label that the text has at the place."""
+    """Return the number of the label's characters that the text has at the place."""
     if text.startswith(label, place):
         return len(label)
     count = 0
@@ -96,7 +96,7 @@ def _common(label: str, text: str, place: int) -> int:
 
 
 def _split(above: _Branch[V], branch: _Branch[V], count: int) -> _Branch[V]:
-    """Put a branch in between, for the first so many characters."""
+    """Insert a branch for the first `count` characters."""
     between: _Branch[V] = _Branch(branch.label[:count])
     branch.label = branch.label[count:]
     between.branches[branch.label[0]] = branch
@@ -105,7 +105,7 @@ def _split(above: _Branch[V], branch: _Branch[V], count: int) -> _Branch[V]:
 
 
 def _join(branch: _Branch[V]) -> None:
-    """Make one of a branch and the only one below it."""
+    """Merge a branch with the only one below it."""
     (below,) = branch.branches.values()
     branch.label += below.label
     branch.value = below.value

@@ -2,13 +2,13 @@
 
     price BETWEEN 10 AND 20 AND (region IN ('eu', 'us') OR TAGS LIKE 'urgent%') AND comment IS NOT NULL
 
-There are `= <> < <= > >=`, BETWEEN, IN, LIKE with ESCAPE, CONTAINS, STARTSWITH, ENDSWITH, each of the words also after
-NOT, IS NULL, IS NOT NULL, AND, OR, NOT, parentheses and unary signs; texts in single quotes, integers, decimals, TRUE,
-FALSE; SQL's comments.  Keywords are of any case, names of properties are not.
+Operators are `= <> < <= > >=`, BETWEEN, IN, LIKE with ESCAPE, CONTAINS, STARTSWITH, ENDSWITH (each word also after
+NOT), IS NULL, IS NOT NULL, AND, OR, NOT, parentheses and unary signs.  Constants are texts in single quotes, integers,
+decimals, TRUE and FALSE; there are SQL's comments.  Keywords ignore case, property names do not.
 
-A name is a property that the producer gave.  `TAGS` and `KEYS` are the message's tag and its keys with blanks between
-unless the producer gave properties of these names.  What a message does not have is NULL, and so are bytes that are
-not UTF-8.  Values are texts: one is taken for a number or for a truth value where it is compared with one.
+A name is a property from the producer.  `TAGS` and `KEYS` are the message's tag and its keys joined by blanks, unless
+the producer gave properties of these names.  Missing properties are NULL, and so are bytes that are not UTF-8.  Values
+are texts: in a comparison with a number or truth value they are converted.
 """
 
 from __future__ import annotations
@@ -25,12 +25,9 @@ KEYS: Final = "KEYS"
 
 
 def compile_sql(text: str) -> Callable[[Message], bool]:
-    """The decision of an SQL92 filter on one message, which never raises.
-
-    False too if the outcome is unknown, or if a value is not what it is compared with, such as `abc` with a number.
-    Of a property that a message has more than once the first value counts.
-    Raises ILLEGAL_FILTER_EXPRESSION with the place of the fault.
-    """
+    """Compile an SQL92 filter to a decision on a message, which never raises.  It is False too for an unknown outcome,
+    and for a value of the wrong type, such as `abc` compared with a number.  Of a property that a message has more than
+    once the first value counts.  Raises ILLEGAL_FILTER_EXPRESSION with the place of the fault."""
     slots: Slots = {}
     condition = compile_condition(parse_sql(text), slots)
     if not slots:
@@ -72,7 +69,7 @@ def _decision(condition: Condition, slots: Slots) -> Callable[[Message], bool]:
             values[tags] = message.tag or None
         if keys is not None:
             values[keys] = " ".join(message.keys) or None
-        for name, value in reversed(message.properties):  # the first of a name is read last, and stays
+        for name, value in reversed(message.properties):  # reversed, so that the first value of a name stays
             if name in slots:
                 values[slots[name]] = value if isinstance(value, str) else _text(value)
         try:

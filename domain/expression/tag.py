@@ -14,10 +14,10 @@ _BLANKS: Final = " \t\r\n\f"
 
 
 def parse_tags(text: str) -> frozenset[str] | None:
-    """The tags an expression wants, or None if it wants every message, with a tag or without.
+    """Return the tags of an expression, or None if it matches every message, tagged or not.
 
-    As in RocketMQ's `FilterAPI`: `*` and the empty text want everything, blanks around a tag do not count, an empty
-    alternative is skipped, `*` beside other alternatives is a tag like any other, and so is what has a single `|`.
+    As in RocketMQ's `FilterAPI`: `*` and the empty text match everything, blanks around a tag are ignored, and an empty
+    alternative is skipped.  `*` beside other alternatives is an ordinary tag, and so is a text with a single `|`.
     Raises ILLEGAL_FILTER_EXPRESSION for an expression of separators only, and beyond the limits.
     """
     if len(text) > MAX_TAG_EXPRESSION_LENGTH:

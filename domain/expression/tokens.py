@@ -1,7 +1,5 @@
-"""The words of an SQL92 filter, with their places.
-
-Every word is found in one pass over the text: no pattern here can look at a character twice.
-"""
+"""The tokens of an SQL92 filter, with their places.  The text is read in one pass: no pattern here can examine a
+character twice."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from typing import Final, NamedTuple
 from domain.expression.fault import fault, shown
 
 MAX_INTEGER: Final = 2**63 - 1
-"""The largest integer a constant may be (RocketMQ reads them as Java's `long`)."""
+"""Largest integer constant (RocketMQ reads them as Java's `long`)."""
 
 KEYWORDS: Final = frozenset(
     {"AND", "OR", "NOT", "IS", "NULL", "TRUE", "FALSE", "BETWEEN", "IN", "LIKE", "ESCAPE"}
@@ -21,7 +19,7 @@ KEYWORDS: Final = frozenset(
 
 
 class TokenKind(Enum):
-    """What a word is.  `value` of a token is the keyword in capitals, the sign, the name, or the constant itself."""
+    """Kinds of tokens.  `value` of a token is the keyword in capitals, the sign, the name, or the constant itself."""
 
     KEYWORD = "a keyword"
     SIGN = "a sign"
@@ -37,7 +35,7 @@ class Token(NamedTuple):
     place: int
 
     def __str__(self) -> str:
-        """The token as an error names it."""
+        """Return the token as an error names it."""
         if self.kind is TokenKind.END:
             return "the end of the expression"
         if self.kind is TokenKind.TEXT:
@@ -54,7 +52,7 @@ _AFTER_NUMBER = re.compile(r"[A-Za-z0-9_$.]")
 
 
 def tokens_of(text: str) -> list[Token]:
-    """All words of the text, the last of which is END.  Raises ILLEGAL_FILTER_EXPRESSION where there is no word."""
+    """Return all tokens of the text, END last.  Raises ILLEGAL_FILTER_EXPRESSION for characters that begin no token."""
     tokens: list[Token] = []
     place = _skip(text, 0)
     while place < len(text):
@@ -66,7 +64,7 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def _skip(text: str, place: int) -> int:
-    """Past blanks and comments, of which RocketMQ's grammar has SQL's two kinds."""
+    """Return the place after blanks and comments, of SQL's two kinds as in RocketMQ's grammar."""
     while True:
         if blank := _SKIPPED.match(text, place):
             place = blank.end()
@@ -95,7 +93,7 @@ def _read(text: str, place: int) -> tuple[Token, int]:
 
 
 def _read_text(text: str, place: int) -> tuple[Token, int]:
-    """A quoted text, in which a quote is written twice."""
+    """Read a quoted text, in which a quote is written twice."""
     parts: list[str] = []
     start = place + 1
     while True:

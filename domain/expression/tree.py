@@ -1,7 +1,5 @@
-"""What the parser makes of an SQL92 filter and the evaluation compiles: a tree whose types have been checked.
-
-`place` is where in the text a part begins, for errors.
-"""
+"""The parse tree of an SQL92 filter, with checked types; evaluation compiles it.  `place` is the start of a part in the
+text, for errors."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Property(Node):
-    """A property of the message by its name: text, or NULL where the message has none."""
+    """A property of the message by name: its text, or NULL if it is missing."""
 
     name: str
 
@@ -35,14 +33,14 @@ class Negative(Node):
 
 @dataclass(frozen=True, slots=True)
 class Truth(Node):
-    """A property that stands where a condition is wanted: TRUE or FALSE in its text."""
+    """A property as a condition: TRUE or FALSE in its text."""
 
     operand: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Node):
-    """`sign` is one of `= <> < <= > >=`."""
+    """A comparison; `sign` is one of `= <> < <= > >=`."""
 
     sign: str
     left: Node
@@ -56,7 +54,7 @@ class NullTest(Node):
 
 @dataclass(frozen=True, slots=True)
 class TextTest(Node):
-    """LIKE, IN, CONTAINS and the like: a test on one text, unknown if that is NULL."""
+    """A test on one text (LIKE, IN, CONTAINS and the like), unknown if that is NULL."""
 
     operand: Node
     accepts: Callable[[str], bool]
@@ -69,7 +67,7 @@ class Not(Node):
 
 @dataclass(frozen=True, slots=True)
 class All(Node):
-    """AND of two or more: a chain is one node, so that its length costs no depth."""
+    """AND of two or more: a chain is one node, so that its length adds no depth."""
 
     parts: tuple[Node, ...]
 

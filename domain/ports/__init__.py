@@ -1,8 +1,8 @@
-"""Ports: the needs of the inside from a store, as small Protocols, a file each; `Store` is a record of them.
+"""Ports: the requirements on a store, as small Protocols, one per file; `Store` is a record of them.
 
-The contract suite (`tests/contract`) states their behaviour and runs on all implementations.  Batches cross here,
-single messages do not.  A call that can be refused per item returns one outcome per item; what concerns the whole
-call is raised as `EntrepotError`.
+The contract suite (`tests/contract`) states their behaviour and runs on all implementations.  Calls take batches, never
+single messages.  A call that can be refused per item returns one outcome per item; a refusal of the whole call is
+raised as `EntrepotError`.
 """
 
 from domain.ports.condition import Condition

@@ -1,4 +1,4 @@
-"""Condition: how a store is."""
+"""Condition: the health of a store."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ from domain.tiering import TierStatus
 
 
 class Condition(Protocol):
-    """Health and figures that a store tells of itself."""
+    """Health and figures of a store."""
 
     @property
     def failure(self) -> EntrepotError | None:
-        """Why the store has stopped for good, or None while it works."""
+        """The reason why the store has stopped for good, or None while it works."""
         ...
 
     @property
     def damage(self) -> list[str]:
-        """What had been kept and is known to be missing, a sentence for each store; known without looking around."""
+        """Known losses of stored data, a sentence for each store; no search is made."""
         ...
 
     async def measurements(self) -> dict[str, Histogram]:
-        """Times that things take since the store was opened, as far as it measures them: `append` (from taking messages
-        to their confirm), `sync` (a round of making data durable), `pop` (from claiming messages to answering)."""
+        """Return histograms of durations since the store was opened, as far as it measures them.  `append`: from taking
+        messages to their confirmation; `sync`: a round of making data durable; `pop`: from claiming messages to
+        answering."""
         ...
 
     async def gauges(self) -> dict[str, float]:
-        """Numbers that it knows without looking around: `timing_messages` and `half_messages` that wait, and others
-        of its own."""
+        """Return numbers known without a search: waiting `timing_messages` and `half_messages`, and others of its
+        own."""
         ...
 
     async def tiering(self) -> list[TierStatus]:
-        """States of its tiered topics, in no order; of each broker by itself.  Brokers that are away are left out."""
+        """Return the states of its tiered topics, in no order; per broker.  Brokers that are away are left out."""
         ...

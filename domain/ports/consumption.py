@@ -1,4 +1,4 @@
-"""Consumption: pop and what follows it, positions, dead letters."""
+"""Consumption: pop and settlement, positions, dead letters."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from domain.position import Position
 
 MAX_POP_MESSAGES = 100
 MAX_POP_BYTES: Final = 16 << 20
-"""Of the records that one pop takes from a broker, but for a first one that is larger: else it gives fewer."""
+"""Limit of the records in one pop from a broker; a larger first record still passes."""
 MAX_ATTEMPT_ID_BYTES: Final = 255
 REJECTED: Final = "rejected"
-"""Reason of a dead letter whose consumer gave none."""
+"""Default reason of a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class PopRequest:
-    """Ask for up to `max_messages` of `topic` for `group`, waiting up to `wait_ms` for the first one.
+    """A request for up to `max_messages` of `topic` for `group`, with a wait of up to `wait_ms` for the first one.
 
-    `invisible_ms` None is the group's own.  `filter` None is the group's own; what a filter does not want counts as
-    settled.  `attempt_id` (of MAX_ATTEMPT_ID_BYTES at most): a name for this try, for FIFO groups: a consumer that
-    never got the answer asks again with the same name, and gets the same messages while they are in flight.
-    `is_again`: only those, nothing new; for who pops over several brokers, one of which has them.  `expired_only`: of
-    each queue only messages whose time is over (EXPIRES_AT_MS, or `lifetime_ms` after they were born), up to the first
-    that can be had and is not; not for FIFO groups, nor with a filter.
+    `invisible_ms`: None for the group's own.  `filter`: None for the group's own; messages that do not match count as
+    settled.  `attempt_id`: name of this attempt, for FIFO groups, at most MAX_ATTEMPT_ID_BYTES.  A consumer that never
+    got the answer repeats the name, and gets the same messages while they are in flight.  `is_again`: only those,
+    nothing new; for a pop over several brokers, of which one has them.  `expired_only`: of each queue only expired
+    messages (EXPIRES_AT_MS, or `lifetime_ms` after their birth), up to the first available one that is not; not for
+    FIFO groups, nor with a filter.
     """
 
     topic: str
@@ -49,30 +49,28 @@ class PopRequest:
 
 
 class Consumption(Protocol):
-    """Receipts are deliveries as `pop` gave them, or their receipt handles; each has its own outcome."""
+    """Pop and settlement of messages.  Receipts are deliveries of `pop` or their handles; each has its own outcome."""
 
     async def pop(self, request: PopRequest) -> Deliveries:
-        """Deliver messages to one consumer of the group; the group comes into being on first use.
+        """Deliver messages to one consumer of the group, which is created on first use.
 
-        Messages of the topic that wait in the group's retry topic are delivered too, as what they were first: with
-        the topic they were sent to, and the attempts go on.
+        Messages of the topic that wait in the group's retry topic are delivered too, as first stored: with the topic
+        they were sent to, and their attempts so far.
 
-        It may be cancelled at any moment: then what it had claimed is others' at once and was no attempt, unless the
-        request has an `attempt_id`, by which it is found again.  What a broker had claimed whose connection was lost
-        meanwhile waits for its invisible time.
+        Cancellation is allowed at any moment: the claimed messages are free again at once and no attempt counts, unless
+        the request has an `attempt_id`, which finds them again.  Messages claimed by a broker whose connection is lost
+        meanwhile wait for their invisible time.
 
-        Raises TOPIC_NOT_FOUND, FORBIDDEN (topic not readable, or of another namespace), TOO_MANY_REQUESTS (the
-        group's `max_in_flight` is reached), ILLEGAL_FILTER_EXPRESSION.
+        Raises TOPIC_NOT_FOUND, FORBIDDEN (topic not readable, or of another namespace), TOO_MANY_REQUESTS (the group's
+        `max_in_flight` is reached), ILLEGAL_FILTER_EXPRESSION.
         """
         ...
 
     async def acknowledge(
         self, topic: str, group: str, receipts: Sequence[Receipt], *, may_wait: bool = False
     ) -> list[EntrepotError | None]:
-        """Mark as consumed; durable when this returns.  INVALID_RECEIPT_HANDLE where an attempt is not current.
-
-        `may_wait`: nobody waits for the answer, so it need not ask for a sync of its own, but may wait some
-        milliseconds for one that others ask for."""
+        """Mark as consumed; durable when this returns.  INVALID_RECEIPT_HANDLE for an attempt that is not current.
+        `may_wait`: nobody waits for the answer, so it may wait some milliseconds for a sync that others ask for."""
         ...
 
     async def change_invisible_duration(
@@ -85,22 +83,25 @@ class Consumption(Protocol):
         release: bool,
         suspend: bool = False,
     ) -> list[EntrepotError | None]:
-        """Renew (`release` False: invisible from now on, None = the group's own) or give back (`release` True:
-        visible to others after `invisible_ms`, None = as the group's retry policy says; its receipts are void).
+        """Renew (`release` False) or give back (`release` True) deliveries.
 
-        `suspend`: this delivery does not count as an attempt, the next one has its number again."""
+        A renewed one is invisible from now on for `invisible_ms`, None = the group's own.  A released one is visible to
+        others after `invisible_ms`, None = by the group's retry policy; its receipts are void.  `suspend`: this
+        delivery does not count as an attempt, and the next one repeats its number.
+        """
         ...
 
     async def reject(
         self, topic: str, group: str, receipts: Sequence[Receipt], reason: str = REJECTED
     ) -> list[EntrepotError | None]:
-        """Send to the group's dead-letter topic at once; the dead letters say why."""
+        """Move to the group's dead-letter topic at once; the dead letters carry the reason."""
         ...
 
     async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
-        """Let the group go on from a position, on one queue or on all of the topic's: what is before it counts as
-        settled, what is behind it is delivered (again), attempts begin anew, handles given out before are void.
-        What waits in its retry topic for this topic is dropped with it when all queues are reset.
+        """Move the group to a position, on one queue or on all of the topic's.
+
+        Messages before it count as settled, those after it are delivered (again) with new attempts; older handles are
+        void.  A reset of all queues also drops the messages for this topic in the group's retry topic.
 
         Raises TOPIC_NOT_FOUND, CONSUMER_GROUP_NOT_FOUND, FORBIDDEN (they are of two namespaces).
         """
@@ -109,14 +110,11 @@ class Consumption(Protocol):
     async def resend_dead_letters(
         self, group: str, queue_offsets: Sequence[int], queue_id: int = 0
     ) -> list[EntrepotError | None]:
-        """Let the group try dead letters of its once more, with all its attempts: they go to its retry topic, and no
-        other group sees them.  The dead letters stay where they are: `queue_id` of its dead-letter topic.
-
-        Raises CONSUMER_GROUP_NOT_FOUND.  Refusals: ILLEGAL_OFFSET where there is none at an offset, TOPIC_NOT_FOUND
-        where the topic it came from is gone.
-        """
+        """Put dead letters of the group into its retry topic, with all attempts anew; no other group sees them.  The
+        dead letters stay in place: `queue_id` of its dead-letter topic.  Raises CONSUMER_GROUP_NOT_FOUND. Refusals:
+        ILLEGAL_OFFSET for an offset without one, TOPIC_NOT_FOUND where the original topic is gone."""
         ...
 
     def release_waiting(self) -> None:
-        """Answer every long poll empty, now, and keep none waiting from here on (the gateway is draining)."""
+        """Answer every long poll empty, now and from here on (the gateway is draining)."""
         ...

@@ -1,4 +1,4 @@
-"""MessageFinder: looking messages up."""
+"""MessageFinder: the look-up of messages."""
 
 from __future__ import annotations
 
@@ -9,28 +9,27 @@ from domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery
 
 
 class MessageFinder(Protocol):
-    """Looking messages up (`domain.query`)."""
+    """The look-up of messages (`domain.query`)."""
 
     async def query(self, query: MessageQuery) -> MessagePage:
-        """Messages of a topic, the newest first.  Raises TOPIC_NOT_FOUND, BAD_REQUEST (a cursor that is none)."""
+        """Return messages of a topic, the newest first.  Raises TOPIC_NOT_FOUND, BAD_REQUEST (invalid cursor)."""
         ...
 
     async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]:
-        """Every stored message with an id, the newest first: producers choose ids, and a dead letter keeps that of the
-        message it was made from.  At most MAX_QUERY_MESSAGES.
-
-        A broker that is away is passed over; with `everywhere` that raises UNAVAILABLE."""
+        """Return every stored message with an id, the newest first, at most MAX_QUERY_MESSAGES.  Ids may repeat:
+        producers choose them, and a dead letter keeps that of its message.  A broker that is away is skipped; with
+        `everywhere` that raises UNAVAILABLE."""
         ...
 
     async def message_at(self, commit_log_offset: int) -> StoredMessage:
-        """The message whose record lies at a place.  Raises OFFSET_NOT_FOUND."""
+        """Return the message whose record lies at an offset.  Raises OFFSET_NOT_FOUND."""
         ...
 
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
-        """What became of a stored message for each group that reads its topic, by name of the group."""
+        """Return the state of a stored message for each group that reads its topic, by name of the group."""
         ...
 
     async def message_trace(self, message_id: bytes) -> list[MessageHop]:
-        """The hops of messages with an id that were traced (`Topic.trace`), oldest first; empty where none was.  At
+        """Return the hops of traced messages (`Topic.trace`) with an id, oldest first; empty if none was traced.  At
         least the newest MAX_QUERY_MESSAGES."""
         ...

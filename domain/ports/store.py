@@ -1,4 +1,4 @@
-"""Store: one store, as a gateway holds it: a record of its ports."""
+"""Store: one store as a gateway holds it, a record of its ports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from domain.ports.transactions import Transactions
 
 
 class Store(Protocol):
-    """All of it.  Each port is an object of its own; who needs one alone is given that one."""
+    """All ports of a store.  Each port is an object of its own, passed alone where it is enough."""
 
     @property
     def messages(self) -> Messages: ...
@@ -42,5 +42,5 @@ class Store(Protocol):
     def condition(self) -> Condition: ...
 
     async def close(self) -> None:
-        """Stop cleanly: everything taken is durable, everything known is kept."""
+        """Stop cleanly: everything accepted is durable, all progress is kept."""
         ...

@@ -12,67 +12,63 @@ from domain.topic import Topic, TopicQueues, TopicStatus
 
 class Topology(Protocol):
     def topic(self, name: str) -> Topic | None:
-        """A topic's definition from the local view, which watches keep fresh."""
+        """Return a topic's definition from the local view, which watches keep fresh."""
         ...
 
     def is_arriving(self, name: str) -> bool:
-        """Whether a topic that is not known yet is about to be: some brokers have it.  `put_topic` waits for it."""
+        """True if an unknown topic is about to appear: some brokers have it.  `put_topic` waits for it."""
         ...
 
     def topics(self) -> list[Topic]:
-        """Every topic in the local view, system topics included."""
+        """Return every topic in the local view, system topics included."""
         ...
 
     def queues(self, topic: Topic) -> TopicQueues:
-        """The queues of a topic, wherever they are."""
+        """Return the queues of a topic on all brokers."""
         ...
 
     async def put_topic(self, topic: Topic) -> Topic:
-        """Create or change; idempotent.  Raises what `put_topics` refuses with."""
+        """Create or change a topic; idempotent.  Raises the refusals of `put_topics`."""
         ...
 
     async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
-        """Create or change many at once, one after the other as they stand there.
+        """Create or change many topics, one after the other in the given order.
 
-        What waits (for its time, or for the end of its transaction) to go to a queue that is gone by then goes to
+        Messages that wait (for their time, or for the end of their transaction) for a queue that is gone by then go to
         queue `queue_id % queues`.  A queue that comes back begins at the offset where it ended.
 
-        Refusals: ILLEGAL_TOPIC, FORBIDDEN (system names), BAD_REQUEST (a namespace that is not there),
-        PRECONDITION_FAILED (queues would shrink that are not drained).
+        Refusals: ILLEGAL_TOPIC, FORBIDDEN (system names), BAD_REQUEST (missing namespace), PRECONDITION_FAILED (queues
+        to remove are not drained).
         """
         ...
 
     async def delete_topic(self, name: str) -> None:
-        """Forget a topic, what groups know of it, their retry topics for it, and what waits to be delivered to it.
-
-        Raises TOPIC_NOT_FOUND.
-        """
+        """Delete a topic, the progress of groups on it, their retry topics for it, and messages waiting for it.  Raises
+        TOPIC_NOT_FOUND."""
         ...
 
     async def topic_status(self, name: str) -> TopicStatus: ...
 
     def namespaces(self) -> list[str]:
-        """Every namespace, `default` first."""
+        """Return every namespace, `default` first."""
         ...
 
     async def put_namespace(self, name: str) -> None:
-        """Create; idempotent.  Raises BAD_REQUEST for what is no name of one."""
+        """Create a namespace; idempotent.  Raises BAD_REQUEST for an invalid name."""
         ...
 
     async def delete_namespace(self, name: str) -> None:
-        """Delete an empty one.  Raises PRECONDITION_FAILED while topics or groups are in it, and for `default`;
-        BAD_REQUEST where there is none of that name."""
+        """Delete an empty namespace.  Raises PRECONDITION_FAILED while it has topics or groups, and for `default`;
+        BAD_REQUEST for a missing one."""
         ...
 
     async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
-        """Create or change; idempotent.  Raises ILLEGAL_CONSUMER_GROUP, BAD_REQUEST (a namespace that is not there)."""
+        """Create or change a group; idempotent.  Raises ILLEGAL_CONSUMER_GROUP, BAD_REQUEST (missing namespace)."""
         ...
 
     async def delete_group(self, name: str) -> None:
-        """Forget a group, its progress and its retry topics; its dead letters stay.
-
-        Raises CONSUMER_GROUP_NOT_FOUND.
-        """
+        """Delete a group, its progress and its retry topics; its dead letters stay.  Raises
+        CONSUMER_GROUP_NOT_FOUND."""
         ...
 
     def group(self, name: str) -> ConsumerGroup | None: ...
@@ -82,6 +78,6 @@ class Topology(Protocol):
     async def group_status(self, name: str) -> GroupStatus: ...
 
     def watch_topics(self, callback: Callable[[str], None]) -> Callable[[], None]:
-        """Call back with a topic's name after it was created, changed or deleted, or its queues did; returns the way
-        to stop that."""
+        """Call back with a topic's name after it or its queues were created, changed or deleted; returns a function to
+        stop it."""
         ...

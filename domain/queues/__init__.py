@@ -1,1 +1,1 @@
-"""Queues of AMQP: what they are declared with, and what policies add."""
+"""Queues of AMQP: their declarations, arguments and policies."""

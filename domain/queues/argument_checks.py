@@ -1,8 +1,5 @@
-"""What a value of a queue's argument has to be, argument by argument, and how RabbitMQ says that it is not.
-
-A check answers None, or the fault as Erlang prints the term, which is what clients are shown: atoms bare, strings in
-quotes, `{value_negative,-1}`.
-"""
+"""Checks of the arguments of a queue, with RabbitMQ's texts of refusal.  A check returns None, or the fault as Erlang
+prints the term, which clients see: atoms bare, strings in quotes, `{value_negative,-1}`."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import Final
 from domain.field_value import text_of, type_name
 
 Check = Callable[[object, Mapping[str, object]], str | None]
-"""Of a value, and the other arguments beside it."""
+"""A check of a value, given the other arguments."""
 
 MAX_PRIORITY: Final = 255
 QUEUE_MODES: Final = ("default", "lazy")
@@ -33,7 +30,7 @@ _UNITS_MS: Final = {
 
 
 def as_int(value: object) -> int:
-    """A value that `integer` lets pass."""
+    """Return a value that `integer` accepted."""
     assert isinstance(value, int)
     return value
 
@@ -82,7 +79,7 @@ def dead_letter_routing_key(value: object, others: Mapping[str, object]) -> str 
 
 
 def one_of(allowed: Iterable[str], fault: str) -> Check:
-    """A check that the text is one of these."""
+    """Return a check for one of these texts."""
     texts = tuple(allowed)
 
     def check(value: object, _: Mapping[str, object]) -> str | None:
@@ -112,7 +109,7 @@ def queue_version(value: object, others: Mapping[str, object]) -> str | None:
 
 
 def queue_type(allowed: Iterable[str]) -> Check:
-    """A check that the text names a type of queue."""
+    """Return a check for the name of a queue type."""
     texts = tuple(allowed)
 
     def check(value: object, _: Mapping[str, object]) -> str | None:
@@ -131,7 +128,7 @@ def max_age(value: object, _: Mapping[str, object]) -> str | None:
 
 
 def max_age_ms(value: object) -> int | None:
-    """Milliseconds of an age such as `7D`, or None for what is no age.  A month has 30 days, a year 365."""
+    """Return the milliseconds of an age such as `7D`, or None for an invalid one.  A month has 30 days, a year 365."""
     found = _AGE.fullmatch(text_of(value) or "")
     if found is None or int(found[1]) == 0:
         return None

@@ -1,8 +1,6 @@
-"""Arguments of an AMQP queue: parsed out of what a client declares or a policy says, checked with RabbitMQ's texts.
-
-Each type of queue knows some of the arguments and refuses those that only other types know; arguments that no type
-knows are kept as they are.  Durations are milliseconds.
-"""
+"""Arguments of an AMQP queue, parsed from a declaration or a policy and checked with RabbitMQ's texts.  Each type of
+queue knows some arguments and refuses those of other types only; unknown ones are kept unchanged. Durations are
+milliseconds."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ class QueueType(StrEnum):
 
 
 class Overflow(StrEnum):
-    """What becomes of a message that a full queue has no room for, or of the oldest (DROP_HEAD)."""
+    """Treatments of a message without room in a full queue; DROP_HEAD drops the oldest one."""
 
     DROP_HEAD = "drop-head"
     REJECT_PUBLISH = "reject-publish"
@@ -43,7 +41,7 @@ class DeadLetterStrategy(StrEnum):
 
 
 class DelayedRetry(StrEnum):
-    """Which messages that come back wait before they are delivered again."""
+    """Kinds of returned messages that wait before they are delivered again."""
 
     DISABLED = "disabled"
     ALL = "all"
@@ -79,7 +77,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "x-delayed-retry-max": checks.not_negative,
 }
 _EVERYWHERE: Final = ("x-consumer-timeout", "x-stream-filter-size-bytes")
-"""Checked and taken by every type; they do not count when a queue is declared anew."""
+"""Arguments that every type checks and accepts, and that are ignored when a queue is declared again."""
 _KNOWN: Final[Mapping[QueueType, tuple[str, ...]]] = {
     QueueType.CLASSIC: (
         "x-expires",
@@ -131,16 +129,16 @@ _ERLANG_NAMES: Final = {kind: f"rabbit_{kind}_queue" for kind in QueueType}
 
 
 def known_arguments(kind: QueueType) -> tuple[str, ...]:
-    """The arguments that a type of queue knows, in the order in which RabbitMQ compares them."""
+    """Return the arguments that a type of queue knows, in RabbitMQ's order of comparison."""
     return _KNOWN[kind]
 
 
 @dataclass(frozen=True, slots=True)
 class QueueArguments:
-    """What a queue was declared with, as far as it is understood.  None: no limit, or no such thing.
+    """The known arguments of a queue's declaration.  None: no limit, or not set.
 
-    `given` is what the client sent, all of it, and the only part that is compared with a second declaration.
-    A `delivery_limit` below 0 is none; None is the default of the type.
+    `given`: all arguments from the client; a second declaration is compared with these alone.  `delivery_limit`: below
+    0 for no limit; None for the type's default.
     """
 
     queue_type: QueueType = QueueType.CLASSIC
@@ -167,7 +165,7 @@ class QueueArguments:
 
     @property
     def attempts_allowed(self) -> int | None:
-        """Times that a message may come back before it is a dead letter, or None for ever."""
+        """Returns of a message allowed before it is a dead letter, or None for any number."""
         if self.queue_type is not QueueType.QUORUM:
             return None
         limit = DEFAULT_QUORUM_DELIVERY_LIMIT if self.delivery_limit is None else self.delivery_limit
@@ -175,14 +173,15 @@ class QueueArguments:
 
     @property
     def full_queue(self) -> Overflow:
-        """What is done when the queue is full.  Quorum queues know no REJECT_PUBLISH_DLX and drop instead."""
+        """The treatment of messages in a full queue.  Quorum queues lack REJECT_PUBLISH_DLX and drop the head
+        instead."""
         if self.queue_type is QueueType.QUORUM and self.overflow is Overflow.REJECT_PUBLISH_DLX:
             return Overflow.DROP_HEAD
         return self.overflow
 
 
 def parse_queue_arguments(given: Mapping[str, object], of: str) -> QueueArguments:
-    """The arguments of a queue.  `of`: the queue in texts, `queue 'q' in vhost '/'`.  Raises PRECONDITION_FAILED."""
+    """Parse the arguments of a queue.  `of`: its text, `queue 'q' in vhost '/'`.  Raises PRECONDITION_FAILED."""
     kind = _queue_type(given, of)
     if DEAD_LETTER_EXCHANGE in given and text_of(given[DEAD_LETTER_EXCHANGE]) is None:
         wrong = type_name(given[DEAD_LETTER_EXCHANGE])
@@ -235,5 +234,5 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[object], object]]]] = {
 
 
 def read_arguments(arguments: Mapping[str, object]) -> dict[str, Any]:
-    """Fields of `QueueArguments`, by name, as far as (checked) arguments say something of them."""
+    """Return the fields of `QueueArguments` that (checked) arguments set, by name."""
     return {name: read(arguments[key]) for key, (name, read) in _FIELDS.items() if key in arguments}

@@ -1,8 +1,5 @@
-"""QueueDeclaration: an AMQP queue as it is declared, the rules between its properties and its type, and when a second
-declaration is the same one.
-
-Whose an exclusive queue is, the door knows: it asks that first and answers with `locked`.
-"""
+"""QueueDeclaration: an AMQP queue's definition, the checks of its properties, and the equivalence of two declarations.
+The listener knows the owner of an exclusive queue: it checks that first and refuses with `locked`."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ class QueueDeclaration:
 
 
 def queue_text(name: str, vhost: str) -> str:
-    """A queue as refusals name it."""
+    """Return the queue as refusals name it."""
     return f"queue '{name}' in vhost '{vhost}'"
 
 
@@ -48,7 +45,7 @@ def declared_queue(
     auto_delete: bool = False,
     arguments: Mapping[str, object],
 ) -> QueueDeclaration:
-    """The declaration of a queue.  Raises PRECONDITION_FAILED, with RabbitMQ's text, where there can be none such."""
+    """Return the declaration of a queue.  Raises PRECONDITION_FAILED, with RabbitMQ's text, for an invalid one."""
     of = queue_text(name, vhost)
     parsed = parse_queue_arguments(arguments, of)
     if parsed.queue_type is QueueType.STREAM and auto_delete:
@@ -62,19 +59,19 @@ def declared_queue(
 
 
 def check_new_name(name: str) -> None:
-    """Raise FORBIDDEN for a name that only the system gives."""
+    """Raise FORBIDDEN for a name reserved for the system."""
     if name.startswith(RESERVED_PREFIX):
         raise EntrepotError(Code.FORBIDDEN, f"queue name '{name}' contains reserved prefix 'amq.*'")
 
 
 def not_found(name: str, vhost: str) -> EntrepotError:
-    """The refusal of what needs a queue that is not there."""
+    """Return the refusal for a missing queue."""
     return EntrepotError(Code.TOPIC_NOT_FOUND, f"no {queue_text(name, vhost)}")
 
 
 def locked(name: str, vhost: str) -> str:
-    """RabbitMQ's text where a queue is another connection's, or is exclusive and was declared as if it were not, or the
-    other way round."""
+    """Return RabbitMQ's text for a queue of another connection, or one whose `exclusive` differs from its
+    declaration."""
     return (
         f"cannot obtain exclusive access to locked {queue_text(name, vhost)}. It could be originally declared on "
         "another connection or the exclusive property value does not match that of the original declaration."
@@ -82,10 +79,8 @@ def locked(name: str, vhost: str) -> str:
 
 
 def inequivalence(current: QueueDeclaration, wanted: QueueDeclaration, vhost: str) -> str | None:
-    """RabbitMQ's text where a queue is declared anew as another, or None where it is the same.
-
-    Only arguments that the queue's type knows count.  That a queue is classic may be said or not.
-    """
+    """Return RabbitMQ's text for a declaration that differs from the current queue, or None for an equal one.  Only
+    arguments that the queue's type knows count.  The type classic may be given or left out."""
     of = queue_text(current.name, vhost)
     for name in ("durable", "auto_delete"):
         old, new = getattr(current, name), getattr(wanted, name)

@@ -1,8 +1,6 @@
-"""Policies: optional arguments given to queues and exchanges by their names, after the fact.
-
-Of the policies that match, one holds: that of the highest priority, and among equals the first by name.  An operator's
-policy may hold beside it, and only narrows.  Keys are those of arguments, without `x-`.
-"""
+"""Policies: optional arguments given to existing queues and exchanges by their names.  Of the matching policies one
+applies: that of the highest priority, and among equals the first by name.  An operator's policy may apply beside it,
+and only narrows.  Keys are those of arguments, without `x-`."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ from domain.regular_expression import RegularExpression
 
 
 class ApplyTo(StrEnum):
-    """What a policy is for."""
+    """Targets of a policy."""
 
     ALL = "all"
     EXCHANGES = "exchanges"
@@ -60,7 +58,7 @@ _NUMBERS: Final[Mapping[str, tuple[int | None, str]]] = {
     "delayed-retry-min": (0, "delayed retry minimum"),
     "delayed-retry-max": (0, "delayed retry maximum"),
 }
-"""Keys whose values are whole numbers: the lowest, and what they are called."""
+"""Keys with whole numbers as values: the lowest value, and the name in refusals."""
 _TEXTS: Final = {
     ALTERNATE_EXCHANGE: "alternate exchange name",
     "dead-letter-exchange": "dead letter exchange name",
@@ -127,7 +125,7 @@ KNOWN_KEYS: Final = frozenset((*_NUMBERS, *_TEXTS, *_CHOICES, "max-age"))
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy.  `pattern`: a regular expression that is looked for anywhere in the name.  Raises BAD_REQUEST."""
+    """A policy.  `pattern`: a regular expression, searched in the name.  Raises BAD_REQUEST."""
 
     name: str
     pattern: str
@@ -142,7 +140,7 @@ class Policy:
         _check_definition(self.definition, self.is_operators)
 
     def applies_to_queue(self, name: str, kind: QueueType) -> bool:
-        """Whether it is for such a queue.  One with a key that the queue's type does not know is not."""
+        """True if the policy applies to the queue; never with a key that the queue's type does not know."""
         return (
             kind in _QUEUES_OF[self.apply_to]
             and _UNSUPPORTED[kind].isdisjoint(self.definition)
@@ -154,12 +152,12 @@ class Policy:
 
 
 def policy_of_queue(policies: Iterable[Policy], name: str, kind: QueueType) -> Policy | None:
-    """The one that holds for a queue."""
+    """Return the policy of a queue."""
     return _first(each for each in policies if each.applies_to_queue(name, kind))
 
 
 def policy_of_exchange(policies: Iterable[Policy], name: str) -> Policy | None:
-    """The one that holds for an exchange."""
+    """Return the policy of an exchange."""
     return _first(each for each in policies if each.applies_to_exchange(name))
 
 
@@ -168,7 +166,7 @@ def _first(matching: Iterable[Policy]) -> Policy | None:
 
 
 def effective_definition(policy: Policy | None, operators: Policy | None) -> Mapping[str, object]:
-    """What the policies of a user and of the operator say together: of two numbers the lower."""
+    """Return the joint definition of a user's and an operator's policy: of two numbers the lower."""
     own = no_arguments() if policy is None else policy.definition
     limits = no_arguments() if operators is None else operators.definition
     both: dict[str, Any] = {**own, **limits}
@@ -178,8 +176,8 @@ def effective_definition(policy: Policy | None, operators: Policy | None) -> Map
 
 
 def with_policy(arguments: QueueArguments, definition: Mapping[str, object]) -> QueueArguments:
-    """The queue's arguments as a policy leaves them.  Of two numbers the lower holds; of other things the argument,
-    but for the overflow of quorum queues, where the policy does."""
+    """Return the queue's arguments under a policy.  Of two numbers the lower holds; of other values the argument,
+    except the policy's overflow for quorum queues."""
     said = read_arguments({PREFIX + key: value for key, value in definition.items() if key != ALTERNATE_EXCHANGE})
     given = read_arguments(arguments.given)
     changed = {
@@ -199,7 +197,7 @@ def _resolved(name: str, of_policy: Any, of_queue: Any, arguments: QueueArgument
 
 
 def alternate_exchange(definition: Mapping[str, object]) -> str | None:
-    """What a policy says of an exchange's alternate (`Routing.set_policy_alternate`)."""
+    """Return the alternate exchange that a policy gives (`Routing.set_policy_alternate`)."""
     return text_of(definition.get(ALTERNATE_EXCHANGE))
 
 
@@ -216,7 +214,7 @@ def _check_definition(definition: Mapping[str, object], is_operators: bool) -> N
 
 
 def _what_it_is_not(key: str, value: object) -> str | None:
-    """What the value of a known key should be and is not, or None where it is."""
+    """Return the name of the kind of value that a known key needs, or None for a valid value."""
     if key in _NUMBERS:
         lowest, what = _NUMBERS[key]
         is_number = isinstance(value, int) and not isinstance(value, bool)

@@ -1,1 +1,1 @@
-"""Replication's words and rules: epochs of the log, rules of confirmation, appointments, elections."""
+"""Replication: epochs of the log, rules of confirmation, appointments, elections."""

@@ -1,4 +1,4 @@
-"""Control: the words between the replicas of a broker group and the controllers that elect its masters."""
+"""Control: the messages between the replicas of a broker group and the controllers that elect its masters."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from domain.replication.mastership import Appointment, FenceAnswer, Member, Prom
 from domain.replication.rule import Rule
 
 NEVER: Final = 1e9
-"""Silence, in seconds, of a master that a replica has not heard yet."""
+"""Silence, in seconds, of a master that was never heard."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupShape:
-    """A broker group as the settings of its replicas have it.
-
-    `replicas`: id and host:port of each, observers included.  `elects_async`: an election under the rule `async`, which
-    may lose what the old master alone had, needs no operator.
-    """
+    """A broker group in the settings of its replicas.  `replicas`: id and host:port of each, observers included.
+    `elects_async`: an election under the rule `async`, which may lose what the old master alone had, needs no
+    operator."""
 
     name: str
     replicas: tuple[tuple[int, str], ...] = ()
@@ -29,17 +27,17 @@ class GroupShape:
 
     @property
     def counting(self) -> frozenset[int]:
-        """Ids of the replicas that the rule is about."""
+        """Ids of the replicas that count in the rule."""
         return frozenset(replica for replica, _ in self.replicas) - frozenset(self.observers)
 
 
 class Report(NamedTuple):
     """Heartbeat of a replica.
 
-    `answer`: what it would answer to a fence now.  `promised`: its last promise.  `problem`: why it is neither an open
-    master nor a slave that follows one.  Times in seconds: `master_silence` since a word of its master, `NEVER` where
-    it follows none; `sync_age` without progress of a disk that has something to sync; `confirm_age` without progress
-    of a master that has something to confirm.
+    `answer`: its present answer to a fence.  `promised`: its last promise.  `problem`: reason why it is neither an open
+    master nor a slave that follows one.  Times in seconds: `master_silence` since the last word of its master, `NEVER`
+    without a master; `sync_age` without progress of a disk with data to sync; `confirm_age` without progress of a
+    master with data to confirm.
     """
 
     answer: FenceAnswer
@@ -62,9 +60,9 @@ class Report(NamedTuple):
 
 
 class ReportAnswer(NamedTuple):
-    """Answer of a controller.  `cluster`: id of the controllers as a group.  `appointment`: the last one that is
-    decided; None where that is known to the replica, or there is none.  `is_leader`: it leads the others.
-    `counting`: ids of the replicas that are to count, as an operator said; empty where none did."""
+    """Answer of a controller.  `cluster`: id of the controllers as a group.  `is_leader`: it leads the others.
+    `appointment`: the last decided one; None if the replica knows it, or there is none.  `counting`: ids of the
+    replicas that an operator wants to count, or empty."""
 
     cluster: str
     is_leader: bool
@@ -73,10 +71,8 @@ class ReportAnswer(NamedTuple):
 
 
 class Order(NamedTuple):
-    """Order of the leading controller to one replica; just one of the last three is said.
-
-    `quiesce`: take no messages until that replica has all, at most for so many seconds.
-    """
+    """Order of the leading controller to one replica, with exactly one of the last three fields set.  `quiesce`: take
+    no messages until that replica has all, for at most that many seconds."""
 
     number: int
     cluster: str
@@ -86,7 +82,7 @@ class Order(NamedTuple):
 
 
 class OrderAnswer(NamedTuple):
-    """Answer to an order: the promise's answer, or the promise that stands in the way; of `quiesce`, its success."""
+    """Answer to an order: the promise's answer, or the promise that prevents it; of `quiesce`, its success."""
 
     number: int
     answer: FenceAnswer | None = None
@@ -98,15 +94,15 @@ class ReplicaChange(StrEnum):
     """An operator's wish for one replica of a group."""
 
     ADD = "add"
-    """It is to count, as soon as it has the log."""
+    """Count, as soon as it has the log."""
     OBSERVER = "observer"
-    """It copies the log, and is to count for nothing."""
+    """Copy the log, and do not count."""
     REMOVE = "remove"
-    """It is stopped, and is to count for nothing."""
+    """Stop, and do not count."""
 
 
 class SetChange(NamedTuple):
-    """A master's change of its set.  `base`: order of the appointment that it is made from; another one is refused."""
+    """A master's change of its in-sync set.  `base`: order of the appointment it changes; another base is refused."""
 
     appointment: Appointment
     base: tuple[int, int]
@@ -114,12 +110,9 @@ class SetChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A broker group as the controllers have it.
-
-    `reason`: of the last election, a sentence.  `decided_ms`: time of it.  `electing`: epoch of an election that is
-    under way, or 0.  `problem`: why its master is not replaced although it should be; empty where nothing is wrong.
-    `counting`: ids of the replicas that are to count.
-    """
+    """A broker group as its controllers know it.  `reason`: reason for the last election, a sentence; `decided_ms`: its
+    time.  `electing`: epoch of an election under way, or 0.  `problem`: reason why its master is not replaced although
+    it should be, or empty.  `counting`: ids of the replicas that are to count."""
 
     name: str
     appointment: Appointment
@@ -132,12 +125,9 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class ControllerView:
-    """A controller as it sees itself.
-
-    `incarnation`: of its directory.  `cluster`: id of the group of controllers, empty before there is one; `founders`:
-    those that began it, each as id:incarnation.  `members`: id and host:port of all controllers, as this one knows or
-    is told them.  `applied`: index in their log.
-    """
+    """A controller as it sees itself.  `incarnation`: that of its directory.  `cluster`: id of the group of
+    controllers, empty before there is one; `founders`: its first members, each as id:incarnation.  `members`: id and
+    host:port of all known controllers. `applied`: index in their log."""
 
     controller: int
     incarnation: str

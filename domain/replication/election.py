@@ -1,8 +1,6 @@
-"""Election: who of the replicas that promised an epoch becomes its master.  Pure; the answers come in.
-
-An operator's command drives it by hand, a controller by itself; the difference is where the last appointment comes
-from: a controller has it committed, an operator asks all replicas but those that he declares lost.
-"""
+"""Election: the choice of a master among the replicas that promised an epoch.  Pure; the answers come in.  An
+operator's command or a controller drives it.  They differ in the source of the last appointment: a controller has it
+committed, an operator asks all replicas except those declared lost."""
 
 from __future__ import annotations
 
@@ -14,13 +12,13 @@ from domain.replication.rule import Rule, RuleKind
 
 
 class ElectionError(Exception):
-    """Nobody can be elected; says why."""
+    """Nobody can be elected, with the reason."""
 
 
 class Election:
-    """One epoch's.  `latest`: the last appointment, where it is known for sure.  `lost`: replicas that are said to be
-    gone, and to have been appointed to nothing that the others have not heard of.  `wanted`: who is to be master, or
-    NOBODY.  `avoided`: the last choice, or NOBODY.  `is_unclean`: also if what was confirmed may be missing."""
+    """The election of one epoch.  `latest`: the last appointment, if known for sure.  `lost`: replicas declared gone,
+    with no appointment unknown to the others.  `wanted`: the wanted master, or NOBODY.  `avoided`: the last choice, or
+    NOBODY.  `is_unclean`: confirmed messages may be missing."""
 
     def __init__(
         self,
@@ -37,18 +35,18 @@ class Election:
         self._latest, self._lost, self._is_unclean = latest, frozenset(lost), is_unclean
         self.answers: dict[int, FenceAnswer] = {}
         self.left_out: dict[int, str] = {}
-        """Replicas whose answers do not count: why."""
+        """Reasons by replica why its answer does not count."""
         self.refused: Promise | None = None
 
     def answered(self, answer: FenceAnswer | Promise) -> None:
-        """Take the answer of a replica, or the promise that stands in the way."""
+        """Take the answer of a replica, or the promise that prevents it."""
         if isinstance(answer, FenceAnswer):
             self.answers[answer.member.replica] = answer
         elif self.refused is None or answer.epoch > self.refused.epoch:
             self.refused = answer
 
     def decide(self) -> Appointment:
-        """The appointment, as the answers so far allow it.  Raises ElectionError."""
+        """Return the appointment that follows from the answers so far.  Raises ElectionError."""
         if self.refused is not None and self.refused.epoch >= self.epoch:
             raise ElectionError(f"epoch {self.refused.epoch} is promised already: try again")
         if not self.answers:
@@ -71,7 +69,7 @@ class Election:
         return replica != self._avoided, answer.log_order, replica == self.wanted
 
     def _leave_copies_out(self) -> None:
-        """A directory that is an old copy has forgotten what it had acknowledged, and promised."""
+        """Leave out directories that are old copies: they have forgotten acknowledgements and promises."""
         told = [answer.appointment for answer in self.answers.values()]
         heard = hear(() if self._latest is None else self._latest.heard)
         for each in sorted(told, key=lambda each: each.order, reverse=True):
@@ -84,8 +82,9 @@ class Election:
             raise ElectionError("; ".join(self.left_out.values()))
 
     def _leave_strangers_out(self) -> None:
-        """A master that was lost before its first record was confirmed has begun a store that nobody else has: its
-        successor has begun another one.  Who decides must know for sure which one counts."""
+        """Leave out replicas of another store than the group's.  A master lost before its first record was confirmed
+        has begun a store that nobody else has, and its successor another one.  The last appointment must decide which
+        one counts."""
         groups = sorted({answer.group for answer in self.answers.values() if answer.group})
         if len(groups) < 2:
             return
@@ -114,7 +113,7 @@ class Election:
     def _latest_told(self) -> Appointment:
         latest = max((answer.appointment for answer in self.answers.values()), key=lambda each: each.order)
         if latest.rule.kind is RuleKind.QUORUM:
-            return latest  # a later master confirmed nothing without one of those that are asked for below
+            return latest  # a later master confirmed nothing without one of the replicas asked below
         missing = {member.replica for member in latest.known} - self.answers.keys() - self._lost
         if missing and not self._is_unclean:
             if copies := [self.left_out[replica] for replica in sorted(missing & self.left_out.keys())]:
@@ -138,7 +137,7 @@ class Election:
         if len(admitted) < rule.fenced_answers:
             raise ElectionError(f"{len(admitted)} replicas answer, {rule.fenced_answers} are needed{self._but}")
         orders = [answer.log_order for answer in admitted]
-        # any so many answers have what is confirmed, so who has the longest log of any so many has it, too
+        # any `fenced_answers` answers have all confirmed bytes, and so has the longest log of any that many
         return [a for a in admitted if sum(order <= a.log_order for order in orders) >= rule.fenced_answers]
 
     @property
@@ -157,7 +156,7 @@ class Election:
         )
 
     def _appointment(self, latest: Appointment, best: FenceAnswer) -> Appointment:
-        """Members: of the old ones those that answered, and whoever has all that the new master has."""
+        """Return the appointment.  Members: the old ones that answered, and all with the new master's whole log."""
         whole = {answer.member for answer in self.answers.values() if answer.log_order >= best.log_order}
         members = {best.member}
         if latest.rule.kind is RuleKind.IN_SYNC and not self._is_unclean:
@@ -178,8 +177,8 @@ class Election:
 
 
 def first_election(epoch: int, token: str, rule: Rule, answers: Collection[FenceAnswer]) -> Election:
-    """The election of a group that has no master yet, by the answers of all its replicas: those with the longest log
-    are its first set."""
+    """Return the election of a group without a master, by the answers of all its replicas.  Those with the longest log
+    are its first in-sync set."""
     longest = max(answer.log_order for answer in answers)
     members = tuple(sorted(answer.member for answer in answers if answer.log_order == longest))
     known = tuple(sorted(answer.member for answer in answers))
@@ -187,7 +186,7 @@ def first_election(epoch: int, token: str, rule: Rule, answers: Collection[Fence
 
 
 def with_member(appointment: Appointment, member: Member) -> Appointment:
-    """The next version, whose set has another member, in place of an earlier directory of that replica."""
+    """Return the next version with another member in the set, in place of an earlier directory of that replica."""
     kept = tuple(each for each in appointment.members if each.replica != member.replica)
     return replace(
         appointment,
@@ -198,7 +197,7 @@ def with_member(appointment: Appointment, member: Member) -> Appointment:
 
 
 def admitted(known: tuple[Member, ...], members: Collection[Member]) -> tuple[Member, ...]:
-    """The replicas by which a quorum is counted: a wiped one counts as what it is now, once it has all."""
+    """Return the replicas that a quorum counts; a wiped one counts with its new directory once it has the log."""
     by_replica = dict(known)
     by_replica.update(members)
     return tuple(Member(replica, incarnation) for replica, incarnation in sorted(by_replica.items()))

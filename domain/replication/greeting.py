@@ -1,4 +1,4 @@
-"""Greeting and welcome: a slave and its master tell each other of their logs."""
+"""Greeting and welcome: the exchange of a slave and its master about their logs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Greeting(NamedTuple):
     run: int
     promised: int
     end: int
-    """Synced."""
+    """End of the synced log."""
     confirmed: int
     starts: tuple[EpochStart, ...]
     tokens: tuple[str, ...] = ()
-    """Of its last runs."""
+    """Tokens of its last runs."""
     heard: tuple[RunHistory, ...] = ()
-    """The starts of others that it knows of: a master that is an old copy learns it."""
+    """Known starts of other directories: they show a master that it is an old copy."""
 
     @property
     def history(self) -> RunHistory:
@@ -31,7 +31,7 @@ class Greeting(NamedTuple):
 
 
 def greeting_of(state: ReplicaState, end: int, confirmed: int, starts: Iterable[EpochStart]) -> Greeting:
-    """The greeting of a replica whose log is synced up to `end`."""
+    """Return the greeting of a replica whose log is synced up to `end`."""
     return Greeting(
         state.group,
         state.member,
@@ -46,15 +46,15 @@ def greeting_of(state: ReplicaState, end: int, confirmed: int, starts: Iterable[
 
 
 class Welcome(NamedTuple):
-    """The master takes a slave: its stream begins at an offset, up to which both logs are the same."""
+    """A master's acceptance of a slave: the stream begins at `start`, up to which both logs are equal."""
 
     epoch: int
     run: int
     start: int
     confirmed: int
     is_unclean: bool = False
-    """The history behind `start` has an unclean start: what the slave has confirmed may be cut."""
+    """True if the history behind `start` has an unclean start: confirmed bytes of the slave may be cut."""
     starts: tuple[EpochStart, ...] = ()
-    """Of the history before `start`: a slave that has nothing yet would not find those whose records are gone."""
+    """History before `start`, for a new slave, which would miss starts whose records are gone."""
     appointment: Appointment = Appointment()
-    """As the master knows it: a slave that acknowledges has heard of the master's start."""
+    """The master's appointment: a slave that acknowledges knows the master's start."""

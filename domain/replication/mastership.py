@@ -1,7 +1,5 @@
-"""What replicas know of who is master: what they have promised, and the last appointment they heard of.
-
-Kept on disk by every replica (`broker.replication.replica_files`), synced before anybody is told of it.
-"""
+"""Mastership: the promises of replicas, and the last appointment that they know.  Every replica keeps it on disk
+(`broker.replication.replica_files`), synced before it is told to anybody."""
 
 from __future__ import annotations
 
@@ -13,36 +11,34 @@ from domain.replication.epochs import EpochStart
 from domain.replication.rule import Rule, RuleKind
 
 NOBODY: Final = 0
-"""In place of a replica id: they count from 1."""
+"""The replica id of none; ids count from 1."""
 MAX_TOKENS: Final = 32
-"""Named limit: of the starts that a data directory remembers.  A copy that was started so often alone is not found."""
+"""Most starts that a data directory remembers.  A copy started more often by itself goes undetected."""
 
 
 class Member(NamedTuple):
-    """A replica with one data directory: a wiped one comes back as another, a stranger."""
+    """A replica with one data directory: a wiped one comes back as a stranger."""
 
     replica: int
     incarnation: str
 
 
 class RunHistory(NamedTuple):
-    """The starts of a data directory: their number, and a random token of each of the last ones.
-
-    Each start is durable before anybody is told of it.  So a directory that lacks a start that was heard of, or has
-    another one in its place, is an old copy: what it had synced since then is gone.
-    """
+    """The starts of a data directory: their number, and a random token of each of the last ones.  Each start is durable
+    before it is told to anybody.  So a directory that lacks a known start, or has another one in its place, is an old
+    copy: bytes synced since then are gone."""
 
     member: Member
     run: int
     tokens: tuple[str, ...] = ()
 
     def token(self, run: int) -> str | None:
-        """The token of a start; None where it is remembered no more."""
+        """Return the token of a start; None if it is forgotten."""
         place = len(self.tokens) - 1 - (self.run - run)
         return self.tokens[place] if 0 <= place < len(self.tokens) else None
 
     def objection(self, heard: RunHistory) -> str:
-        """Why it cannot be of the directory that was heard of as this; empty where it can."""
+        """Return the reason why it cannot continue the history `heard`; empty if it can."""
         if self.run < heard.run:
             return (
                 f"replica {self.member.replica} comes with run {self.run}, run {heard.run} was heard: "
@@ -58,24 +54,24 @@ class RunHistory(NamedTuple):
 
 
 def heard_of(heard: Iterable[RunHistory], member: Member) -> RunHistory | None:
-    """The last start of a member that was heard of."""
+    """Return the last known start of a member, or None."""
     return next((each for each in heard if each.member == member), None)
 
 
 def has_heard(heard: Iterable[RunHistory], told: RunHistory) -> bool:
-    """True where this very start was heard of."""
+    """True if this very start is known."""
     found = heard_of(heard, told.member)
     return found is not None and found.run == told.run and found.token(told.run) == told.token(told.run)
 
 
 def old_copy(heard: Iterable[RunHistory], told: RunHistory) -> str:
-    """Why a replica with this history is not what was heard of; empty where it is, or is not known."""
+    """Return the reason why a replica with this history is an old copy; empty if it is not, or is unknown."""
     found = heard_of(heard, told.member)
     return "" if found is None else told.objection(found)
 
 
 def hear(heard: tuple[RunHistory, ...], *told: RunHistory) -> tuple[RunHistory, ...]:
-    """What was heard and, for each member, what goes on from it."""
+    """Return the known starts, updated for each member by the histories that continue them."""
     latest = {each.member: each for each in heard}
     for each in told:
         known = latest.get(each.member)
@@ -88,10 +84,10 @@ def hear(heard: tuple[RunHistory, ...], *told: RunHistory) -> tuple[RunHistory, 
 class Appointment:
     """The master of an epoch, and the members that must have its bytes.
 
-    `group`: id of the store that all replicas have, empty before the first has one.  `version` counts the changes of
-    the set within an epoch.  `members`: the set of replicas in sync, the master among them.  `known`: every replica
-    that was admitted, by which a quorum is counted.  `is_unclean`: chosen though what was confirmed may be missing.
-    `heard`: the last start of each data directory that counted for anything.
+    `group`: id of the store that all replicas have, empty before the first has one.  `version` counts changes of the
+    set within an epoch.  `members`: the in-sync set, with the master.  `known`: every admitted replica; a quorum counts
+    these.  `is_unclean`: chosen though confirmed bytes may be missing.  `heard`: the last start of each data directory
+    that counted for anything.
     """
 
     epoch: int = 0
@@ -106,47 +102,47 @@ class Appointment:
 
     @property
     def order(self) -> tuple[int, int]:
-        """The later of two appointments is the one that counts."""
+        """The order of appointments: the latest applies."""
         return self.epoch, self.version
 
     @property
     def takes_messages(self) -> bool:
-        """Enough members are in sync for publishing."""
+        """True if enough members are in sync for publishing."""
         return self.rule.kind is not RuleKind.IN_SYNC or len(self.members) >= self.rule.min_in_sync
 
     @property
     def copies(self) -> int:
-        """Disks that have what is confirmed from now on, at least."""
+        """The least number of disks with a message confirmed from now on."""
         return {RuleKind.ASYNC: 1, RuleKind.QUORUM: self.rule.required}.get(self.rule.kind, len(self.members))
 
     def counts(self, replica: int) -> bool:
-        """True for the replicas that the group was made of; any other one is an observer, which copies, and counts for
-        nothing."""
+        """True for a replica of the group itself; others are observers, which copy and do not count."""
         return not self.known or any(member.replica == replica for member in self.known)
 
     def others(self, members: tuple[Member, ...]) -> frozenset[int]:
-        """Ids of replicas without the master's."""
+        """Return the ids of the members other than the master."""
         return frozenset(member.replica for member in members if member.replica != self.master)
 
     def supersedes(self, known: Appointment) -> bool:
-        """It is later, and its master is not an old copy of the one that is known."""
+        """True if it is later, and its master is not an old copy in the known one."""
         if self.order <= known.order or self.epoch > known.epoch:
             return self.order > known.order
         return not any(old_copy(known.heard, each) for each in self.heard if each.member.replica == self.master)
 
     def with_heard(self, *told: RunHistory) -> Appointment:
-        """The next version, with starts that were heard of; itself where they are known."""
+        """Return the next version, with these starts; itself if they are known."""
         heard = hear(self.heard, *told)
         return self if heard == self.heard else replace(self, version=self.version + 1, heard=heard)
 
     def after(self, known: Appointment) -> Appointment:
-        """Itself, with the starts that were heard of before."""
+        """Return it with the starts that `known` has, too."""
         return replace(self, heard=hear(self.heard, *known.heard))
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """To follow no master of an earlier epoch.  `token`: of who asked for it; another one is refused the same epoch."""
+    """A promise to follow no master of an earlier epoch.  `token`: name of the asker; another asker is refused the same
+    epoch."""
 
     epoch: int = 0
     token: str = ""
@@ -154,9 +150,9 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
-    """All that a replica keeps beside its log.  `run`: number of starts of this data directory; `tokens`: of the last
-    of them.  `controllers`: id of the group of controllers that it obeys, empty where it has obeyed none.  `refused`:
-    why this directory is an old copy, as its controllers have said; empty where they have not."""
+    """All that a replica keeps beside its log.  `run`: number of starts of this data directory; `tokens`: those of the
+    last starts.  `controllers`: id of the group of controllers that it obeys, or empty.  `refused`: reason of its
+    controllers why this directory is an old copy, or empty."""
 
     group: str
     replica: int
@@ -177,16 +173,16 @@ class ReplicaState:
         return RunHistory(self.member, self.run, self.tokens)
 
     def lacks(self, appointment: Appointment) -> str:
-        """Why this directory is an old copy, as an appointment has it; empty where it is not.  Of two live holders of a
-        directory both are, once each is told of the other one."""
+        """Return the reason why this directory is an old copy by an appointment; empty if it is not.  Of two live
+        holders of a directory both are, once each knows of the other."""
         return old_copy(appointment.heard, self.history)
 
     def begun(self, token: str) -> ReplicaState:
-        """The state of its next run."""
+        """Return the state of its next run."""
         return replace(self, run=self.run + 1, tokens=(*self.tokens, token)[-MAX_TOKENS:])
 
     def start_behind(self, last: EpochStart) -> EpochStart:
-        """Its start as master, behind the last start of its log; the place of its record is not known yet."""
+        """Return its start as master, behind the last start of its log; the record's place is not known yet."""
         is_new = last.epoch != self.appointment.epoch
         may_lack = self.appointment.is_unclean or (is_new and self.appointment.rule.kind is RuleKind.ASYNC)
         return EpochStart(
@@ -201,12 +197,12 @@ class ReplicaState:
         )
 
     def promised(self, last: EpochStart, end: int, confirmed: int) -> FenceAnswer:
-        """The answer to who asked for the promise."""
+        """Return the answer to the asker of the promise."""
         return FenceAnswer(self.member, self.run, last.name, end, confirmed, self.appointment, self.group, self.tokens)
 
 
 class FenceAnswer(NamedTuple):
-    """What a replica says when it has promised: where its log ends, synced, and by whom its last bytes are."""
+    """A replica's answer with its promise: the end of its synced log, and the start that its last bytes belong to."""
 
     member: Member
     run: int
@@ -224,5 +220,5 @@ class FenceAnswer(NamedTuple):
 
     @property
     def log_order(self) -> tuple[int, int, int]:
-        """The replica whose answer has the highest one has all that any of them has confirmed."""
+        """The order of logs: the replica with the highest one has all that any of the others has confirmed."""
         return (*self.last, self.end)

@@ -1,7 +1,5 @@
-"""Rules of confirmation: on whose disks a byte must be before it is confirmed, and who may become master.
-
-"Has it" means synced.  The master's own disk always counts among them.
-"""
+"""Rules of confirmation: the disks that a byte must reach to be confirmed, and the replicas that may become master.  A
+replica has a byte once it is synced.  The master's own disk always counts."""
 
 from __future__ import annotations
 
@@ -14,15 +12,15 @@ class RuleKind(StrEnum):
     ASYNC = "async"
     """The master alone: a failover may lose what it had not sent."""
     IN_SYNC = "in-sync"
-    """Every member of the set of replicas that are in sync."""
+    """Every member of the in-sync set."""
     QUORUM = "quorum"
-    """`required` of the `replicas` that are configured."""
+    """`required` of the configured `replicas`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`replicas`: how many are configured.  `required`: of a quorum, the master included.  `min_in_sync`: members that
-    publishing needs."""
+    """A rule.  `replicas`: number of configured ones.  `required`: size of a quorum, with the master.  `min_in_sync`:
+    members needed for publishing."""
 
     kind: RuleKind = RuleKind.IN_SYNC
     replicas: int = 1
@@ -37,26 +35,23 @@ class Rule:
 
     @property
     def text(self) -> str:
-        """As people write it; the reverse of `parse_rule`."""
+        """The rule as text; `parse_rule` reads it."""
         return f"{self.required}-{self.replicas}" if self.kind is RuleKind.QUORUM else self.kind.value
 
     @property
     def fenced_answers(self) -> int:
-        """Replicas of a quorum that must promise before one is chosen: any that confirmed is among them."""
+        """Replicas of a quorum that must promise before an election: one of them has every confirmed byte."""
         return self.replicas - self.required + 1
 
 
 def default_min_in_sync(replicas: int) -> int:
-    """2 of three and more replicas, else 1: a lone survivor of two goes on."""
+    """Return 2 for three and more replicas, else 1: a lone survivor of two goes on."""
     return 2 if replicas > 2 else 1
 
 
 def confirmed_offset(rule: Rule, own: int, acknowledged: Mapping[int, int], members: frozenset[int]) -> int:
-    """The offset before which everything is where the rule asks for it.
-
-    `own`: what the master has synced; `acknowledged`: what each of the others has, 0 where it is not known.
-    `members`: of the set of replicas in sync, without the master.
-    """
+    """Return the offset before which every byte is where the rule wants it.  `own`: end of the master's synced log;
+    `acknowledged`: that of each other replica, 0 if unknown.  `members`: the in-sync set without the master."""
     if rule.kind is RuleKind.ASYNC:
         return own
     if rule.kind is RuleKind.IN_SYNC:
@@ -69,7 +64,7 @@ def confirmed_offset(rule: Rule, own: int, acknowledged: Mapping[int, int], memb
 
 
 def parse_rule(text: str, replicas: int, min_in_sync: int | None = None) -> Rule:
-    """A rule as people write it: `async`, `in-sync`, or `2-3`, 2 of three.  Raises ValueError."""
+    """Parse a rule: `async`, `in-sync`, or `2-3` for 2 of three.  Raises ValueError."""
     least = default_min_in_sync(replicas) if min_in_sync is None else min_in_sync
     if text in (RuleKind.ASYNC, RuleKind.IN_SYNC):
         return Rule(RuleKind(text), replicas, min_in_sync=least)

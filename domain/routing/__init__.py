@@ -1,1 +1,1 @@
-"""Where a message goes: the queue of its topic, and the topic filters it matches."""
+"""Routing of messages: the queue of a topic, and matching topic filters."""

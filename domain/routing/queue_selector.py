@@ -1,4 +1,4 @@
-"""Which message queue of a topic a message goes to."""
+"""Choice of a message's queue within its topic."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from domain.topic import TopicQueues
 
 
 def queue_for_key(key: str, queues: Sequence[int]) -> int:
-    """The queue of an ordering key (message group or sub-topic): the same for ever while the queues stay."""
+    """Return the queue of an ordering key (message group or sub-topic): fixed while the queues stay."""
     return queues[crc32(key.encode()) % len(queues)]
 
 
 def priority_queues(message: Message, queues: TopicQueues) -> Sequence[int]:
-    """The queues of a message in a PRIORITY topic, one on each broker: its priority, as far as there are queues; 0 if
-    it has none."""
+    """Return the queues of a message in a PRIORITY topic, one on each broker.  The queue is its priority, at most the
+    highest queue; 0 without a priority."""
     text = message.system_text(SystemProperty.PRIORITY) or ""
     priority = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
     candidates = queues.preferred
@@ -26,7 +26,7 @@ def priority_queues(message: Message, queues: TopicQueues) -> Sequence[int]:
 
 
 class RoundRobin:
-    """Spreads messages without an ordering key evenly over a topic's queues."""
+    """A spreader of messages without an ordering key, evenly over a topic's queues."""
 
     __slots__ = ("_next",)
 

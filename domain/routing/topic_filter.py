@@ -1,7 +1,5 @@
-"""MQTT topic names and filters (MQTT 5.0 section 4.7), and a trie that finds the filters a name matches.
-
-Filters are shared by every door that speaks of sub-topics, which is why they live in the domain.
-"""
+"""MQTT topic names and filters (MQTT 5.0 section 4.7), and a trie that finds the filters of a name.  All protocols with
+sub-topics share them."""
 
 from __future__ import annotations
 
@@ -10,21 +8,21 @@ from typing import Final, Generic, TypeVar
 
 MAX_TOPIC_BYTES: Final = 65_535
 MAX_LEVELS: Final = 200
-"""Deepest name or filter there may be: what matching costs grows with it, in proportion.  Doors may take less."""
+"""Most levels of a name or filter; the cost of matching grows with them.  Listeners may accept fewer."""
 DEFAULT_LEVELS: Final = 128
-"""Deepest one that clients may use, unless a setting says otherwise."""
+"""Most levels for clients, unless a setting says otherwise."""
 
 Subscriber = TypeVar("Subscriber")
 Option = TypeVar("Option")
 
 
 def is_valid_name(name: str) -> bool:
-    """Whether the text may name what is published: non-empty, no wildcard, no NUL (4.7.1, 4.7.3)."""
+    """True if a message may be published under the name: non-empty, no wildcard, no NUL (4.7.1, 4.7.3)."""
     return bool(name) and not any(c in name for c in "+#\0") and name.count("/") < MAX_LEVELS
 
 
 def is_valid_filter(topic_filter: str) -> bool:
-    """Whether the text may be subscribed to: `+` and `#` fill whole levels, `#` is last (4.7.1)."""
+    """True if a client may subscribe to the filter: `+` and `#` fill whole levels, `#` is last (4.7.1)."""
     if not topic_filter or "\0" in topic_filter or topic_filter.count("/") >= MAX_LEVELS:
         return False
     levels = topic_filter.split("/")
@@ -34,7 +32,7 @@ def is_valid_filter(topic_filter: str) -> bool:
 
 
 def matches(topic_filter: str, name: str) -> bool:
-    """Whether a name matches a filter; names that start with `$` never match a leading wildcard (4.7.2)."""
+    """True if a name matches a filter; names that start with `$` never match a leading wildcard (4.7.2)."""
     if name[:1] == "$" and topic_filter[:1] in ("+", "#"):
         return False
     wanted, levels = topic_filter.split("/"), name.split("/")
@@ -47,24 +45,24 @@ def matches(topic_filter: str, name: str) -> bool:
 
 
 def first_level(topic_filter: str) -> str:
-    """What the first level of matching names is; `+` where it may be any."""
+    """Return the first level of matching names; `+` for any."""
     level = topic_filter.partition("/")[0]
     return "+" if level == "#" else level
 
 
 def may_match_topic(topic_filter: str, topic: str, any_level_topics: Container[str]) -> bool:
-    """Whether names in a Topic may match a filter.  `any_level_topics`: those whose names may begin with any level."""
+    """True if names in a Topic may match a filter.  `any_level_topics`: topics whose names may begin with any level."""
     level = first_level(topic_filter)
     return level in ("+", topic) or topic in any_level_topics
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether there may be a name that both filters match."""
+    """True if some name may match both filters."""
     first, second = one.split("/"), other.split("/")
     for depth in range(max(len(first), len(second))):
         mine, yours = first[depth : depth + 1], second[depth : depth + 1]
         if mine == ["#"] or yours == ["#"]:
-            return True  # `#` stands for no level, too
+            return True  # `#` also matches no level
         if not mine or not yours:
             return False
         if mine != yours and "+" not in (*mine, *yours):
@@ -81,10 +79,8 @@ class _Node(Generic[Subscriber, Option]):
 
 
 class TopicFilterTrie(Generic[Subscriber, Option]):
-    """Filters with their subscribers and the option each subscribed with.
-
-    A subscriber is any hashable; adding the same pair again replaces the option.
-    """
+    """Filters with their subscribers and the option of each subscription.  A subscriber is any hashable; adding the
+    same pair again replaces the option."""
 
     def __init__(self) -> None:
         self._root: _Node[Subscriber, Option] = _Node()
@@ -99,7 +95,7 @@ class TopicFilterTrie(Generic[Subscriber, Option]):
         node.subscribers[subscriber] = option
 
     def remove(self, topic_filter: str, subscriber: Subscriber) -> bool:
-        """Forget the pair and prune what became empty; says whether it was there."""
+        """Remove the pair and empty nodes; returns True if it existed."""
         path: list[tuple[_Node[Subscriber, Option], str]] = []
         node = self._root
         for level in topic_filter.split("/"):
@@ -118,7 +114,7 @@ class TopicFilterTrie(Generic[Subscriber, Option]):
         return True
 
     def match(self, name: str) -> Iterator[tuple[Subscriber, Option]]:
-        """Every pair whose filter matches: a subscriber comes once for each filter of its that does."""
+        """Yield every pair whose filter matches: a subscriber comes once for each of its matching filters."""
         nodes = [self._root]
         levels = name.split("/")
         for depth, level in enumerate(levels):
@@ -141,7 +137,7 @@ class TopicFilterTrie(Generic[Subscriber, Option]):
                 yield from child.subscribers.items()
 
     def filters(self) -> Iterator[str]:
-        """Every filter that has a subscriber."""
+        """Yield every filter that has a subscriber."""
         stack: list[tuple[str, _Node[Subscriber, Option]]] = [("", self._root)]
         while stack:
             prefix, node = stack.pop()

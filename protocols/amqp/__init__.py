@@ -1,1 +1,1 @@
-"""AMQP 0-9-1 as RabbitMQ speaks it, the server's side: bytes in memory to typed events and back."""
+"""AMQP 0-9-1 as RabbitMQ speaks it, on the server's side: bytes in memory to typed events and back."""

@@ -1,7 +1,5 @@
-"""Channel: what one channel of a connection is in the middle of.
-
-A message is method, header and bodies; nothing else may come between them on its channel (4.2.6).
-"""
+"""Channel: the state of one channel, with the message under way on it.  A message is method, header and bodies; no
+other frames may come between them on its channel (4.2.6)."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ from protocols.amqp.frames import BODY, HEADER
 from protocols.amqp.reply_codes import ReplyCode
 
 OPEN, CLOSING, CLOSE_OWED, REOPENABLE = range(4)
-"""`CLOSING`: the server has closed it, and waits for close-ok.  `CLOSE_OWED`: the client has, and waits for ours.
-`REOPENABLE`: both have, at the same time; the client may take it for free, or still send close-ok."""
+"""States.  `CLOSING`: the server has closed it, and waits for close-ok.  `CLOSE_OWED`: the client has, and waits for
+ours.  `REOPENABLE`: both have at the same time; the client may open it again, or still send close-ok."""
 
 _CONTENT_HEAD: Final = Struct(">HHQ")
 
@@ -27,7 +25,7 @@ _PUBLISH: Final = 40
 
 
 class Channel:
-    """One channel that is open, or not yet closed on both sides."""
+    """One channel, open or not yet closed on both sides."""
 
     __slots__ = ("_header", "_missing", "_parts", "_target", "assembled", "confirms", "state")
 
@@ -35,29 +33,29 @@ class Channel:
         self.state = OPEN
         self.confirms = Confirms()
         self.assembled = 0
-        """Bytes of the message that has not come as a whole."""
+        """Bytes of the incomplete message."""
         self._target: Target | None = None
         self._header: ContentHeader | None = None
         self._missing = 0
         self._parts: list[bytes] = []
 
     def close(self, state: int) -> None:
-        """The channel is over; what was half there is dropped."""
+        """Close the channel, and drop a partial message."""
         self.state = state
         self._drop()
 
     def check_idle(self) -> None:
-        """UNEXPECTED_FRAME for a method within a message."""
+        """Raise UNEXPECTED_FRAME for a method within a message."""
         if self._target is not None:
             what = "content header for class 60" if self._header is None else "content body"
             raise unexpected_frame(f"expected {what}, got a method frame instead")
 
     def begin(self, target: Target) -> None:
-        """A message begins with its basic.publish."""
+        """Begin a message with its basic.publish."""
         self._target = target
 
     def take_content(self, kind: int, payload: bytes, max_message_size_bytes: int) -> Publish | None:
-        """A header or body frame; the message, if it is whole with it."""
+        """Take a header or body frame; returns the message if it is complete."""
         target = self._target
         if target is None:
             raise unexpected_frame("expected method frame, got non method frame instead")

@@ -1,8 +1,6 @@
-"""Confirms: which publishes of a channel were confirmed, so that many are told with one frame.
-
-`multiple` speaks of every publish up to a tag.  So it may stand only where all of them are settled: that is what is
-kept here, as the tag up to which all are, and the tags beyond it that were confirmed out of order.
-"""
+"""Confirms: the confirmed publishes of a channel, so that one frame can confirm many.  `multiple` covers every publish
+up to a tag, so all of them must be settled.  Therefore this keeps the tag up to which all are, and the tags beyond it
+that were confirmed out of order."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ _NACK: Final = 60 << 16 | 120
 
 
 class Confirms:
-    """The confirms of one channel.  What is kept is at most one tag for each publish that is not confirmed yet, or was
-    so before an earlier one."""
+    """The confirms of one channel.  It keeps at most one tag for each publish that is unconfirmed, or was confirmed
+    before an earlier one."""
 
     __slots__ = ("_beyond", "_up_to")
 
@@ -27,7 +25,7 @@ class Confirms:
         self._beyond: set[int] = set()
 
     def frames(self, channel: int, tags: Sequence[int], *, is_nack: bool = False) -> bytes:
-        """The frames that confirm these publishes, or say that they are lost; tags in any order, each once ever."""
+        """Return the frames that confirm these publishes, or nack them; tags in any order, each only once."""
         if not tags:
             return b""
         beyond = self._beyond

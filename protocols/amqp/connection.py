@@ -1,11 +1,11 @@
 """ServerConnection: the server's side of one AMQP connection, without the socket.
 
-Bytes go in by `receive_data`, which yields what happened; answers are called for by methods; `data_to_send` gives the
-bytes that are due.  Bad input queues the right goodbye and ends in a `Closing` event: `connection.close` from the
-tuning on, nothing before it, as RabbitMQ does.  What is wrong with one channel only ends in `ChannelClosed`.  After
-either, what still comes is dropped until the other side has said that it knows.
+`receive_data` takes bytes and yields events; methods call for answers; `data_to_send` returns the bytes due.  Bad input
+queues the right goodbye and ends in a `Closing` event: `connection.close` from the tuning on, nothing before it, as in
+RabbitMQ.  A fault of one channel only ends in `ChannelClosed`.  After either, further input is dropped until the other
+side has acknowledged the end.
 
-The order of what is yielded is the order of the bytes.
+Events come in the order of the bytes.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from protocols.amqp.reply_codes import ReplyCode, reply_text
 
 WAITING, STARTED, DECIDING_LOGIN, CHALLENGED, TUNING, OPENING, DECIDING_HOST = range(7)
 OPEN, CLOSING, CLOSE_OWED, CLOSED = range(7, 11)
-"""`CLOSING`: close-ok of the client is waited for; `CLOSE_OWED`: ours is due."""
+"""`CLOSING`: the client's close-ok is awaited; `CLOSE_OWED`: ours is due."""
 
 
 class ServerConnection(ConnectionChannels):
-    """See the module.  Times are seconds of any one clock that does not go backwards."""
+    """The server's side of a connection (see the module).  Times are seconds of one monotonic clock."""
 
     __slots__ = (
         "_closing_until",
@@ -73,7 +73,7 @@ class ServerConnection(ConnectionChannels):
         self._decoder = Decoder(limits.handshake_frame_max, limits.max_message_size_bytes)
         self._state = WAITING
         self._early_frames = 0
-        self._early = bytearray()  # what came before the connection is open and was not looked at
+        self._early = bytearray()  # bytes that came before the connection was open, not parsed yet
         self._now = now
         self._handshake_until = now + limits.handshake_timeout_seconds
         self._closing_until: float | None = None
@@ -82,24 +82,24 @@ class ServerConnection(ConnectionChannels):
 
     @property
     def is_open(self) -> bool:
-        """Whether a virtual host is open, and nothing ended the connection since."""
+        """True if a virtual host is open, and nothing has ended the connection since."""
         return self._state == OPEN
 
     @property
     def is_deciding(self) -> bool:
-        """Whether the caller owes an answer to `Login`, `LoginContinues` or `Open`."""
+        """True if the caller owes an answer to `Login`, `LoginContinues` or `Open`."""
         return self._state in (DECIDING_LOGIN, DECIDING_HOST)
 
     @property
     def is_closed(self) -> bool:
-        """Whether the socket may be shut."""
+        """True if the socket may be shut."""
         return self._state == CLOSED
 
-    # -- what comes in -------------------------------------------------------------------------------------------
+    # -- input ---------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes, now: float) -> Iterator[Event]:
-        """What the client's bytes mean, in order.  Each event must be dealt with before the next is asked for.  What
-        comes before the caller has decided is kept, and taken by `go_on` or with what comes next."""
+        """Yield the events of the client's bytes, in order; handle each event before the next is asked for.  Bytes that
+        come before the caller's decision are kept, for `go_on` or the next call."""
         if self._state == CLOSED or not data:
             return
         self._now = self._heartbeats.heard = now
@@ -112,7 +112,7 @@ class ServerConnection(ConnectionChannels):
             yield self._violation(AmqpError(ReplyCode.RESOURCE_ERROR, "too much came before the connection was open"))
 
     def go_on(self) -> Iterator[Event]:
-        """The caller has decided: what had come behind it."""
+        """Yield the events of the bytes kept until the caller's decision."""
         while self._state < OPEN and not self.is_deciding:
             early = self._take_early()
             if not early:
@@ -137,8 +137,8 @@ class ServerConnection(ConnectionChannels):
             yield from self._take_all(self._decoder.feed(early))
 
     def _take_early(self) -> bytes:
-        """The protocol header, or one frame of the handshake: each may change what the next is measured by.  Empty if
-        it is not whole; what is too large for a frame is the decoder's to refuse."""
+        """Take the protocol header, or one frame of the handshake: each may change the limits of the next.  Empty if it
+        is incomplete; the decoder refuses a frame that is too large."""
         early = self._early
         size = len(PROTOCOL_HEADER)
         if self._state > WAITING and len(early) >= FRAME_HEAD_BYTES:
@@ -178,7 +178,7 @@ class ServerConnection(ConnectionChannels):
         return self._take_connections_method(decode_method(payload))
 
     def _is_in_place(self) -> bool:
-        """Whether something of a channel is to be looked at: behind a close it is dropped, before opening an error."""
+        """True if channel frames count now: behind a close they are dropped, before opening they are an error."""
         if self._state < OPEN:
             raise AmqpError(ReplyCode.CHANNEL_ERROR, "the connection is not open")
         return self._state == OPEN
@@ -214,7 +214,7 @@ class ServerConnection(ConnectionChannels):
         raise AmqpError(ReplyCode.CHANNEL_ERROR, text, method.class_id, method.method_id)
 
     def _take_end(self, kind: int, payload: bytes) -> Event | None:
-        """Of what comes on channel 0 behind a close only the end counts.  Where both closed at once, nobody waits."""
+        """Take a frame on channel 0 behind a close: only the end counts.  If both closed at once, nobody waits."""
         if kind != METHOD or self._state == CLOSE_OWED:
             return None
         try:
@@ -229,31 +229,31 @@ class ServerConnection(ConnectionChannels):
         return Closed()
 
     def challenge(self, challenge: bytes) -> None:
-        """Go on with the exchange of the mechanism."""
+        """Continue the mechanism's exchange with a challenge."""
         if self._state == DECIDING_LOGIN:
             self._send(0, ConnectionSecure(challenge))
             self._state = CHALLENGED
 
     def authenticated(self) -> None:
-        """The client is who it says: agree on limits."""
+        """Accept the login, and negotiate limits."""
         if self._state == DECIDING_LOGIN:
             self._send(0, offer(self._limits))
             self._state = TUNING
 
     def refuse(self, text: str, code: ReplyCode = ReplyCode.ACCESS_REFUSED) -> Closing:
-        """The client may not come in.  It is told so if it understands that before tuning."""
+        """Refuse the login or virtual host.  The client is told if it understands a close before tuning."""
         if self._state == DECIDING_LOGIN and self.capabilities.authentication_failure_close:
             self._state = TUNING
         return self._violation(AmqpError(code, text))
 
     def opened(self) -> None:
-        """The virtual host is the client's."""
+        """Accept the virtual host."""
         if self._state == DECIDING_HOST:
             self._send(0, ConnectionOpenOk())
             self._state = OPEN
 
     def block(self, reason: str) -> None:
-        """Tell the client that publishing waits, if it understands that."""
+        """Tell the client that publishing is blocked, if it understands that."""
         if self._state == OPEN and self.capabilities.connection_blocked:
             self._send(0, ConnectionBlocked(reason))
 
@@ -268,11 +268,11 @@ class ServerConnection(ConnectionChannels):
             self._send(0, method)
 
     def close(self, code: ReplyCode, text: str, class_id: int = 0, method_id: int = 0) -> Closing:
-        """End the connection from the server's side."""
+        """Close the connection from the server's side."""
         return self._violation(AmqpError(code, text, class_id, method_id))
 
     def close_ok(self) -> None:
-        """What the client's end left is put in order: the client may know."""
+        """Answer the client's close, once its channels are cleaned up."""
         if self._state == CLOSE_OWED:
             self._send(0, ConnectionCloseOk())
             self._state = CLOSED
@@ -295,7 +295,6 @@ class ServerConnection(ConnectionChannels):
         return Closing(error.code, error.text)
 
     def _drop(self, code: ReplyCode, text: str) -> Closing:
-        """Close without a word."""
         self._state = CLOSED
         self._forget()
         return Closing(code, text, is_final=True)
@@ -303,8 +302,7 @@ class ServerConnection(ConnectionChannels):
     # -- time ----------------------------------------------------------------------------------------------------
 
     def deadline(self) -> float:
-        """When `handle_timeout` should be called; infinity for never.  It changes whenever something is received, sent
-        or closed."""
+        """The time at which to call `handle_timeout`; infinity for never.  Input, output and closing change it."""
         if self._state == CLOSED:
             return float("inf")
         if self._state in (CLOSING, CLOSE_OWED):
@@ -313,7 +311,7 @@ class ServerConnection(ConnectionChannels):
         return due if self._state == OPEN else min(due, self._handshake_until)
 
     def handle_timeout(self, now: float) -> list[Event]:
-        """Send a heartbeat, or give up a client that is silent, slow to log in or slow to say goodbye."""
+        """Send a heartbeat, or give up a client that is silent, slow to log in or slow to close."""
         if now < self.deadline() or self._state == CLOSED:
             return []
         self._now = now
@@ -333,16 +331,15 @@ class ServerConnection(ConnectionChannels):
         return []
 
     def lost(self) -> None:
-        """The connection is gone: nothing comes or goes any more."""
+        """Note that the socket is gone."""
         self._state = CLOSED
         self._forget()
 
     def _forget(self) -> None:
-        """What has come in part, and what channels hold, goes."""
         self._early.clear()
         self._decoder.drop()
         self._drop_channels()
 
     def note_alive(self, now: float) -> None:
-        """Not to be held against the client: the server had stopped reading."""
+        """Do not count the silence against the client: the server had stopped reading."""
         self._heartbeats.heard = now

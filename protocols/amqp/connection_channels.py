@@ -1,7 +1,5 @@
-"""The channels of one connection: which are open, and what comes on them.
-
-A channel that one side has closed is kept until the other one knows; until then what comes on it is dropped.
-"""
+"""The channels of one connection, and the dispatch of their frames.  A channel closed by one side is kept until the
+other side acknowledges it; its frames are dropped meanwhile."""
 
 from __future__ import annotations
 
@@ -36,7 +34,8 @@ _BASIC_CLASS: Final = 60
 
 
 class ConnectionChannels(Outgoing):
-    """See the module.  Errors are raised; whether the connection is open is for the caller to know."""
+    """The channels of a connection (see the module).  Errors are raised; the caller checks that the connection is
+    open."""
 
     __slots__ = ("_assembling", "_limits", "tuned")
 
@@ -45,7 +44,7 @@ class ConnectionChannels(Outgoing):
         self._limits = limits
         self._assembling = 0
         self.tuned = Tuned(limits.channel_max, limits.frame_max, 0)
-        """The limits that hold; ours until the client has said its."""
+        """The limits in force; the server's until the client has answered."""
 
     def _take_run(self, run: Publishes | Acks) -> Event | None:
         channel = self._channels.get(run.channel)
@@ -72,12 +71,12 @@ class ConnectionChannels(Outgoing):
         return self._take_channels_method(number, channel, decode_method(payload))
 
     def close_channel(self, channel: int, error: AmqpError) -> None:
-        """End a channel from the server's side: what still comes on it is dropped until the client knows."""
+        """Close a channel from the server's side: its further frames are dropped until the client knows."""
         if self.is_channel_open(channel):
             self._close_channel(channel, error)
 
     def close_channel_ok(self, channel: int) -> None:
-        """What the client's end of a channel left is put in order: the client may know, and use the number again."""
+        """Answer the client's close of a channel, once it is cleaned up: the number is free again."""
         found = self._channels.get(channel)
         if found is not None and found.state == channels.CLOSE_OWED:
             self._send(channel, ChannelCloseOk())
@@ -112,7 +111,7 @@ class ConnectionChannels(Outgoing):
         return ChannelOpened(number)
 
     def _take_of_closed(self, number: int, channel: Channel, payload: bytes) -> Event | None:
-        """Of what comes on a channel that is being closed only its end counts."""
+        """Take a frame of a closing channel: only its end counts."""
         if channel.state == channels.CLOSE_OWED:
             return None
         if payload.startswith(_CHANNEL_CLOSE_OK):

@@ -1,4 +1,4 @@
-"""What a `ServerConnection` tells of, and its limits."""
+"""Events of a `ServerConnection`, and its limits."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from protocols.amqp.method_codec import AmqpMethod
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Named limits of a connection.  Times in seconds."""
+    """Limits of a connection.  Times in seconds."""
 
     channel_max: int = 2047
-    """Channels that are open at once."""
+    """Most channels open at once."""
     frame_max: int = 131_072
     heartbeat_seconds: int = 60
-    """What is offered; the client decides.  0 = none."""
+    """Heartbeat interval offered to the client, which decides.  0 = none."""
     max_message_size_bytes: int = 16 << 20
     max_assembly_bytes: int = 64 << 20
-    """Bodies that have not come as a whole yet, of all channels together."""
+    """Limit of partly received bodies, of all channels together."""
     handshake_frame_max: int = 16_384
-    """Before the client's limits are known: room for a token."""
+    """Largest frame before tuning: room for a token."""
     handshake_timeout_seconds: float = 10.0
-    """From the first byte to `connection.open`."""
+    """Limit from the first byte to `connection.open`."""
     closing_timeout_seconds: float = 10.0
-    """Wait for the other side's part in the end of the connection."""
+    """Longest wait for the other side's acknowledgement of the end."""
 
 
 EARLY_MAX_BYTES: Final = 64 << 10
-"""Bytes that may come while the caller has not decided on a login or a virtual host."""
+"""Most bytes kept while the caller has not decided on a login or a virtual host."""
 EARLY_MAX_FRAMES: Final = 64
-"""Frames that may be looked at before a virtual host is open: the login's are four, heartbeats may be between."""
+"""Most frames before a virtual host is open: the login has four, and heartbeats may come between."""
 
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What `connection.start` says.  Mechanisms and locales are separated by spaces."""
+    """The contents of `connection.start`.  Mechanisms and locales are separated by spaces."""
 
     server_properties: FieldTable = field(default_factory=dict)
     mechanisms: str = "PLAIN AMQPLAIN"
@@ -46,7 +46,7 @@ class Greeting:
 
 
 class Publish(NamedTuple):
-    """A message as the client published it."""
+    """A message as published by the client."""
 
     exchange: str
     routing_key: str
@@ -63,7 +63,7 @@ ACK, REJECT, NACK = 80, 90, 120
 
 @dataclass(slots=True)
 class Login:
-    """The client's first response (`connection.start-ok`).  Answered by `challenge`, `authenticated` or `refuse`."""
+    """The client's first response (`connection.start-ok`).  Answer: `challenge`, `authenticated` or `refuse`."""
 
     mechanism: str
     response: bytes = field(repr=False)
@@ -73,29 +73,29 @@ class Login:
 
 @dataclass(slots=True)
 class LoginContinues:
-    """The response to a challenge.  Answered like `Login`."""
+    """The response to a challenge.  Answered as `Login`."""
 
     response: bytes = field(repr=False)
 
 
 @dataclass(slots=True)
 class Open:
-    """The client wants a virtual host.  Answered by `opened`, or by `close` where it may not have it."""
+    """The client's request for a virtual host.  Answer: `opened` or `close`."""
 
     virtual_host: str
 
 
 @dataclass(slots=True)
 class ChannelOpened:
-    """A channel is open, and the client is told so."""
+    """A channel was opened, and the client told."""
 
     channel: int
 
 
 @dataclass(slots=True)
 class ChannelClosed:
-    """A channel is over, and nothing is sent on it.  The client's end is answered by `close_channel_ok`; another one
-    was the machine's, which has told the client."""
+    """A channel was closed, and takes no more frames.  Answer the client's close with `close_channel_ok`; the server's
+    was told to the client already."""
 
     channel: int
     is_clients: bool
@@ -113,7 +113,7 @@ class Publishes:
 
 @dataclass(slots=True)
 class Acks:
-    """A run of acknowledgements and refusals on one channel, in order."""
+    """A run of acknowledgements and rejections on one channel, in order."""
 
     channel: int
     settlements: list[Settlement]
@@ -129,11 +129,9 @@ class Method:
 
 @dataclass(slots=True)
 class Closing:
-    """The connection's business is over: all channels are gone with it, and no event comes but `Closed`.
-
-    `is_final`: the socket may be shut when the bytes are out.  Else `Closed` says when; the client's end is answered by
-    `close_ok`, and is final then.
-    """
+    """The end of the connection: all channels are gone, and no event but `Closed` follows.  `is_final`: the socket may
+    be shut once the bytes are out.  Else wait for `Closed`; the client's close is answered by `close_ok`, and is final
+    then."""
 
     reply_code: int
     text: str
@@ -143,7 +141,7 @@ class Closing:
 
 @dataclass(slots=True)
 class Closed:
-    """Both sides know of the end, or the other one did not say so in time: the socket may be shut."""
+    """The end of the wait for the other side's acknowledgement: the socket may be shut."""
 
 
 Event: TypeAlias = (

@@ -1,10 +1,11 @@
-"""ContentHeader: the properties of a message (4.2.6.1), kept as the bytes that the publisher sent.
+"""ContentHeader: the properties of a message (4.2.6.1), kept as the publisher's bytes.
 
 `data` is flags and property list, without class and body size, which belong to the frame.  It goes from publisher to
-consumer untouched; single properties are decoded when they are asked for.  What came from a client was checked once
-(`received_header`): its lengths, types and the names of its headers are sound, so nothing raises later.
+consumer untouched; single properties are decoded on access.  A header from a client was checked once
+(`received_header`): its lengths, types and header names are valid, so later access does not raise.
 
-No text is judged: any bytes up to 255 pass.  Where they are not UTF-8, what is decoded has replacement characters.
+Texts are not checked: any bytes up to 255 pass.  Decoded texts have replacement characters for bytes that are not
+UTF-8.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from protocols.amqp.errors import FrameError
 from protocols.amqp.field_table import FieldTable, check_table, decode_table, encode_short_string, encode_table
 
 BASIC: Final = 60
-"""The class that has contents."""
+"""The class with contents."""
 
 TRANSIENT, PERSISTENT = 1, 2
 """Values of `delivery_mode`."""
 
 HEADER_CACHE_ENTRIES: Final = 4096
-"""Headers that were checked, kept by all connections together; all are forgotten when there is no room."""
+"""Size of the cache of checked headers, shared by all connections; a full cache is cleared."""
 
 HEADER_CACHE_MAX_BYTES: Final = 128
-"""Longer ones are not kept, nor those with a correlation id, message id or timestamp: they do not come again."""
+"""Longest cached header.  Those with a correlation id, message id or timestamp do not recur, and are not cached."""
 
 REPEATED_HEADER_MAX_BYTES: Final = 512
-"""Longer ones are not taken for headers that come again: such have something of the one message in them."""
+"""Longest header that counts as recurring: longer ones hold something of the one message."""
 
 _U16: Final = Struct(">H")
 _U64: Final = Struct(">Q")
@@ -52,15 +53,15 @@ _PROPERTIES: Final[tuple[tuple[str, int], ...]] = (
     ("app_id", _TEXT),
     ("cluster_id", _TEXT),
 )
-"""In the order of their flags, from the highest bit down."""
+"""Properties in the order of their flags, from the highest bit down."""
 
 _FLAGS: Final = {name: 0x8000 >> at for at, (name, _) in enumerate(_PROPERTIES)}
 _NO_PROPERTY: Final = 0x0003
-"""Bits of the flags that are no property: one more word of flags follows, which basic has not."""
+"""Flag bits without a property: they announce another word of flags, which basic never has."""
 
 
 class PropertyValues(TypedDict, total=False):
-    """Properties by name; None for one that is not to be there."""
+    """Properties by name; None removes one."""
 
     content_type: str | None
     content_encoding: str | None
@@ -79,8 +80,8 @@ class PropertyValues(TypedDict, total=False):
 
 
 class ContentHeader:
-    """See the module.  Two are equal where their bytes are.  One may be shared by many messages: nothing that it gives
-    may be changed."""
+    """The properties of a message (see the module).  Equal by bytes.  Many messages may share one: treat it as
+    immutable."""
 
     __slots__ = ("_headers", "_starts", "data")
 
@@ -91,12 +92,11 @@ class ContentHeader:
 
     @classmethod
     def of(cls, **values: Unpack[PropertyValues]) -> ContentHeader:
-        """A header with these properties.  ValueError for what does not fit."""
+        """Return a header with these properties.  Raises ValueError for a value that does not fit."""
         return _EMPTY.replaced(**values)
 
     def replaced(self, **values: Unpack[PropertyValues]) -> ContentHeader:
-        """The same with these properties instead, or without them where they are None; the bytes of the others are
-        what they were."""
+        """Return the header with these properties replaced, or removed for None; the other bytes are unchanged."""
         flags = 0
         out = [b""]
         given: Mapping[str, Any] = values
@@ -113,18 +113,17 @@ class ContentHeader:
         return ContentHeader(b"".join(out))
 
     def values(self) -> PropertyValues:
-        """Every property that is there, by name."""
+        """Return every present property, by name."""
         self.check()
         there = _plan_of(self.data)[1]
         return {name: getattr(self, name) for name, flag in _FLAGS.items() if flag in there}  # type: ignore[return-value]
 
     def check(self) -> None:
-        """FrameError for a header that is not sound."""
+        """Raise FrameError for an invalid header."""
         if self._starts is None:
             self._starts = _walk(self.data)
 
     def _place(self, flag: int) -> tuple[int, int] | None:
-        """Where a property begins and ends, if it is there."""
         starts = self._starts
         if starts is None:
             starts = self._starts = _walk(self.data)
@@ -133,29 +132,29 @@ class ContentHeader:
 
     @property
     def is_plain(self) -> bool:
-        """True without what a server looks at before it routes: headers, reply-to, expiration, user-id."""
+        """True without properties that a server reads before routing: headers, reply-to, expiration, user-id."""
         return not (self.data[0] & 0x23 or self.data[1] & 0x10)
 
     @property
     def has_expiration(self) -> bool:
-        """The same as `expiration is not None`, sooner."""
+        """The same as `expiration is not None`, but faster."""
         return self.data[0] & 0x01 != 0
 
     @property
     def is_told_elsewhere(self) -> bool:
-        """True with a property that means something to other protocols: content type, headers, priority,
-        correlation id, reply-to, expiration."""
+        """True with a property that other protocols know: content type, headers, priority, correlation id, reply-to,
+        expiration."""
         return self.data[0] & 0xAF != 0
 
     @property
     def may_come_again(self) -> bool:
-        """False where it depends on the one message or the connection: with a correlation id, reply-to, expiration,
-        message id, timestamp or user id, or longer than is kept."""
+        """False if it belongs to one message or connection, or is too long for the cache.  That is with a correlation
+        id, reply-to, expiration, message id, timestamp or user id."""
         data = self.data
         return not (data[0] & 0x07 or data[1] & 0xD0) and len(data) <= REPEATED_HEADER_MAX_BYTES
 
     def may_have_header(self, name: bytes) -> bool:
-        """False where the table of headers has none of that name; it is not decoded."""
+        """False if the table of headers lacks that name; the table is not decoded."""
         return self.data[0] & 0x20 != 0 and name in self.data
 
     @property
@@ -168,7 +167,7 @@ class ContentHeader:
 
     @property
     def headers(self) -> FieldTable | None:
-        """The table of the application's headers; None where there is none.  Decoded once."""
+        """The table of the application's headers, or None.  Decoded once."""
         if self._headers is None:
             place = self._place(0x2000)
             if place is not None:
@@ -177,7 +176,7 @@ class ContentHeader:
 
     @property
     def delivery_mode(self) -> int | None:
-        """`TRANSIENT` or `PERSISTENT`, if it is either."""
+        """`TRANSIENT` or `PERSISTENT`, or None."""
         return self._octet(0x1000)
 
     @property
@@ -194,7 +193,7 @@ class ContentHeader:
 
     @property
     def expiration(self) -> str | None:
-        """Milliseconds as text; whether it is a number is not checked."""
+        """Milliseconds as text, unchecked."""
         return self._text(0x0100)
 
     @property
@@ -247,7 +246,7 @@ _checked: Final[dict[bytes, ContentHeader]] = {}
 
 
 def received_header(data: bytes) -> ContentHeader:
-    """The header with these bytes, checked.  FrameError where they are not sound."""
+    """Return the checked header of these bytes.  Raises FrameError for invalid ones."""
     header = _checked.get(data)
     if header is None:
         header = ContentHeader(data)
@@ -260,7 +259,7 @@ def received_header(data: bytes) -> ContentHeader:
 
 
 def _walk(data: bytes) -> list[int]:
-    """Where each property that is there begins, in order, and where the last one ends."""
+    """Return the starts of the present properties, in order, and the end of the last one."""
     end = len(data)
     if end < 2:
         raise FrameError("a content header ends within its flags", BASIC)
@@ -288,13 +287,13 @@ def _walk(data: bytes) -> list[int]:
 
 
 _Plan: TypeAlias = tuple[tuple[int, ...], dict[int, int]]
-"""The types of the properties that are there, in order, and the place of each among them by its flag."""
+"""Types of the present properties, in order, and the place of each among them by its flag."""
 
 _plans: Final[dict[int, _Plan]] = {}
 
 
 def _plan(flags: int) -> _Plan:
-    """What flags say; kept for each of the 16384 combinations once it was seen."""
+    """Return the plan of flags; cached for each of the 16384 combinations in use."""
     if flags & _NO_PROPERTY:
         raise FrameError("flags that basic has not", BASIC)
     there = [(_FLAGS[name], kind) for name, kind in _PROPERTIES if flags & _FLAGS[name]]

@@ -1,4 +1,4 @@
-"""User name and password in the response of a login, by the mechanisms that have them there."""
+"""User name and password in the response of a login."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from protocols.amqp.field_table import decode_table
 
 
 class Credentials(NamedTuple):
-    """As the client gave them; nothing is checked."""
+    """User name and password from a client, unchecked."""
 
     user: str
     password: str
@@ -19,8 +19,8 @@ class Credentials(NamedTuple):
 
 
 def credentials_of(mechanism: str, response: bytes) -> Credentials | None:
-    """What a response of PLAIN (RFC 4616) or AMQPLAIN (a field table without its length) holds.  None for another
-    mechanism, and for a response that is not sound."""
+    """Return the credentials in a response of PLAIN (RFC 4616) or AMQPLAIN (a field table without its length).  None
+    for another mechanism, and for an invalid response."""
     if mechanism == "PLAIN":
         parts = response.split(b"\0")
         if len(parts) != 3:

@@ -1,8 +1,5 @@
-"""Dead letters as RabbitMQ writes them: the header `x-death` and its neighbours.
-
-`x-death` has one entry for each queue and reason, the latest first: how often, when last, and by which exchange and
-keys the message had come.
-"""
+"""Dead letters as RabbitMQ writes them: the header `x-death` and its neighbours.  `x-death` has one entry for each
+queue and reason, the latest first: count, last time, and the message's exchange and keys."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ X_DEATH: Final = "x-death"
 
 
 class DeathReason(StrEnum):
-    """Why a message left its queue for the dead-letter exchange."""
+    """Reasons for dead-lettering."""
 
     REJECTED = "rejected"
     EXPIRED = "expired"
@@ -27,7 +24,7 @@ class DeathReason(StrEnum):
 def dead_header(
     header: ContentHeader, *, queue: str, reason: DeathReason, exchange: str, keys: list[str], now_seconds: int
 ) -> ContentHeader:
-    """The properties of a dead letter.  `exchange`, `keys`: how it came into the queue it leaves."""
+    """Return the properties of a dead letter.  `exchange`, `keys`: its way into the queue it leaves."""
     headers: FieldTable = dict(header.headers or {})
     deaths = deaths_of(headers)
     entry = next((each for each in deaths if each.get("queue") == queue and each.get("reason") == reason), None)
@@ -57,14 +54,14 @@ def dead_header(
 
 
 def deaths_of(headers: FieldTable) -> list[dict[str, Any]]:
-    """The entries of `x-death`; what is none is passed over."""
+    """Return the entries of `x-death`; invalid ones are skipped."""
     found = headers.get(X_DEATH)
     return [dict(each) for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def goes_round(header: ContentHeader, queue: str) -> bool:
-    """Whether a dead letter would be in a queue again in which it has died, and was rejected nowhere since: such go
-    round for ever, and are dropped."""
+    """True if a dead letter would return to a queue where it died, without a rejection since.  Such a message would
+    cycle for ever, and is dropped."""
     for each in deaths_of(header.headers or {}):
         if each.get("reason") == DeathReason.REJECTED:
             return False

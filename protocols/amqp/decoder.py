@@ -1,8 +1,8 @@
-"""Bytes of one connection to frames.  Messages and acknowledgements, which are nearly all there is, are read in place.
+"""Decoder: bytes of one connection to frames, with a fast path for messages and acknowledgements.
 
-A publish whose method, header and one body stand next to one another as whole frames becomes a `Publish` at once, and a
-run of them on one channel one `Publishes`; so do acknowledgements.  Whatever is not exactly so goes frame by frame, and
-the channel puts it together or says what is wrong with it.
+A publish whose method, header and one body are successive whole frames becomes a `Publish` at once, and a run of them
+on one channel one `Publishes`; likewise acknowledgements.  Other input goes frame by frame to the channel, which
+assembles it or reports its fault.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from protocols.amqp.methods_basic import BasicPublish
 from protocols.amqp.reply_codes import ReplyCode
 
 TARGET_CACHE_ENTRIES: Final = 4096
-"""Arguments of basic.publish that were decoded, kept by all connections together; all are forgotten when there is no
-room."""
+"""Size of the cache of decoded basic.publish arguments, shared by all connections; a full cache is cleared."""
 
 TARGET_CACHE_MAX_BYTES: Final = 256
-"""Longer ones are not kept, so that the cache stays within a few MiB whatever peers send."""
+"""Longest cached arguments, so that the cache stays within a few MiB for any input."""
 
 Target: TypeAlias = tuple[str, str, bool]
 """Exchange, routing key, mandatory."""
@@ -34,7 +33,7 @@ _BASIC_PUBLISH: Final = 60 << 16 | 40
 _BASIC: Final = 60
 _SETTLEMENTS: Final = frozenset((60 << 16 | ACK, 60 << 16 | REJECT, 60 << 16 | NACK))
 _SETTLEMENT_SIZE: Final = 21
-"""Of a whole frame: ack, reject and nack have the same."""
+"""Size of a whole frame of ack, reject or nack."""
 
 _head: Final = Struct(">BHI").unpack_from
 _method_head: Final = Struct(">BHII").unpack_from
@@ -47,7 +46,7 @@ _KINDS: Final = frozenset((METHOD, HEADER, BODY, HEARTBEAT))
 
 
 class Frame(NamedTuple):
-    """A frame that the connection looks at; heartbeats are none."""
+    """A frame for the connection; heartbeats are not passed on."""
 
     kind: int
     channel: int
@@ -58,11 +57,9 @@ Item: TypeAlias = Frame | Publishes | Acks
 
 
 class Decoder:
-    """Decodes what one client sends after the protocol header.
-
-    `frame_max` may change between reads.  `max_message_size_bytes`: larger messages go frame by frame.  `error` is what
-    was wrong with the bytes: what came before it was returned, and nothing is after it.
-    """
+    """The decoder of a client's bytes after the protocol header.  `frame_max` may change between reads.
+    `max_message_size_bytes`: larger messages go frame by frame.  `error`: the fault that ended the input; all items
+    before it were returned."""
 
     __slots__ = ("_max_message", "_needed", "_partial", "error", "frame_max")
 
@@ -71,10 +68,10 @@ class Decoder:
         self.error: AmqpError | None = None
         self._max_message = max_message_size_bytes
         self._partial: bytearray | None = None  # the first bytes of one frame
-        self._needed = 0  # how many bytes `_partial` must have before it is worth parsing again
+        self._needed = 0  # size of `_partial` at which parsing again is worthwhile
 
     def feed(self, data: bytes) -> list[Item]:
-        """What these bytes complete, in order."""
+        """Return the items that these bytes complete, in order."""
         items: list[Item] = []
         if self.error is not None:
             return items
@@ -97,11 +94,11 @@ class Decoder:
         return items
 
     def drop(self) -> None:
-        """Nothing more is parsed: what waits here goes."""
+        """Drop partial input; nothing more is parsed."""
         self._partial, self._needed = None, 0
 
     def _parse(self, data: bytes, items: list[Item]) -> tuple[int, int]:
-        """Append every whole frame; where the rest begins, and how many bytes it needs to be a frame."""
+        """Append every whole frame; returns the start of the rest, and the size it needs to be a frame."""
         size, pos, limit = len(data), 0, self.frame_max
         while size - pos >= FRAME_OVERHEAD:
             kind, channel, length = _head(data, pos)
@@ -132,8 +129,8 @@ class Decoder:
         return pos, FRAME_OVERHEAD
 
     def _take_publishes(self, data: bytes, pos: int, channel: int, items: list[Item]) -> int:
-        """Append the run of whole messages that begins here, if there is one; where it ends.  What is not sound ends
-        the run, and is looked at again frame by frame."""
+        """Append the run of whole messages at `pos`, if any; returns its end.  Invalid input ends the run, and is
+        parsed again frame by frame."""
         size, limit, most = len(data), self.frame_max, self._max_message
         run: list[Publish] = []
         while size - pos > 11:
@@ -165,7 +162,7 @@ class Decoder:
             try:
                 exchange, routing_key, mandatory = _targets.get(arguments) or publish_target(arguments)
                 header = received_header(data[at + 19 : header_end])
-            except AmqpError:  # the channel finds it again, if it still looks at what comes
+            except AmqpError:  # the channel finds it again, unless it is closed
                 break
             if not run:
                 items.append(Publishes(channel, run))
@@ -175,7 +172,7 @@ class Decoder:
 
 
 def _take_settlements(data: bytes, pos: int, channel: int, items: list[Item]) -> int:
-    """Append the run of acknowledgements that begins here, if there is one; where it ends."""
+    """Append the run of acknowledgements at `pos`, if any; returns its end."""
     run: list[tuple[int, int, bool, bool]] = []
     last = len(data) - _SETTLEMENT_SIZE
     while pos <= last:
@@ -196,7 +193,7 @@ def _take_settlements(data: bytes, pos: int, channel: int, items: list[Item]) ->
 
 
 def publish_target(arguments: bytes) -> Target:
-    """Exchange, routing key and mandatory of basic.publish.  NOT_IMPLEMENTED for `immediate`, as in RabbitMQ."""
+    """Return exchange, routing key and mandatory of basic.publish.  NOT_IMPLEMENTED for `immediate`, as in RabbitMQ."""
     method = decode_method(b"\x00\x3c\x00\x28" + arguments)
     assert isinstance(method, BasicPublish)
     if method.immediate:

@@ -1,7 +1,5 @@
-"""Messages on their way to clients: method, header and body frames in one piece.
-
-The three frames of a message of usual size are made by one format call.
-"""
+"""Messages to clients: method, header and body frames in one piece.  One format call makes the three frames of a
+message of usual size."""
 
 from __future__ import annotations
 
@@ -21,15 +19,15 @@ _GET_OK_TAIL: Final = Struct(">IB").pack
 
 
 ROUTE_CACHE_ENTRIES: Final = 4096
-"""Exchanges with routing keys that are kept encoded, by all connections together; all are forgotten when there is no
-room.  Each has at most 513 bytes."""
+"""Size of the cache of encoded exchanges and routing keys, shared by all connections; a full cache is cleared.  Each
+entry has at most 513 bytes."""
 
 _routes: Final[dict[tuple[str, str], bytes]] = {}
 
 
 class ContentTemplate:
-    """A message on its way to a consumer.  `route_end`: exchange and routing key as arguments, and the end of a method
-    frame behind them.  `properties`: the bytes of its `ContentHeader`."""
+    """A message to a consumer.  `route_end`: exchange and routing key as arguments, with the end of a method frame.
+    `properties`: the bytes of its `ContentHeader`."""
 
     __slots__ = ("body", "properties", "route_end")
 
@@ -39,17 +37,17 @@ class ContentTemplate:
         self.body = body
 
     def frames(self, channel: int, frame_max: int) -> bytes:
-        """Header and bodies; bodies are cut where frame_max wants it.  ValueError as `content_frames`."""
+        """Return header and body frames; bodies are cut to frame_max.  Raises as `content_frames`."""
         return content_frames(channel, self.properties, self.body, frame_max)
 
 
 def content_template(exchange: str, routing_key: str, properties: bytes, body: bytes) -> ContentTemplate:
-    """The same by names.  ValueError for names above 255 bytes."""
+    """Return the template by names.  Raises ValueError for names above 255 bytes."""
     return ContentTemplate(route_end(exchange, routing_key), properties, body)
 
 
 def route_end(exchange: str, routing_key: str) -> bytes:
-    """`ContentTemplate.route_end` of names.  ValueError for names above 255 bytes."""
+    """Return `ContentTemplate.route_end` of names.  Raises ValueError for names above 255 bytes."""
     encoded = _routes.get((exchange, routing_key))
     if encoded is None:
         encoded = encode_short_string(exchange) + encode_short_string(routing_key) + b"\xce"
@@ -60,7 +58,8 @@ def route_end(exchange: str, routing_key: str) -> bytes:
 
 
 def content_frames(channel: int, properties: bytes, body: bytes, frame_max: int) -> bytes:
-    """Header and body frames of one message.  ValueError where the properties are beyond a frame: nothing cuts them."""
+    """Return header and body frames of a message.  Raises ValueError for properties beyond a frame, which cannot be
+    cut."""
     size = len(body)
     most = frame_max - FRAME_OVERHEAD
     if len(properties) + 12 > most:
@@ -76,7 +75,7 @@ def content_frames(channel: int, properties: bytes, body: bytes, frame_max: int)
 def deliver_frames(
     channel: int, consumer: bytes, delivery_tag: int, redelivered: bool, message: ContentTemplate, frame_max: int
 ) -> bytes:
-    """basic.deliver and its content.  `consumer`: its tag as a short string.  ValueError as `content_frames`."""
+    """Return basic.deliver and its content.  `consumer`: its tag as a short string.  Raises as `content_frames`."""
     end, properties, body = message.route_end, message.properties, message.body
     size = len(body)
     most = frame_max - FRAME_OVERHEAD
@@ -99,7 +98,7 @@ def deliver_frames(
 def get_ok_frame(
     channel: int, delivery_tag: int, redelivered: bool, message: ContentTemplate, message_count: int
 ) -> bytes:
-    """basic.get-ok; `message_count`: how many are left."""
+    """Return basic.get-ok; `message_count`: messages left."""
     route = message.route_end[:-1]
     head = _DELIVER_HEAD(1, channel, len(route) + 17, _GET_OK)
     return head + _DELIVER_TAG(delivery_tag, redelivered) + route + _GET_OK_TAIL(message_count, 0xCE)

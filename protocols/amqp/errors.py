@@ -1,4 +1,4 @@
-"""What is wrong with a peer's bytes or wishes, as a value that a connection or a channel is closed with."""
+"""Errors of AMQP that close a channel or a connection, and the reply codes of the domain's refusals."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from protocols.amqp.reply_codes import CONNECTION_ERRORS, ReplyCode
 
 
 class AmqpError(Exception):
-    """A reason to close a channel or a connection.  `class_id` and `method_id` name the method that was refused, 0
-    where there was none.  The scope is the code's own, unless `is_connections` says otherwise."""
+    """A reason to close a channel or a connection.  `class_id` and `method_id` name the refused method, or are 0.  The
+    code decides the scope, unless `is_connections` is given."""
 
     def __init__(
         self, code: ReplyCode, text: str, class_id: int = 0, method_id: int = 0, is_connections: bool | None = None
@@ -27,14 +27,14 @@ class AmqpError(Exception):
 
 
 class FrameError(AmqpError):
-    """Bytes that cannot be parsed: after them nothing of the connection can be read (501)."""
+    """Bytes that cannot be parsed: nothing after them can be read (501)."""
 
     def __init__(self, text: str, class_id: int = 0, method_id: int = 0) -> None:
         super().__init__(ReplyCode.FRAME_ERROR, text, class_id, method_id)
 
 
 def unexpected_frame(text: str) -> AmqpError:
-    """A frame that is well formed and has no place here (505)."""
+    """Return the error of a well-formed frame that is not allowed here (505)."""
     return AmqpError(ReplyCode.UNEXPECTED_FRAME, text)
 
 
@@ -66,7 +66,7 @@ REPLY_OF_CODE: Final[dict[Code, ReplyCode]] = {
     Code.MESSAGE_CORRUPTED: ReplyCode.INTERNAL_ERROR,
     Code.COLD_CORRUPTED: ReplyCode.INTERNAL_ERROR,
 }
-"""The reply code for each refusal; whether it ends the channel or the connection is the table below."""
+"""The reply code for each refusal; the table below decides the scope."""
 
 CHANNELS_CODES: Final = frozenset(
     (
@@ -79,11 +79,10 @@ CHANNELS_CODES: Final = frozenset(
         Code.COLD_CORRUPTED,
     )
 )
-"""Refusals that end the channel only, though their reply code is one of a connection's: the other channels of the
-client have no part in them."""
+"""Refusals that end the channel only, though their reply code is a connection's: other channels are not involved."""
 
 
 def amqp_error(code: Code, text: str, class_id: int = 0, method_id: int = 0) -> AmqpError:
-    """The error for a refusal, with its scope."""
+    """Return the error for a refusal, with its scope."""
     is_connections = False if code in CHANNELS_CODES else None
     return AmqpError(REPLY_OF_CODE[code], text, class_id, method_id, is_connections)

@@ -1,12 +1,12 @@
-"""Field tables and arrays (4.2.5.5), with the types that RabbitMQ knows (its errata to AMQP 0-9-1).
+"""Field tables and arrays (4.2.5.5), with RabbitMQ's types (its errata to AMQP 0-9-1).
 
-Decoded values are Python's, and are written again with these types: bool `t`, int `I` where it fits and `l` else, as
+Decoded values are Python's, and are encoded with these types: bool `t`, int `I` where it fits and `l` else, as
 RabbitMQ's Java client does, float `d`, Decimal `D`, str `S`, bytes `x`, `Timestamp` `T`, dict `F`, list `A`, None `V`.
-A table of these types, without duplicate keys, comes out with the bytes that it went in with.  Other integers (`b B s u
-i L`) and `f` keep their value and lose their width; a long string that is not UTF-8 becomes `bytes`.  What must stay
-byte for byte is not decoded in the first place (`content.ContentHeader`).
+A table of these types, without duplicate keys, is encoded to the bytes it was decoded from.  Other integers (`b B s u i
+L`) and `f` keep their value and lose their width; a long string that is not UTF-8 becomes `bytes`.  Values that must
+stay byte for byte are never decoded (`content.ContentHeader`).
 
-Bad bytes raise FrameError and nothing else, and each byte is looked at once.
+Bad bytes raise FrameError and nothing else, and each byte is read once.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Any, Final, TypeAlias
 from protocols.amqp.errors import FrameError
 
 MAX_DEPTH: Final = 32
-"""Tables and arrays within one another."""
+"""Deepest nesting of tables and arrays."""
 
 MAX_TABLE_BYTES: Final = 1 << 20
-"""Of one table, as bytes; that it fits its frame is a limit of its own."""
+"""Limit of one table, beside that of its frame."""
 
 FieldValue: TypeAlias = Any
-"""bool, int, float, Decimal, str, bytes, Timestamp, None, or a dict or list of such."""
+"""bool, int, float, Decimal, str, bytes, Timestamp, None, or a dict or list of these."""
 
 FieldTable: TypeAlias = dict[str, FieldValue]
 
@@ -39,13 +39,13 @@ _INT64_END: Final = 1 << 63
 
 
 class Timestamp(int):
-    """Seconds since 1970, as `T` has them; an int that is written as a timestamp again."""
+    """Seconds since 1970 (`T`); an int that is encoded as a timestamp again."""
 
     __slots__ = ()
 
 
 def decode_table(data: bytes, pos: int, end: int, depth: int = 0) -> tuple[FieldTable, int]:
-    """The table that begins at `pos` with its length and must end at `end` or before; and where it ends."""
+    """Return the table at `pos`, which begins with its length and ends at `end` at the latest, and its end."""
     pos, stop = _bounds(data, pos, end, depth)
     table: FieldTable = {}
     while pos < stop:
@@ -61,7 +61,7 @@ def decode_table(data: bytes, pos: int, end: int, depth: int = 0) -> tuple[Field
 
 
 def decode_array(data: bytes, pos: int, end: int, depth: int = 0) -> tuple[list[FieldValue], int]:
-    """The array that begins at `pos` with its length; and where it ends."""
+    """Return the array at `pos`, which begins with its length, and its end."""
     pos, stop = _bounds(data, pos, end, depth)
     values: list[FieldValue] = []
     while pos < stop:
@@ -71,7 +71,7 @@ def decode_array(data: bytes, pos: int, end: int, depth: int = 0) -> tuple[list[
 
 
 def check_table(data: bytes, pos: int, end: int, depth: int = 0) -> int:
-    """Where the table ends, or FrameError where `decode_table` would raise it; builds nothing."""
+    """Return the end of the table, raising FrameError as `decode_table` would; builds nothing."""
     pos, stop = _bounds(data, pos, end, depth)
     is_ascii = data[pos:stop].isascii()  # usual, and then every name is UTF-8
     while pos < stop:
@@ -93,7 +93,7 @@ def check_table(data: bytes, pos: int, end: int, depth: int = 0) -> int:
 
 
 def encode_table(table: FieldTable) -> bytes:
-    """The table with its length.  ValueError for what no table can hold: the caller made it."""
+    """Return the table with its length.  Raises ValueError for values that no table can hold."""
     encoded = _encode_table(table, 0)
     if len(encoded) - 4 > MAX_TABLE_BYTES:
         raise ValueError(f"a field table of {len(encoded)} bytes, the limit is {MAX_TABLE_BYTES}")
@@ -101,7 +101,7 @@ def encode_table(table: FieldTable) -> bytes:
 
 
 def encode_short_string(text: str) -> bytes:
-    """A short string with its length.  ValueError above 255 bytes."""
+    """Return a short string with its length.  Raises ValueError above 255 bytes."""
     raw = text.encode()
     if len(raw) > MAX_SHORT_STRING_BYTES:
         raise ValueError(f"a short string of {len(raw)} bytes, the limit is {MAX_SHORT_STRING_BYTES}")
@@ -109,7 +109,7 @@ def encode_short_string(text: str) -> bytes:
 
 
 def _bounds(data: bytes, pos: int, end: int, depth: int) -> tuple[int, int]:
-    """Where the content of a table, array or long string begins and ends."""
+    """Return start and end of the content of a table, array or long string."""
     if depth > MAX_DEPTH:
         raise FrameError(f"field tables more than {MAX_DEPTH} deep")
     start = pos + 4
@@ -122,7 +122,7 @@ def _bounds(data: bytes, pos: int, end: int, depth: int) -> tuple[int, int]:
 
 
 def _decode_value(data: bytes, pos: int, end: int, depth: int) -> tuple[FieldValue, int]:
-    """The value whose type octet is at `pos`, which is before `end`."""
+    """Return the value whose type octet is at `pos`, which is before `end`, and its end."""
     kind = data[pos]
     fixed = _FIXED.get(kind)
     if fixed is not None:
@@ -191,11 +191,11 @@ _FIXED: Final[dict[int, Struct]] = {
         "T": "Q",
     }.items()
 }
-"""Types of one length.  `L` is signed, as in RabbitMQ and its clients."""
+"""Types of fixed length.  `L` is signed, as in RabbitMQ and its clients."""
 
 
 def _decimal(scale: int, digits: int) -> Decimal:
-    """Built from its digits, so that no context rounds it."""
+    """Return a decimal from its digits, so that no context rounds it."""
     return Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -scale))
 
 
@@ -217,7 +217,7 @@ def _encode_value(value: FieldValue, depth: int) -> bytes:
             raise ValueError(f"field arrays more than {MAX_DEPTH} deep")
         content = b"".join([_encode_value(each, depth + 1) for each in value])
         return b"A" + _U32.pack(len(content)) + content
-    for kind in (str, bytes, Timestamp, int, float):  # what is derived from these, such as enumerations
+    for kind in (str, bytes, Timestamp, int, float):  # subclasses of these, such as enumerations
         if isinstance(value, kind):
             return _ENCODERS[kind](value)
     raise ValueError(f"a field of the type {type(value).__name__}")

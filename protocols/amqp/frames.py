@@ -1,8 +1,7 @@
-"""Frames (4.2.3): their layout, and how they are written.
+"""Frames (4.2.3): their layout and encoding.
 
-A frame is type, channel, size, payload and the end octet.  `frame_max` counts all of it: a payload has up to
-`frame_max - FRAME_OVERHEAD` bytes.  Of what comes in 8 bytes more are let pass, as RabbitMQ does, since some clients
-count the payload only.
+A frame is type, channel, size, payload and the end octet.  `frame_max` counts all of it: a payload has up to `frame_max
+- FRAME_OVERHEAD` bytes.  Input may have 8 bytes more, as in RabbitMQ, since some clients count the payload only.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ FRAME_OVERHEAD: Final = 8
 """Bytes of a frame beside its payload."""
 
 FRAME_MIN_SIZE: Final = 4096
-"""The frame_max that every peer takes (4.2.3)."""
+"""The frame_max that every peer accepts (4.2.3)."""
 
 PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
-"""Beginning of a client, and a server's answer to anything else."""
+"""A client's first bytes, and a server's answer to any others."""
 
 HEARTBEAT_FRAME: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
@@ -31,15 +30,15 @@ _CONTENT_HEAD: Final = Struct(">HHQ")
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    """One frame."""
+    """Return one frame."""
     return b"%b%b\xce" % (_HEAD.pack(kind, channel, len(payload)), payload)
 
 
 def header_payload(properties: bytes, body_size: int) -> bytes:
-    """The payload of a header frame: class, weight, body size, and the bytes of a `ContentHeader`."""
+    """Return the payload of a header frame: class, weight, body size, and the bytes of a `ContentHeader`."""
     return _CONTENT_HEAD.pack(60, 0, body_size) + properties
 
 
 def max_payload(frame_max: int) -> int:
-    """Bytes that a frame's payload may have."""
+    """Return the most bytes of a frame's payload."""
     return frame_max - FRAME_OVERHEAD

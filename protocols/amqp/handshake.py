@@ -1,4 +1,4 @@
-"""What the two sides agree on before a connection is open: capabilities and limits."""
+"""The handshake's agreements: capabilities and limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from protocols.amqp.reply_codes import ReplyCode
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What the client says that it understands, of what a server must not do unasked."""
+    """The capabilities that a client declares; a server must not use the others."""
 
     authentication_failure_close: bool = False
     connection_blocked: bool = False
@@ -22,7 +22,7 @@ class Capabilities:
 
 
 def capabilities_of(client_properties: FieldTable) -> Capabilities:
-    """From `capabilities` of the client's properties; whatever is not true there is absent."""
+    """Return the client's capabilities; anything but true counts as absent."""
     given = client_properties.get("capabilities")
     if not isinstance(given, dict):
         return Capabilities()
@@ -45,7 +45,7 @@ def offer(limits: ConnectionLimits) -> ConnectionTune:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The limits that hold.  `heartbeat_seconds` 0 = none."""
+    """The limits in force.  `heartbeat_seconds` 0 = none."""
 
     channel_max: int
     frame_max: int
@@ -53,8 +53,8 @@ class Tuned:
 
 
 def negotiate(limits: ConnectionLimits, wanted: ConnectionTuneOk) -> Tuned:
-    """What holds after the client's answer: its values where they are lower, ours where it has 0, its heartbeat
-    whatever it is.  NOT_ALLOWED for a frame_max above ours or below what every peer takes (4.2.3)."""
+    """Return the limits after the client's answer: its lower values, ours where it has 0, and its heartbeat.  Raises
+    NOT_ALLOWED for a frame_max above ours or below the minimum of every peer (4.2.3)."""
     frame_max = wanted.frame_max or limits.frame_max
     if frame_max > limits.frame_max:
         how = f"greater than the maximum allowed value ({limits.frame_max})"

@@ -1,8 +1,8 @@
-"""AMQP messages and the domain's, both ways.
+"""AMQP messages to the domain's, and back.
 
 | AMQP                                | message                                                          |
 |-------------------------------------|------------------------------------------------------------------|
-| exchange, routing key, properties   | system amqp, byte for byte: what an AMQP consumer gets           |
+| exchange, routing key, properties   | system amqp, byte for byte, as an AMQP consumer gets it          |
 | body                                | body                                                             |
 | content-type                        | system content_type                                              |
 | correlation-id, reply-to            | system correlation_id (bytes), reply_to                          |
@@ -11,8 +11,8 @@
 | headers that are text or numbers    | properties                                                       |
 | headers `cloudEvents:x`, `cloudEvents_x` | property `ce_x`                                             |
 
-A message of another door is shown to AMQP consumers as one of `amq.topic`, its sub-topic with `.` for `/` as routing
-key, and attributes of events as headers `cloudEvents_x`.
+AMQP consumers see a message of another protocol as one of `amq.topic`: its sub-topic with `.` for `/` is the routing
+key, and attributes of events are headers `cloudEvents_x`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PERSISTENT: Final = 2
 
 
 def to_message(publish: Publish, destinations: Destinations, sub_topic: str, filter_hash: int, now_ms: int) -> Message:
-    """The message of a publish that goes to `destinations`.  ValueError for an expiration that is no number."""
+    """Return the message of a publish to `destinations`.  Raises ValueError for an expiration that is not a number."""
     header = publish.header
     system: dict[str, SystemValue] = {SystemProperty.AMQP: origin(publish.exchange, publish.routing_key, header)}
     properties: Properties = ()
@@ -84,7 +84,7 @@ def _note_well_known(header: ContentHeader, system: dict[str, SystemValue], now_
 
 
 def expiration_ms(text: str) -> int:
-    """Milliseconds of the property `expiration`.  ValueError for what is no number that is not below 0."""
+    """Return the milliseconds of the property `expiration`.  Raises ValueError unless it is a number from 0 on."""
     if not (text.isascii() and text.isdecimal()):
         raise ValueError(f"invalid expiration {text[:40]!r}")
     return int(text)
@@ -103,7 +103,7 @@ def _user_properties(headers: FieldTable) -> list[tuple[str, PropertyValue]]:
 
 
 def _plain(value: FieldValue) -> PropertyValue | None:
-    """A value that other doors have a word for."""
+    """Return a value that other protocols can express, or None."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float | Decimal):
@@ -111,17 +111,17 @@ def _plain(value: FieldValue) -> PropertyValue | None:
     return value if isinstance(value, str | bytes) else None
 
 
-# -- what AMQP consumers get -----------------------------------------------------------------------------------------
+# -- to AMQP consumers -----------------------------------------------------------------------------------------------
 
 
 def origin(exchange: str, routing_key: str, header: ContentHeader) -> bytes:
-    """The value of `SystemProperty.AMQP`: two short strings, and the content header's flags and properties."""
+    """Return the value of `SystemProperty.AMQP`: two short strings, and the content header's flags and properties."""
     source, key = exchange.encode(), routing_key.encode()
     return b"%c%b%c%b%b" % (len(source), source, len(key), key, header.data)
 
 
 def origin_of(message: Message) -> tuple[str, str, bytes]:
-    """Exchange, routing key and properties that an AMQP consumer sees."""
+    """Return exchange, routing key and properties for AMQP consumers."""
     kept = message.system.get(SystemProperty.AMQP)
     if isinstance(kept, bytes):
         return read_origin(kept)
@@ -129,19 +129,19 @@ def origin_of(message: Message) -> tuple[str, str, bytes]:
 
 
 def read_origin(kept: bytes) -> tuple[str, str, bytes]:
-    """The reverse of `origin`: exchange, routing key and properties."""
+    """Reverse `origin`: return exchange, routing key and properties."""
     middle = 1 + kept[0]
     end = middle + 1 + kept[middle]
     return kept[1:middle].decode(), kept[middle + 1 : end].decode(), kept[end:]
 
 
 def routing_key_of(sub_topic: str) -> str:
-    """A topic name of MQTT as routing key (RabbitMQ's MQTT plugin does the same)."""
+    """Return an MQTT topic name as routing key (as RabbitMQ's MQTT plugin does)."""
     return sub_topic.replace("/", ".")[:255]
 
 
 def template_of(message: StoredMessage, more: FieldTable | None = None) -> ContentTemplate:
-    """The message, encoded for consumers.  `more`: headers that the queue adds."""
+    """Return the message encoded for consumers.  `more`: headers that the queue adds."""
     exchange, routing_key, properties = origin_of(message)
     if more:
         header = ContentHeader(properties)
@@ -150,7 +150,6 @@ def template_of(message: StoredMessage, more: FieldTable | None = None) -> Conte
 
 
 def _header_of(message: Message) -> ContentHeader:
-    """The properties of a message that came by another door."""
     headers: FieldTable = {}
     for name, value in message.properties:
         if name.startswith(CE_PREFIX):
@@ -169,5 +168,5 @@ def _header_of(message: Message) -> ContentHeader:
 
 
 def _short(text: str | None) -> str | None:
-    """What a short string can hold; longer ones AMQP has no place for."""
+    """Return a text that fits a short string; AMQP has no place for longer ones."""
     return text if text is not None and len(text.encode()) <= 255 else None

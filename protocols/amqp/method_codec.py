@@ -1,9 +1,6 @@
-"""Declaration of methods, and their codec, which is made of it at import.
-
-A method is a dataclass whose fields, in order, are its arguments; their types are those below.  Bits next to one
-another share octets, as 4.2.5.2 wants.  Reserved arguments are named by the decorator: they are read over and written
-as zeros.
-"""
+"""Declaration of methods, and their codec, built from it at import.  A method is a dataclass whose fields, in order,
+are its arguments; their types are those below.  Adjacent bits share octets, as 4.2.5.2 requires.  The decorator names
+reserved arguments: they are skipped on input and written as zeros."""
 
 from __future__ import annotations
 
@@ -28,20 +25,20 @@ Table: TypeAlias = Annotated[FieldTable, "table"]
 _LAYOUTS: Final = {"octet": "B", "short": "H", "long": "I", "longlong": "Q"}
 
 Reader: TypeAlias = Callable[[bytes, int, list[Any]], int]
-"""Reads arguments at a position into the list; says where they end."""
+"""A reader of arguments: it appends those at a position to the list, and returns their end."""
 
 Writer: TypeAlias = Callable[[list[Any], int, list[bytes]], int]
-"""Writes arguments from an index on; says the index behind them."""
+"""A writer of arguments from an index on; it returns the index behind them."""
 
 _U32: Final = Struct(">I")
 _IDS: Final = Struct(">HH")
 
 MAX_LONG_STRING_BYTES: Final = 1 << 20
-"""Of what is written; what is read is within its frame."""
+"""Limit on output; input is limited by its frame."""
 
 
 class AmqpMethod:
-    """What all methods have.  `index` is class and method identifier in one number, `name` as in the specification."""
+    """Base of all methods.  `index` is class and method identifier in one number, `name` as in the specification."""
 
     __slots__ = ()
 
@@ -50,7 +47,7 @@ class AmqpMethod:
     index: ClassVar[int]
     name: ClassVar[str]
     is_clients: ClassVar[bool]
-    """True where the client may send it."""
+    """True if clients may send it."""
 
 
 M = TypeVar("M", bound=type[AmqpMethod])
@@ -73,7 +70,8 @@ CLIENT, SERVER, BOTH = "client", "server", "both"
 def method(
     class_id: int, method_id: int, name: str, sender: str, before: tuple[str, ...] = (), after: tuple[str, ...] = ()
 ) -> Callable[[M], M]:
-    """Declare a dataclass as the method of that number.  `before` and `after` are types of reserved arguments."""
+    """Return a decorator that declares a dataclass as this method.  `before` and `after`: types of reserved
+    arguments."""
 
     def declare(cls: M) -> M:
         cls.class_id, cls.method_id, cls.name = class_id, method_id, name
@@ -92,12 +90,12 @@ def method(
 
 
 def methods() -> dict[int, type[AmqpMethod]]:
-    """Every method that was declared, by index."""
+    """Return every declared method, by index."""
     return {index: codec.method for index, codec in _CODECS.items()}
 
 
 def decode_method(payload: bytes) -> AmqpMethod:
-    """The method of a method frame.  COMMAND_INVALID for one that there is not, FrameError for bad arguments."""
+    """Return the method of a method frame.  COMMAND_INVALID for an unknown one, FrameError for bad arguments."""
     if len(payload) < 4:
         raise FrameError("a method frame ends within the method's number")
     index = _U32.unpack_from(payload)[0]
@@ -117,7 +115,7 @@ def decode_method(payload: bytes) -> AmqpMethod:
 
 
 def encode_method(method: AmqpMethod) -> bytes:
-    """The payload of a method frame.  ValueError for arguments that do not fit: the caller made them."""
+    """Return the payload of a method frame.  Raises ValueError for arguments that do not fit."""
     codec = _CODECS[method.index]
     values = [getattr(method, name) for name in codec.fields]
     out = [codec.head]
@@ -131,7 +129,7 @@ def encode_method(method: AmqpMethod) -> bytes:
 
 
 def _plan(arguments: list[tuple[str, bool]]) -> tuple[tuple[Reader, ...], tuple[Writer, ...]]:
-    """Readers and writers for arguments: pairs of a type and whether it is reserved."""
+    """Return readers and writers of arguments: pairs of a type and True for a reserved one."""
     readers: list[Reader] = []
     writers: list[Writer] = []
     at = 0

@@ -1,4 +1,4 @@
-"""Methods that publish, consume and settle (class 60), of confirms and of transactions (85 and 90)."""
+"""Methods to publish, consume and settle (class 60), of confirms and of transactions (85 and 90)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from protocols.amqp.method_codec import (
 @method(60, 10, "basic.qos", CLIENT)
 @dataclass(slots=True)
 class BasicQos(AmqpMethod):
-    """Limit of what is unsettled: of each new consumer, or of the channel (RabbitMQ's meaning of global)."""
+    """Limit of unsettled deliveries: of each new consumer, or of the channel (RabbitMQ's meaning of global)."""
 
     prefetch_size: Long = 0
     prefetch_count: Short = 0
@@ -32,13 +32,13 @@ class BasicQos(AmqpMethod):
 @method(60, 11, "basic.qos-ok", SERVER)
 @dataclass(slots=True)
 class BasicQosOk(AmqpMethod):
-    """The limit holds."""
+    """The limit is in force."""
 
 
 @method(60, 20, "basic.consume", CLIENT, before=("short",))
 @dataclass(slots=True)
 class BasicConsume(AmqpMethod):
-    """Begin to consume; no tag: the server makes one up."""
+    """Begin to consume; the server makes up a missing tag."""
 
     queue: ShortString = ""
     consumer_tag: ShortString = ""
@@ -52,7 +52,7 @@ class BasicConsume(AmqpMethod):
 @method(60, 21, "basic.consume-ok", SERVER)
 @dataclass(slots=True)
 class BasicConsumeOk(AmqpMethod):
-    """The consumer is there."""
+    """The consumer exists."""
 
     consumer_tag: ShortString = ""
 
@@ -60,7 +60,7 @@ class BasicConsumeOk(AmqpMethod):
 @method(60, 30, "basic.cancel", BOTH)
 @dataclass(slots=True)
 class BasicCancel(AmqpMethod):
-    """End a consumer; from the server (RabbitMQ): its queue is gone."""
+    """Cancel a consumer; from the server (RabbitMQ): its queue is gone."""
 
     consumer_tag: ShortString = ""
     nowait: Bit = False
@@ -69,7 +69,7 @@ class BasicCancel(AmqpMethod):
 @method(60, 31, "basic.cancel-ok", BOTH)
 @dataclass(slots=True)
 class BasicCancelOk(AmqpMethod):
-    """The consumer is not there."""
+    """The consumer is cancelled."""
 
     consumer_tag: ShortString = ""
 
@@ -120,7 +120,7 @@ class BasicGet(AmqpMethod):
 @method(60, 71, "basic.get-ok", SERVER)
 @dataclass(slots=True)
 class BasicGetOk(AmqpMethod):
-    """The message that follows was asked for; so many are left."""
+    """The message that follows was asked for; `message_count` are left."""
 
     delivery_tag: LongLong = 0
     redelivered: Bit = False
@@ -132,13 +132,13 @@ class BasicGetOk(AmqpMethod):
 @method(60, 72, "basic.get-empty", SERVER, after=("shortstr",))
 @dataclass(slots=True)
 class BasicGetEmpty(AmqpMethod):
-    """There is no message."""
+    """The queue is empty."""
 
 
 @method(60, 80, "basic.ack", BOTH)
 @dataclass(slots=True)
 class BasicAck(AmqpMethod):
-    """A delivery is done; from the server: a publish is confirmed."""
+    """A delivery is acknowledged; from the server: a publish is confirmed."""
 
     delivery_tag: LongLong = 0
     multiple: Bit = False
@@ -147,7 +147,7 @@ class BasicAck(AmqpMethod):
 @method(60, 90, "basic.reject", CLIENT)
 @dataclass(slots=True)
 class BasicReject(AmqpMethod):
-    """A delivery is refused."""
+    """A delivery is rejected."""
 
     delivery_tag: LongLong = 0
     requeue: Bit = False
@@ -156,7 +156,7 @@ class BasicReject(AmqpMethod):
 @method(60, 100, "basic.recover-async", CLIENT)
 @dataclass(slots=True)
 class BasicRecoverAsync(AmqpMethod):
-    """Deliver again what is not settled, without an answer."""
+    """Redeliver unsettled messages, without an answer."""
 
     requeue: Bit = False
 
@@ -164,7 +164,7 @@ class BasicRecoverAsync(AmqpMethod):
 @method(60, 110, "basic.recover", CLIENT)
 @dataclass(slots=True)
 class BasicRecover(AmqpMethod):
-    """Deliver again what is not settled."""
+    """Redeliver unsettled messages."""
 
     requeue: Bit = False
 
@@ -172,13 +172,13 @@ class BasicRecover(AmqpMethod):
 @method(60, 111, "basic.recover-ok", SERVER)
 @dataclass(slots=True)
 class BasicRecoverOk(AmqpMethod):
-    """It will be."""
+    """Unsettled messages will be redelivered."""
 
 
 @method(60, 120, "basic.nack", BOTH)
 @dataclass(slots=True)
 class BasicNack(AmqpMethod):
-    """Deliveries are refused; from the server: a publish was lost (RabbitMQ)."""
+    """Deliveries are rejected; from the server: a publish was lost (RabbitMQ)."""
 
     delivery_tag: LongLong = 0
     multiple: Bit = False
@@ -188,7 +188,7 @@ class BasicNack(AmqpMethod):
 @method(85, 10, "confirm.select", CLIENT)
 @dataclass(slots=True)
 class ConfirmSelect(AmqpMethod):
-    """Confirm what is published on the channel from now on."""
+    """Confirm publishes on the channel from now on."""
 
     nowait: Bit = False
 
@@ -196,7 +196,7 @@ class ConfirmSelect(AmqpMethod):
 @method(85, 11, "confirm.select-ok", SERVER)
 @dataclass(slots=True)
 class ConfirmSelectOk(AmqpMethod):
-    """It will be."""
+    """Publishes will be confirmed."""
 
 
 @method(90, 10, "tx.select", CLIENT)
@@ -208,28 +208,28 @@ class TxSelect(AmqpMethod):
 @method(90, 11, "tx.select-ok", SERVER)
 @dataclass(slots=True)
 class TxSelectOk(AmqpMethod):
-    """It will be."""
+    """The channel is transactional."""
 
 
 @method(90, 20, "tx.commit", CLIENT)
 @dataclass(slots=True)
 class TxCommit(AmqpMethod):
-    """Do what the transaction holds."""
+    """Carry out the transaction."""
 
 
 @method(90, 21, "tx.commit-ok", SERVER)
 @dataclass(slots=True)
 class TxCommitOk(AmqpMethod):
-    """It is done."""
+    """The transaction is carried out."""
 
 
 @method(90, 30, "tx.rollback", CLIENT)
 @dataclass(slots=True)
 class TxRollback(AmqpMethod):
-    """Drop what the transaction holds."""
+    """Drop the transaction."""
 
 
 @method(90, 31, "tx.rollback-ok", SERVER)
 @dataclass(slots=True)
 class TxRollbackOk(AmqpMethod):
-    """It is dropped."""
+    """The transaction is dropped."""

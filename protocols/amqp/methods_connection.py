@@ -23,7 +23,7 @@ from protocols.amqp.method_codec import (
 @method(10, 10, "connection.start", SERVER)
 @dataclass(slots=True)
 class ConnectionStart(AmqpMethod):
-    """What the server is, and the mechanisms and locales it has, each separated by spaces."""
+    """The server's properties, and its mechanisms and locales, each separated by spaces."""
 
     version_major: Octet = 0
     version_minor: Octet = 0
@@ -35,7 +35,7 @@ class ConnectionStart(AmqpMethod):
 @method(10, 11, "connection.start-ok", CLIENT)
 @dataclass(slots=True)
 class ConnectionStartOk(AmqpMethod):
-    """What the client is, the mechanism it chose, and its first response."""
+    """The client's properties, its chosen mechanism, and its first response."""
 
     client_properties: Table = field(default_factory=dict)
     mechanism: ShortString = ""
@@ -62,7 +62,7 @@ class ConnectionSecureOk(AmqpMethod):
 @method(10, 30, "connection.tune", SERVER)
 @dataclass(slots=True)
 class ConnectionTune(AmqpMethod):
-    """The limits that the server offers; the heartbeat in seconds."""
+    """The limits offered by the server; the heartbeat in seconds."""
 
     channel_max: Short = 0
     frame_max: Long = 0
@@ -72,7 +72,7 @@ class ConnectionTune(AmqpMethod):
 @method(10, 31, "connection.tune-ok", CLIENT)
 @dataclass(slots=True)
 class ConnectionTuneOk(AmqpMethod):
-    """The limits that hold; 0 = none wished."""
+    """The client's limits; 0 = no wish."""
 
     channel_max: Short = 0
     frame_max: Long = 0
@@ -91,7 +91,7 @@ class ConnectionTuneOk(AmqpMethod):
 )
 @dataclass(slots=True)
 class ConnectionOpen(AmqpMethod):
-    """The virtual host that the client wants."""
+    """The client's request for a virtual host."""
 
     virtual_host: ShortString = ""
 
@@ -116,7 +116,7 @@ class ConnectionClose(AmqpMethod):
 @method(10, 51, "connection.close-ok", BOTH)
 @dataclass(slots=True)
 class ConnectionCloseOk(AmqpMethod):
-    """The end is known on the other side."""
+    """The other side acknowledges the end."""
 
 
 @method(10, 60, "connection.blocked", SERVER)
@@ -145,13 +145,13 @@ class ConnectionUpdateSecret(AmqpMethod):
 @method(10, 71, "connection.update-secret-ok", SERVER)
 @dataclass(slots=True)
 class ConnectionUpdateSecretOk(AmqpMethod):
-    """The new secret holds."""
+    """The new secret is in force."""
 
 
 @method(20, 10, "channel.open", CLIENT, after=("shortstr",))
 @dataclass(slots=True)
 class ChannelOpen(AmqpMethod):
-    """Open the channel whose number the frame has."""
+    """Open the channel with the frame's number."""
 
 
 @method(20, 11, "channel.open-ok", SERVER, after=("longstr",))
@@ -163,7 +163,7 @@ class ChannelOpenOk(AmqpMethod):
 @method(20, 20, "channel.flow", BOTH)
 @dataclass(slots=True)
 class ChannelFlow(AmqpMethod):
-    """Whether content may be sent on the channel."""
+    """Flow control: content may be sent on the channel if `active`."""
 
     active: Bit = False
 
@@ -171,7 +171,7 @@ class ChannelFlow(AmqpMethod):
 @method(20, 21, "channel.flow-ok", BOTH)
 @dataclass(slots=True)
 class ChannelFlowOk(AmqpMethod):
-    """What flow now holds."""
+    """The state of flow control."""
 
     active: Bit = False
 
@@ -190,4 +190,4 @@ class ChannelClose(AmqpMethod):
 @method(20, 41, "channel.close-ok", BOTH)
 @dataclass(slots=True)
 class ChannelCloseOk(AmqpMethod):
-    """The end is known on the other side."""
+    """The other side acknowledges the end."""

@@ -10,7 +10,7 @@ from protocols.amqp.method_codec import CLIENT, SERVER, AmqpMethod, Bit, Long, S
 @method(40, 10, "exchange.declare", CLIENT, before=("short",))
 @dataclass(slots=True)
 class ExchangeDeclare(AmqpMethod):
-    """Make an exchange, or see that it is there as described; `passive`: only see whether it is there."""
+    """Declare an exchange: create it, or compare an existing one; `passive`: only check that it exists."""
 
     exchange: ShortString = ""
     type: ShortString = ""
@@ -25,7 +25,7 @@ class ExchangeDeclare(AmqpMethod):
 @method(40, 11, "exchange.declare-ok", SERVER)
 @dataclass(slots=True)
 class ExchangeDeclareOk(AmqpMethod):
-    """The exchange is there."""
+    """The exchange exists."""
 
 
 @method(40, 20, "exchange.delete", CLIENT, before=("short",))
@@ -41,7 +41,7 @@ class ExchangeDelete(AmqpMethod):
 @method(40, 21, "exchange.delete-ok", SERVER)
 @dataclass(slots=True)
 class ExchangeDeleteOk(AmqpMethod):
-    """The exchange is not there."""
+    """The exchange is deleted."""
 
 
 @method(40, 30, "exchange.bind", CLIENT, before=("short",))
@@ -59,13 +59,13 @@ class ExchangeBind(AmqpMethod):
 @method(40, 31, "exchange.bind-ok", SERVER)
 @dataclass(slots=True)
 class ExchangeBindOk(AmqpMethod):
-    """The binding is there."""
+    """The binding exists."""
 
 
 @method(40, 40, "exchange.unbind", CLIENT, before=("short",))
 @dataclass(slots=True)
 class ExchangeUnbind(AmqpMethod):
-    """End a binding of one exchange to another (RabbitMQ)."""
+    """Remove a binding between exchanges (RabbitMQ)."""
 
     destination: ShortString = ""
     source: ShortString = ""
@@ -77,13 +77,13 @@ class ExchangeUnbind(AmqpMethod):
 @method(40, 51, "exchange.unbind-ok", SERVER)
 @dataclass(slots=True)
 class ExchangeUnbindOk(AmqpMethod):
-    """The binding is not there.  The number is RabbitMQ's."""
+    """The binding is removed.  The number is RabbitMQ's."""
 
 
 @method(50, 10, "queue.declare", CLIENT, before=("short",))
 @dataclass(slots=True)
 class QueueDeclare(AmqpMethod):
-    """Make a queue, or see that it is there as described; no name: the server makes one up."""
+    """Declare a queue: create it, or compare an existing one; the server makes up a missing name."""
 
     queue: ShortString = ""
     passive: Bit = False
@@ -97,7 +97,7 @@ class QueueDeclare(AmqpMethod):
 @method(50, 11, "queue.declare-ok", SERVER)
 @dataclass(slots=True)
 class QueueDeclareOk(AmqpMethod):
-    """The queue is there, with so many messages that are ready."""
+    """The queue exists; `message_count` messages are ready."""
 
     queue: ShortString = ""
     message_count: Long = 0
@@ -119,13 +119,13 @@ class QueueBind(AmqpMethod):
 @method(50, 21, "queue.bind-ok", SERVER)
 @dataclass(slots=True)
 class QueueBindOk(AmqpMethod):
-    """The binding is there."""
+    """The binding exists."""
 
 
 @method(50, 30, "queue.purge", CLIENT, before=("short",))
 @dataclass(slots=True)
 class QueuePurge(AmqpMethod):
-    """Drop the messages that are ready."""
+    """Drop the ready messages of a queue."""
 
     queue: ShortString = ""
     nowait: Bit = False
@@ -134,7 +134,7 @@ class QueuePurge(AmqpMethod):
 @method(50, 31, "queue.purge-ok", SERVER)
 @dataclass(slots=True)
 class QueuePurgeOk(AmqpMethod):
-    """Number of messages that were dropped."""
+    """The number of dropped messages."""
 
     message_count: Long = 0
 
@@ -153,7 +153,7 @@ class QueueDelete(AmqpMethod):
 @method(50, 41, "queue.delete-ok", SERVER)
 @dataclass(slots=True)
 class QueueDeleteOk(AmqpMethod):
-    """The queue is not there; so many messages went with it."""
+    """The queue is deleted, and `message_count` messages with it."""
 
     message_count: Long = 0
 
@@ -161,7 +161,7 @@ class QueueDeleteOk(AmqpMethod):
 @method(50, 50, "queue.unbind", CLIENT, before=("short",))
 @dataclass(slots=True)
 class QueueUnbind(AmqpMethod):
-    """End a binding."""
+    """Remove a binding."""
 
     queue: ShortString = ""
     exchange: ShortString = ""
@@ -172,4 +172,4 @@ class QueueUnbind(AmqpMethod):
 @method(50, 51, "queue.unbind-ok", SERVER)
 @dataclass(slots=True)
 class QueueUnbindOk(AmqpMethod):
-    """The binding is not there."""
+    """The binding is removed."""

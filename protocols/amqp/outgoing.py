@@ -1,7 +1,5 @@
-"""Outgoing: what goes out of one connection, in the order in which it is called for.
-
-Nothing is sent on a channel that is not open: whoever sends need not know that it was closed a moment ago.
-"""
+"""Outgoing: the output of one connection, in order of the calls.  Nothing is sent on a channel that is not open, so
+callers need not know of a close a moment ago."""
 
 from __future__ import annotations
 
@@ -16,11 +14,11 @@ from protocols.amqp.heartbeats import Heartbeats
 from protocols.amqp.methods import AmqpMethod, BasicReturn, encode_method
 
 CONSUMER_TAG_CACHE_ENTRIES: Final = 256
-"""Consumer tags of one connection that are kept encoded; all are forgotten when there is no room."""
+"""Size of the cache of encoded consumer tags of one connection; a full cache is cleared."""
 
 
 class Outgoing:
-    """See the module."""
+    """The output of a connection (see the module)."""
 
     __slots__ = ("_channels", "_consumers", "_heartbeats", "_out", "frame_max")
 
@@ -30,10 +28,10 @@ class Outgoing:
         self._consumers: dict[str, bytes] = {}
         self._heartbeats = Heartbeats(now)
         self.frame_max = frame_max
-        """Of whole frames, as agreed."""
+        """The negotiated limit of whole frames."""
 
     def data_to_send(self) -> bytes:
-        """The bytes that are due; empty if none."""
+        """Return the bytes due, maybe none."""
         out = self._out
         if not out:
             return b""
@@ -44,25 +42,25 @@ class Outgoing:
         return data
 
     def is_channel_open(self, channel: int) -> bool:
-        """Whether anything can be sent on it."""
+        """True if methods can be sent on the channel."""
         found = self._channels.get(channel)
         return found is not None and found.state == OPEN
 
     def send(self, channel: int, method: AmqpMethod) -> None:
-        """Any method without content.  ValueError where it does not fit a frame."""
+        """Send a method without content.  Raises ValueError if it does not fit a frame."""
         if self.is_channel_open(channel):
             self._send(channel, method)
 
     def deliver(
         self, channel: int, consumer_tag: str, delivery_tag: int, redelivered: bool, message: ContentTemplate
     ) -> None:
-        """One message to a consumer."""
+        """Send one message to a consumer."""
         self.deliver_run(channel, consumer_tag, ((delivery_tag, redelivered, message),))
 
     def deliver_run(
         self, channel: int, consumer_tag: str, deliveries: Iterable[tuple[int, bool, ContentTemplate]]
     ) -> None:
-        """Messages to one consumer: delivery tag, redelivered and message of each."""
+        """Send messages to one consumer: delivery tag, redelivered and message of each."""
         if not self.is_channel_open(channel):
             return
         consumer = self._consumers.get(consumer_tag)
@@ -75,22 +73,22 @@ class Outgoing:
     def get_ok(
         self, channel: int, delivery_tag: int, redelivered: bool, message: ContentTemplate, message_count: int
     ) -> None:
-        """The message that basic.get asked for; `message_count`: how many are left."""
+        """Send the message of a basic.get; `message_count`: messages left."""
         if self.is_channel_open(channel):
             frames = message.frames(channel, self.frame_max)
             self._out += (get_ok_frame(channel, delivery_tag, redelivered, message, message_count), frames)
 
     def return_(self, channel: int, reply_code: int, text: str, exchange: str, routing_key: str,
                 message: ContentTemplate) -> None:  # fmt: skip
-        """A mandatory message that could not be routed."""
+        """Return a mandatory message that could not be routed."""
         if self.is_channel_open(channel):
             frames = message.frames(channel, self.frame_max)
             self._send(channel, BasicReturn(reply_code, text, exchange, routing_key))
             self._out.append(frames)
 
     def confirm(self, channel: int, tags: Sequence[int], *, is_nack: bool = False) -> None:
-        """Publishes of the channel are durable, or with `is_nack` lost.  Tags count from 1 since confirm.select; each
-        is confirmed once, in any order."""
+        """Confirm publishes of the channel, or nack lost ones.  Tags count from 1 since confirm.select, each once, in
+        any order."""
         found = self._channels.get(channel)
         if found is not None and found.state == OPEN and tags:
             self._out.append(found.confirms.frames(channel, tags, is_nack=is_nack))

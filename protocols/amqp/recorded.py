@@ -1,8 +1,6 @@
-"""Records for AMQP consumers: what they get of a message is cut out of its record, which is not decoded.
-
-A message that came by AMQP has in its properties what its publisher said (`mapping.origin`), byte for byte.
-Applications say the same again and again: what was read of some properties is kept.
-"""
+"""Records for AMQP consumers: the consumer's bytes are cut out of the record, without decoding it.  A record of an AMQP
+message has the publisher's bytes in its properties (`mapping.origin`).  Applications repeat them, so decoded properties
+are cached."""
 
 from __future__ import annotations
 
@@ -15,15 +13,14 @@ from protocols.remoting.stored_record import decode_properties, properties_and_b
 
 KEPT_ENTRIES: Final = 4096
 KEPT_BYTES: Final = 512
-"""Properties that are kept, of all connections together: so many, each of so many bytes at most.  All are forgotten
-when there is no room."""
+"""Limits of the cache, shared by all connections: entries, and bytes of each entry.  A full cache is cleared."""
 
 _kept: Final[dict[bytes, tuple[bytes, bytes]]] = {}
 """By a record's properties: the end of the method frame, and the content header's properties."""
 
 
 def template_of_record(record: bytes) -> ContentTemplate | None:
-    """The message of a checked record; None where it came by another door."""
+    """Return the message of a checked record; None if it is not from AMQP."""
     properties, body = properties_and_body(record)
     known = _kept.get(properties)
     if known is None:

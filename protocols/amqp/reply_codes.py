@@ -1,4 +1,4 @@
-"""Reply codes of AMQP 0-9-1 (section 1.4) with RabbitMQ's extensions, and which of them end a connection."""
+"""Reply codes of AMQP 0-9-1 (section 1.4) with RabbitMQ's extensions, and their scope."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class ReplyCode(IntEnum):
-    """What `connection.close`, `channel.close` and `basic.return` give as their reason."""
+    """The reasons in `connection.close`, `channel.close` and `basic.return`."""
 
     REPLY_SUCCESS = 200
     CONTENT_TOO_LARGE = 311
@@ -35,15 +35,14 @@ CONNECTION_ERRORS: Final = frozenset(
     for code in ReplyCode
     if code >= ReplyCode.FRAME_ERROR or code in (ReplyCode.CONNECTION_FORCED, ReplyCode.INVALID_PATH)
 )
-"""Errors that end the whole connection; the others end the channel they happen on."""
+"""Errors that end the whole connection; the others end their channel."""
 
 MAX_REPLY_TEXT_BYTES: Final = 255
-"""A reply text is a short string."""
+"""Limit of a reply text, a short string."""
 
 
 def reply_text(code: int, text: str) -> str:
-    """The text as RabbitMQ's clients know it: the code's name, a dash, the explanation; cut to what a short string
-    holds."""
+    """Return the text in RabbitMQ's form: the code's name, a dash, the explanation; cut to a short string."""
     try:
         whole = f"{ReplyCode(code).name} - {text}"
     except ValueError:

@@ -1,4 +1,4 @@
-"""Batches: an event at fault refuses all of its batch, and the refusal names every one that is."""
+"""Batches: one invalid event refuses the whole batch, and the refusal names all invalid ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ U = TypeVar("U")
 
 
 def each_of(items: Iterable[T], taken: Callable[[T], U]) -> list[U]:
-    """What becomes of each item.  Raises CloudEventError, which names all that are at fault, and why the first is."""
+    """Return `taken` of each item.  Raises CloudEventError with the places of all invalid items, and the first
+    fault."""
     done: list[U] = []
     faults: dict[int, CloudEventError] = {}
     for item in items:
@@ -28,7 +29,7 @@ def each_of(items: Iterable[T], taken: Callable[[T], U]) -> list[U]:
 
 
 def events_at(places: Sequence[int]) -> str:
-    """Ascending places of a batch, for people: `events 0-2, 7 of the batch`."""
+    """Return ascending places of a batch as text: `events 0-2, 7 of the batch`."""
     runs = [list(run) for _, run in groupby(enumerate(places), lambda pair: pair[1] - pair[0])]
     texts = [str(run[0][1]) if len(run) == 1 else f"{run[0][1]}-{run[-1][1]}" for run in runs]
     return f"event{'s' if len(places) > 1 else ''} {', '.join(texts)} of the batch"

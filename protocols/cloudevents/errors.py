@@ -1,7 +1,5 @@
-"""Every refusal in HTTP's words: a status and the type and title of an RFC 9457 problem.
-
-`PROBLEMS` is the complete table from the domain's `Code`; what is wrong with an event itself is a `CloudEventError`.
-"""
+"""Refusals in HTTP: a status and the type and title of an RFC 9457 problem.  `PROBLEMS` is the complete table from the
+domain's `Code`; a fault of an event itself is a `CloudEventError`."""
 
 from __future__ import annotations
 
@@ -15,10 +13,8 @@ from domain.errors import Code, EntrepotError
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The fixed part of a problem detail (RFC 9457 section 3.1).
-
-    `slug` is the last segment of the problem's `type` URI; `detail` is the error's own sentence.
-    """
+    """The fixed part of a problem detail (RFC 9457 section 3.1).  `slug` is the last segment of the problem's `type`
+    URI; `detail` is the error's own sentence."""
 
     status: int
     slug: str
@@ -60,7 +56,7 @@ PROBLEMS: Final[Mapping[Code, Problem]] = MappingProxyType(
 
 
 class CloudEventError(ValueError):
-    """What arrived is not a CloudEvent.  `attribute` names the attribute at fault, if it is one."""
+    """The input is not a valid CloudEvent.  `attribute` names the attribute at fault, if it is one."""
 
     problem: ClassVar[Problem] = Problem(400, "invalid-cloudevent", "The event is not a valid CloudEvent")
 
@@ -77,11 +73,11 @@ class UnsupportedFormatError(CloudEventError):
 
 
 class BatchTooLargeError(CloudEventError):
-    """A batch of more events than are taken at once."""
+    """A batch with too many events."""
 
     problem: ClassVar[Problem] = Problem(413, "batch-too-large", "The batch has too many events")
 
 
 def problem_of(error: EntrepotError | CloudEventError) -> Problem:
-    """The problem that answers a refusal; its `detail` is `error.message`."""
+    """Return the problem of a refusal; its `detail` is `error.message`."""
     return error.problem if isinstance(error, CloudEventError) else PROBLEMS[error.code]

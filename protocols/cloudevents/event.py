@@ -1,4 +1,4 @@
-"""The CloudEvent and the rules its context attributes obey (CloudEvents 1.0.2, sections 2 and 3)."""
+"""The CloudEvent, and the rules of its context attributes (CloudEvents 1.0.2, sections 2 and 3)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from protocols.cloudevents.errors import CloudEventError
 
 SPEC_VERSION: Final = "1.0"
 MAX_ATTRIBUTES: Final = 128
-"""Most context attributes an event may have."""
+"""Most context attributes of an event."""
 MAX_ATTRIBUTE_NAME_LENGTH: Final = 128
-"""Longest attribute name taken.  The specification says SHOULD NOT exceed 20, so longer ones are no error."""
+"""Longest attribute name accepted.  The specification's 20 is a SHOULD, so longer ones are no error."""
 MAX_ATTRIBUTE_VALUE_BYTES: Final = 65_535
-"""Largest attribute value, in UTF-8: that of a string of MQTT, so that an event of 64 KiB is forwarded whichever of
-its attributes is that long (size limits of the core)."""
+"""Largest attribute value, in UTF-8.  As large as an MQTT string, so that an event of 64 KiB is forwarded with any long
+attribute (size limits of the core)."""
 
 REQUIRED_ATTRIBUTES: Final = ("id", "source", "type", "specversion")
 CORE_ATTRIBUTES: Final = frozenset({*REQUIRED_ATTRIBUTES, "datacontenttype", "dataschema", "subject", "time"})
-"""The attributes the specification defines (3.1); every other one is an extension (3.2)."""
+"""The attributes that the specification defines (3.1); every other one is an extension (3.2)."""
 RESERVED_NAMES: Final = frozenset({"data"})
 
 MIN_INTEGER: Final = -(2**31)
@@ -43,7 +43,7 @@ _SURELY_FITS = MAX_ATTRIBUTE_VALUE_BYTES // 4
 
 
 class ExtensionType(StrEnum):
-    """An extension's type where it is not String: the types JSON has besides (JSON format 2.2)."""
+    """Types of extensions other than String: the other types of JSON (JSON format 2.2)."""
 
     BOOLEAN = "b"
     INTEGER = "i"
@@ -54,13 +54,13 @@ NO_TYPED_EXTENSIONS: Final[Mapping[str, ExtensionType]] = MappingProxyType({})
 
 @dataclass(slots=True)
 class CloudEvent:
-    """An event: its context attributes in order, and its data as opaque bytes (None: it has none).
+    """An event: its context attributes in order, and its data as opaque bytes (None: no data).
 
-    Every attribute is held in its canonical string form (2.1); `typed_extensions` tells which extensions came as
-    JSON booleans or integers, so that JSON gives them back as such.  `implied_json`: the data came as a JSON value
-    without a `datacontenttype`, which then is application/json in every other encoding (JSON format 3.1.2).
+    Every attribute has its canonical string form (2.1); `typed_extensions` has the types of extensions that came as
+    JSON booleans or integers, for JSON output.  `implied_json`: the data came as a JSON value without a
+    `datacontenttype`, which then is application/json in every other encoding (JSON format 3.1.2).
 
-    Making one checks nothing: decoders call `check_attributes`, and so should who builds one from foreign values.
+    The constructor checks nothing: call `check_attributes` on values from outside, as the decoders do.
     """
 
     attributes: dict[str, str]
@@ -90,12 +90,12 @@ class CloudEvent:
 
 
 def is_attribute_name(name: str) -> bool:
-    """Whether an attribute may be called so: lower-case ASCII letters and digits, and not `data` (3)."""
+    """True for a valid attribute name: lower-case ASCII letters and digits, and not `data` (3)."""
     return len(name) <= MAX_ATTRIBUTE_NAME_LENGTH and _NAME.fullmatch(name) is not None and name not in RESERVED_NAMES
 
 
 def check_name(name: str) -> None:
-    """Raise unless an attribute may be called so."""
+    """Raise for an invalid attribute name."""
     if not is_attribute_name(name):
         raise CloudEventError(
             f"{name[:80]!r} is not an attribute name: 1 to {MAX_ATTRIBUTE_NAME_LENGTH} characters "
@@ -105,12 +105,12 @@ def check_name(name: str) -> None:
 
 
 def escape_disallowed(text: str, escape: Callable[[str], str]) -> str:
-    """The text with each character that a String may not have (2.1) replaced."""
+    """Return the text with each character that a String may not have (2.1) replaced."""
     return _DISALLOWED.sub(lambda found: escape(found[0]), text)
 
 
 def check_value(name: str, value: str) -> None:
-    """Raise unless the value is a String (2.1) within the limit, and what this attribute asks for besides (3.1)."""
+    """Raise unless the value is a String (2.1) within the limit, and meets the attribute's own rule (3.1)."""
     bad = _DISALLOWED.search(value)
     if bad is not None:
         raise CloudEventError(f"attribute {name!r} has the character U+{ord(bad[0]):04X}, which is not allowed", name)
@@ -122,7 +122,7 @@ def check_value(name: str, value: str) -> None:
 
 
 def check_attributes(attributes: dict[str, str]) -> None:
-    """Raise unless these are the context attributes of a valid event.  Names are checked where they are made."""
+    """Raise unless these are the context attributes of a valid event.  Decoders check the names."""
     values = "".join(attributes.values())
     if len(values) > _SURELY_FITS or not (values.isascii() and values.isprintable()):
         for name, value in attributes.items():

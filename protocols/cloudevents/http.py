@@ -35,11 +35,11 @@ _QUOTED_PAIR = re.compile(rb"\\(.)", re.DOTALL)
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _CACHED_NAMES = 1024
 _LONGEST_CACHED = 64
-"""Names of headers that are longer are looked at each time."""
+"""Longest cached header name."""
 
 
 class ContentMode(Enum):
-    """Ways of an event to lie in an HTTP message (1.3)."""
+    """Content modes of an event in an HTTP message (1.3)."""
 
     BINARY = "binary"
     STRUCTURED = "structured"
@@ -47,7 +47,7 @@ class ContentMode(Enum):
 
 
 def content_mode(content_type: bytes | str | None) -> ContentMode:
-    """The mode a message is in: its Content-Type alone decides (3)."""
+    """Return a message's mode, which its Content-Type alone decides (3)."""
     if not content_type:
         return ContentMode.BINARY
     value = (content_type.decode("latin-1") if isinstance(content_type, bytes) else content_type).lstrip().lower()
@@ -57,10 +57,8 @@ def content_mode(content_type: bytes | str | None) -> ContentMode:
 
 
 def from_binary(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> CloudEvent:
-    """The event in a binary-mode message (3.1).  Header names in lower case, as ASGI gives them.
-
-    An empty body is no data.  Headers that are not the event's are passed over.
-    """
+    """Return the event of a binary-mode message (3.1).  Header names are in lower case, as in ASGI.  An empty body is
+    no data.  Headers that are not the event's are ignored."""
     attributes: dict[str, str] = {}
     name: str | None = None
     try:
@@ -87,7 +85,7 @@ def from_binary(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> CloudEve
 
 
 def to_binary(event: CloudEvent) -> tuple[Headers, bytes]:
-    """The event as a binary-mode message: headers and body (3.1)."""
+    """Return the event as a binary-mode message: headers and body (3.1)."""
     headers: Headers = []
     for name, value in event.attributes.items():
         if name == "datacontenttype":
@@ -102,9 +100,9 @@ def to_binary(event: CloudEvent) -> tuple[Headers, bytes]:
 
 
 def from_structured(body: bytes, content_type: bytes | str = STRUCTURED_MEDIA_TYPE) -> CloudEvent:
-    """The event in a structured-mode message (3.2).  What its headers say besides is not looked at."""
+    """Return the event of a structured-mode message (3.2).  Its other headers are ignored."""
     if _is_protobuf(content_type, PROTOBUF_MEDIA_TYPE):
-        from protocols.cloudevents import protobuf_format  # few send it: it is loaded for them
+        from protocols.cloudevents import protobuf_format  # few send it: loaded on demand
 
         return protobuf_format.decode_event(body)
     _check_format(content_type, STRUCTURED_MEDIA_TYPE)
@@ -116,7 +114,7 @@ def from_batch(
     content_type: bytes | str = BATCH_MEDIA_TYPE,
     max_events: int = json_format.MAX_BATCH_EVENTS,
 ) -> list[CloudEvent]:
-    """The events in a batched-mode message (3.3)."""
+    """Return the events of a batched-mode message (3.3)."""
     if _is_protobuf(content_type, PROTOBUF_BATCH_MEDIA_TYPE):
         from protocols.cloudevents import protobuf_format
 
@@ -126,12 +124,12 @@ def from_batch(
 
 
 def to_structured(event: CloudEvent) -> tuple[Headers, bytes]:
-    """The event as a structured-mode message in the JSON event format (3.2)."""
+    """Return the event as a structured-mode message in the JSON event format (3.2)."""
     return [_STRUCTURED_HEADERS], json_format.encode_event(event)
 
 
 def to_batch(events: Iterable[CloudEvent]) -> tuple[Headers, bytes]:
-    """The events as one batched-mode message in the JSON batch format (3.3)."""
+    """Return the events as one batched-mode message in the JSON batch format (3.3)."""
     return [_BATCH_HEADERS], json_format.encode_batch(events)
 
 
@@ -150,7 +148,7 @@ def _check_format(content_type: bytes | str, supported: str) -> None:
 
 @lru_cache(_CACHED_NAMES)
 def _attribute_of(header: bytes) -> str | None:
-    """The attribute that a header carries (3.1.1, 3.1.3.1), if it carries one."""
+    """Return the attribute of a header (3.1.1, 3.1.3.1), or None."""
     if header == _CONTENT_TYPE:
         return "datacontenttype"
     if not header.startswith(HEADER_PREFIX):
@@ -168,7 +166,7 @@ def _header_name(attribute: str) -> bytes:
 
 
 def _all_escaped(value: bytes) -> str:
-    """A value in which some bytes are percent-encoded and others are not: all of them."""
+    """Return a partly percent-encoded value with all its non-ASCII bytes encoded."""
     return _NOT_ASCII.sub(lambda found: b"%%%02X" % found[0][0], value).decode()
 
 

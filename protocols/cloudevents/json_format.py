@@ -1,8 +1,6 @@
-"""The JSON event format and the JSON batch format (CloudEvents JSON format 1.0.2).
-
-Data that is a JSON value is cut out of the event as it stands and put back as it stands: number texts, the order of
-keys, duplicate keys and big integers inside it survive.  White space around the value is not part of it.
-"""
+"""The JSON event format and the JSON batch format (CloudEvents JSON format 1.0.2).  Data that is a JSON value is cut
+out of the event and put back unchanged: number texts, the order of keys, duplicate keys and big integers survive.
+White space around the value is not part of it."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ MAX_BATCH_EVENTS: Final = 1_000
 
 
 class _EventShape(msgspec.Struct, gc=False):
-    """Checked of every element of a batch before any is kept, so that junk costs no more memory than its bytes."""
+    """The least shape of an event, checked on a whole batch first, so that junk takes no more memory than its bytes."""
 
     specversion: msgspec.Raw
 
@@ -51,13 +49,13 @@ _BEFORE_END = re.compile(rb"[ \t\r\n]*}")
 
 
 def decode_event(body: bytes) -> CloudEvent:
-    """One event in the JSON event format (section 3)."""
+    """Return one event from the JSON event format (section 3)."""
     _check_utf_8(body)
     return _decode_object(body)
 
 
 def decode_batch(body: bytes, max_events: int = MAX_BATCH_EVENTS) -> list[CloudEvent]:
-    """Events in the JSON batch format (section 4); an empty batch is one, too.  Names the events that are at fault."""
+    """Return events from the JSON batch format (section 4), maybe none.  Errors name the invalid events."""
     _check_utf_8(body)
     try:
         count = len(_SHAPES.decode(body))
@@ -70,18 +68,18 @@ def decode_batch(body: bytes, max_events: int = MAX_BATCH_EVENTS) -> list[CloudE
 
 
 def encode_event(event: CloudEvent) -> bytes:
-    """The event in the JSON event format."""
+    """Return the event in the JSON event format."""
     return orjson.dumps(_members(event))
 
 
 def encode_batch(events: Iterable[CloudEvent]) -> bytes:
-    """The events in the JSON batch format."""
+    """Return the events in the JSON batch format."""
     return orjson.dumps([_members(event) for event in events])
 
 
 def encoded_text(text: str, content_type: str) -> bytes:
-    """Data that came as text, in the charset that its type says.  Raises where that has not all its characters; of a
-    charset that is not known only ASCII is."""
+    """Return text data in the charset of its type.  Raises for characters outside of it; unknown charsets have ASCII
+    only."""
     try:
         return text.encode(media_type.charset(content_type) or "ascii")
     except UnicodeEncodeError:
@@ -91,7 +89,7 @@ def encoded_text(text: str, content_type: str) -> bytes:
 
 
 def is_json(data: bytes) -> bool:
-    """Whether the bytes are one JSON text in UTF-8 (RFC 8259).  One that is nested too deep to check counts as none."""
+    """True for one JSON text in UTF-8 (RFC 8259).  One nested too deep to check gives False."""
     try:
         _RAW.decode(data)
         return data.isascii() or bool(data.decode())
@@ -100,7 +98,7 @@ def is_json(data: bytes) -> bool:
 
 
 def _check_utf_8(body: bytes) -> None:
-    """The values that stay raw are never decoded, so the whole is checked once."""
+    """Check the whole body, since raw values are never decoded."""
     if not body.isascii():
         try:
             body.decode()
@@ -137,7 +135,7 @@ def _decode_object(text: bytes) -> CloudEvent:
                 attributes[name], typed[name] = _typed_extension(name, value)
     except _NOT_JSON as error:
         raise CloudEventError(f"attribute {name[:80]!r} is not valid: {error}", name) from None
-    if least_size != len(text):  # white space or escapes, or a name that came twice
+    if least_size != len(text):  # white space or escapes, or a duplicate name
         _check_no_duplicates(text, members)
     check_attributes(attributes)
     content_type = attributes.get("datacontenttype")
@@ -152,7 +150,7 @@ def _decode_object(text: bytes) -> CloudEvent:
 
 
 def _typed_extension(name: str, value: object) -> tuple[str, ExtensionType]:
-    """An attribute that is neither a string nor null: its canonical string (core 2.1) and its type."""
+    """Return the canonical string (core 2.1) and type of an attribute that is neither a string nor null."""
     if name in CORE_ATTRIBUTES or name == "data_base64":
         raise CloudEventError(f"{name!r} must be a JSON string", name)
     check_name(name)
@@ -166,7 +164,7 @@ def _typed_extension(name: str, value: object) -> tuple[str, ExtensionType]:
 
 
 def _check_no_duplicates(text: bytes, members: Mapping[str, msgspec.Raw]) -> None:
-    """Walk over the members as they were decoded: with a name twice, the text has a member more than they are."""
+    """Walk over the decoded members: a duplicate name leaves a member of the text over."""
     position = 0
     for raw in members.values():
         before = _BEFORE_VALUE.match(text, position)
@@ -188,14 +186,15 @@ def _decode_base64(text: str) -> bytes:
 
 
 def _text_of(data: bytes, content_type: str) -> bytes | None:
-    """Data of a type other than JSON: a string is the text itself; null is no data; else the JSON text (3.1.2)."""
+    """Return data of a type other than JSON: a string's text, nothing for null, else the JSON text (3.1.2)."""
     if data[:1] == b'"':
         return encoded_text(_VALUE.decode(data), content_type)
     return None if data == b"null" else data
 
 
 def _members(event: CloudEvent) -> dict[str, object]:
-    """The members of the event's JSON object (3); data as JSON, as text or in base64, whichever is faithful (3.1.1)."""
+    """Return the members of the event's JSON object (3).  Data is JSON, text or base64, whichever is faithful
+    (3.1.1)."""
     members: dict[str, object] = dict(event.attributes)
     for name, kind in event.typed_extensions.items():
         value = event.attributes[name]

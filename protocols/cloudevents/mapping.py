@@ -1,4 +1,4 @@
-"""A CloudEvent as a message, and any message as a CloudEvent.
+"""CloudEvents to messages, and any message to a CloudEvent.
 
 | event | message |
 |---|---|
@@ -8,13 +8,13 @@
 | `id` | key (and `ce_id`) |
 | `partitionkey` | message group |
 | `subject` | sub-topic `<topic>/<subject>`; in it `+`, `#` and NUL are percent-encoded |
-| `deliverytime` | system property `deliver_at_ms`, which goes over the attribute when the event is read |
+| `deliverytime` | system property `deliver_at_ms`, which replaces the attribute when the event is read |
 | `priority`, a whole number | system property `priority`: the queue in a PRIORITY topic |
 | types of Boolean and Integer extensions | system property `ce_types` |
 
-A message without a `ce_id` came through another door: its attributes are made from what it has.  Its user
-properties become extensions where the lower-cased name can be an attribute's and the value a String (bytes: Base64);
-the others are the one loss of this door, with all but the first of a name that repeats.
+A message without a `ce_id` came by another protocol: its attributes are made from its fields.  User properties become
+extensions if the lower-cased name is a valid attribute name and the value a String (bytes: Base64).  The others are
+lost here, and so are all but the first of a repeated name.
 """
 
 from __future__ import annotations
@@ -66,13 +66,11 @@ PARTITION_KEY: Final = "partitionkey"
 DELIVERY_TIME: Final = "deliverytime"
 """Extension: not to be delivered before this RFC 3339 timestamp."""
 PRIORITY: Final = "priority"
-"""Extension: a whole number from 0; in a PRIORITY topic what is higher is received first."""
+"""Extension: a whole number from 0; in a PRIORITY topic higher ones are received first."""
 TYPES_PROPERTY: Final = "ce_types"
 """System property: `<attribute>:<b or i>` for each Boolean and Integer extension, separated by spaces.
-
-`datacontenttype:implied` stands for JSON data without a `datacontenttype`: the content type then is
-application/json at every other door, and stays absent in the event.
-"""
+`datacontenttype:implied` stands for JSON data without a `datacontenttype`: the content type then is application/json in
+every other protocol, and stays absent in the event."""
 
 DEAD_LETTER_EXTENSIONS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -83,7 +81,7 @@ DEAD_LETTER_EXTENSIONS: Final[Mapping[str, str]] = MappingProxyType(
         SystemProperty.DEAD_LETTER_ATTEMPTS: "deadletterattempts",
     }
 )
-"""Extensions of a dead letter: origin and reason; attempts are an Integer.  The system's word goes over the user's."""
+"""Extensions of a dead letter: origin and reason; attempts are an Integer.  They replace the user's."""
 
 IMPLIED_JSON = "datacontenttype:implied"
 _NOT_FROM_PROPERTIES = CORE_ATTRIBUTES | {PARTITION_KEY, DELIVERY_TIME, *DEAD_LETTER_EXTENSIONS.values()}
@@ -92,15 +90,15 @@ _TEXT_CONTROLS = frozenset("\t\n\f\r")
 _SURELY_FITS = MAX_SUB_TOPIC_BYTES // 4
 _CACHED_NAMES = 1024
 _LONGEST_CACHED = 512
-"""Characters of an event's names, which are looked at each time where there are more."""
+"""Longest total of an event's names, in characters, that is cached."""
 
 
 def to_message(event: CloudEvent, topic: str, sub_topic: str = "") -> Message:
-    """The message that an event, already checked, is in a topic of the default namespace.  Raises where its subject
-    cannot be a sub-topic, or its delivery time is none.  With `sub_topic` it is an event that was stored already, which
-    may have come by a door that asks for neither: it has that sub-topic, and waits for nothing.
+    """Return the message of a checked event in a topic of the default namespace.
 
-    Message id, born time and queue are for the caller to fill in.
+    Raises for a subject that cannot be a sub-topic, and for an invalid delivery time.  `sub_topic` marks an event that
+    was stored already, maybe by a protocol without these rules: it has that sub-topic, and waits for nothing.  The
+    caller sets message id, born time and queue.
     """
     attributes = event.attributes
     system: dict[str, SystemValue] = {SystemProperty.PROTOCOL: PROTOCOL}
@@ -141,7 +139,7 @@ def _deliver_at_ms(delivery_time: str) -> int:
 
 
 def sub_topic_of(topic: str, subject: str) -> str:
-    """`<topic>/<subject>`, as an MQTT topic name (4.7): what such a name cannot have is percent-encoded."""
+    """Return `<topic>/<subject>` as an MQTT topic name (4.7), with forbidden characters percent-encoded."""
     if "+" in subject or "#" in subject or "\0" in subject:
         subject = subject.translate(_NOT_IN_TOPIC_NAMES)
     sub_topic = f"{topic}/{subject}"
@@ -155,7 +153,7 @@ def sub_topic_of(topic: str, subject: str) -> str:
 
 
 def to_event(stored: StoredMessage, namespace: str = DEFAULT_NAMESPACE, default_type: str = DEFAULT_TYPE) -> CloudEvent:
-    """The event that a stored message is.  Every message is a valid one, whatever door it came through."""
+    """Return the event of a stored message.  Every message gives a valid one, from any protocol."""
     attributes, others = _parted(stored.properties)
     synthesised = "id" not in attributes
     system = stored.system
@@ -166,7 +164,7 @@ def to_event(stored: StoredMessage, namespace: str = DEFAULT_NAMESPACE, default_
             return structured
     marks = stored.system_text(TYPES_PROPERTY) if TYPES_PROPERTY in system else None
     implied_json = marks is not None and marks.endswith(IMPLIED_JSON) and content_type == media_type.JSON
-    if content_type and not implied_json:  # an empty one, which MQTT allows, says nothing
+    if content_type and not implied_json:  # an empty one, which MQTT allows, counts as none
         attributes["datacontenttype"] = content_type
     if synthesised or not _are_valid(attributes):
         attributes = _mended(attributes, stored, namespace, default_type, synthesised)
@@ -181,7 +179,7 @@ def to_event(stored: StoredMessage, namespace: str = DEFAULT_NAMESPACE, default_
 
 
 def _parted(properties: Properties) -> tuple[dict[str, str], list[tuple[str, PropertyValue]]]:
-    """What is an attribute, and what else there is.  Of a name that repeats the first counts."""
+    """Return the attributes, and the other properties.  Of a repeated name the first counts."""
     attributes = {name[3:]: value for name, value in properties if name[:3] == PROPERTY_PREFIX and type(value) is str}
     if len(attributes) == len(properties):
         return attributes, []
@@ -195,8 +193,8 @@ def _parted(properties: Properties) -> tuple[dict[str, str], list[tuple[str, Pro
 
 
 def _structured(stored: StoredMessage) -> CloudEvent | None:
-    """The event in a body that another door's producer said to be one (MQTT binding 3.2, AMQP binding 3.2); None where
-    it is none.  What the message has besides is not in it (HTTP binding 3.2.3), but where it was dead-lettered."""
+    """Return the event in a body declared as one by another protocol (MQTT binding 3.2, AMQP binding 3.2), or None.
+    The message's other fields are left out (HTTP binding 3.2.3), except those of dead-lettering."""
     try:
         event = decode_event(stored.body)
     except CloudEventError:
@@ -222,7 +220,7 @@ def _are_valid(attributes: dict[str, str]) -> bool:
 
 @lru_cache(_CACHED_NAMES)
 def _are_names(names: tuple[str, ...]) -> bool:
-    """Whether attributes may be called so: most events have the names of others."""
+    """True if all are valid attribute names; cached, since most events share their names."""
     return all(map(is_attribute_name, names))
 
 
@@ -237,7 +235,7 @@ def _is_valid(name: str, value: str) -> bool:
 def _mended(
     attributes: dict[str, str], stored: StoredMessage, namespace: str, default_type: str, synthesised: bool
 ) -> dict[str, str]:
-    """What is valid of the attributes, and what is required; for other doors' messages all that can be told."""
+    """Return the valid attributes and the required ones; for other protocols' messages all that can be told."""
     kept = {name: value for name, value in attributes.items() if _is_valid(name, value)}
     topic = stored.topic
     if NAMESPACE_SEPARATOR in topic:
@@ -257,7 +255,7 @@ def _required(stored: StoredMessage, namespace: str, topic: str, default_type: s
 
 @lru_cache(_CACHED_NAMES)
 def _source(namespace: str, topic: str) -> str:
-    """`/<namespace>/<topic>` as a URI-reference."""
+    """Return `/<namespace>/<topic>` as a URI-reference."""
     return f"/{quote(namespace, safe='')}/{quote(topic, safe='')}"
 
 
@@ -281,7 +279,7 @@ def _percent_encoded(character: str) -> str:
 
 
 def _guessed_content_type(stored: StoredMessage) -> str:
-    """The type of a body that came without one: JSON, text without control characters, or just bytes."""
+    """Return the type of a body without one: JSON, text without control characters, or just bytes."""
     body = stored.body
     if is_json(body):
         return media_type.JSON
@@ -296,7 +294,7 @@ def _guessed_content_type(stored: StoredMessage) -> str:
 
 
 def _typed_extensions(marks: str, attributes: Mapping[str, str]) -> dict[str, ExtensionType]:
-    """The types that `to_message` noted, as far as the values still are of them."""
+    """Return the types that `to_message` noted, where the values still fit."""
     typed = {}
     for mark in marks.split(" "):
         name, _, kind = mark.partition(":")
@@ -309,7 +307,7 @@ def _typed_extensions(marks: str, attributes: Mapping[str, str]) -> dict[str, Ex
 
 
 def _is_integer(value: str) -> bool:
-    """Whether it is one as JSON's number says it: `00` would come back as `0`."""
+    """True for an integer in JSON's form: `00` would come back as `0`."""
     digits = value.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 10 or str(int(value)) != value:
         return False
@@ -317,7 +315,7 @@ def _is_integer(value: str) -> bool:
 
 
 def _add_properties(attributes: dict[str, str], properties: list[tuple[str, PropertyValue]]) -> None:
-    """Other doors' user properties as extensions."""
+    """Add other protocols' user properties as extensions."""
     for name, value in properties:
         name = name.lower()
         if name in attributes or name in _NOT_FROM_PROPERTIES or len(attributes) >= MAX_ATTRIBUTES:
@@ -328,7 +326,7 @@ def _add_properties(attributes: dict[str, str], properties: list[tuple[str, Prop
 
 
 def _add_delivery_time(attributes: dict[str, str], typed: dict[str, ExtensionType], stored: StoredMessage) -> None:
-    """As it was written, unless the time has been changed since."""
+    """Add the delivery time, as written unless it was changed since."""
     epoch_ms = stored.time_ms(SystemProperty.DELIVER_AT_MS)
     if epoch_ms is None:
         return

@@ -1,4 +1,4 @@
-"""What a media type (RFC 2045, RFC 2046) says about the data it labels."""
+"""Media types (RFC 2045, RFC 2046) and their meaning for data."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ _KNOWN_CHARSET = re.compile(
     r"iso-8859-(?:[1-9]|1[013-6])|latin1|windows-125[0-8]|koi8-[ru]|utf-(?:16|32)(?:[lb]e)?|"
     r"shift_jis|euc-(?:jp|kr)|iso-2022-jp|big5|gb2312|gbk|gb18030"
 )
-"""Charsets of the web that text is encoded in; no other codec is looked up by a name that a client sends."""
+"""Charsets of the web that text is encoded in; no other codec is looked up by a client's name."""
 _TEXT_SUBTYPES: Final = ("/xml", "+xml", "/javascript", "/x-www-form-urlencoded", "/yaml", "+yaml", "/x-ndjson")
 _CACHED_TYPES = 512
 
 
 @lru_cache(_CACHED_TYPES)
 def is_media_type(value: str) -> bool:
-    """Whether the value is `type/subtype`, with or without parameters, in printable ASCII."""
+    """True for `type/subtype`, with or without parameters, in printable ASCII."""
     return _MEDIA_TYPE.fullmatch(value) is not None
 
 
 def essence(content_type: str) -> str:
-    """The media type alone, lower-cased: types compare without regard to case or parameters (RFC 2045 5.1)."""
+    """Return the media type alone, lower-cased: case and parameters do not count in comparisons (RFC 2045 5.1)."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def is_utf_8(content_type: str) -> bool:
-    """Whether the type's charset is UTF-8 or a part of it; so it is without a word about it."""
+    """True if the type's charset is UTF-8, a part of it, or not given."""
     charset = _CHARSET.search(content_type)
     return charset is None or charset[1].lower() in _UTF_8_CHARSETS
 
 
 @lru_cache(_CACHED_TYPES)
 def charset(content_type: str) -> str | None:
-    """The codec of text of this type: UTF-8 where the type says nothing; None for a charset that is not known."""
+    """Return the codec of text of this type: UTF-8 without a charset, None for an unknown one."""
     if is_utf_8(content_type):
         return "utf-8"
     found = _CHARSET.search(content_type)
@@ -52,12 +52,12 @@ def charset(content_type: str) -> str | None:
 
 @lru_cache(_CACHED_TYPES)
 def is_json(content_type: str) -> bool:
-    """Whether the type declares JSON: `*/json` or `*/*+json` (JSON format 3.1.1)."""
+    """True if the type declares JSON: `*/json` or `*/*+json` (JSON format 3.1.1)."""
     return essence(content_type).endswith(("/json", "+json"))
 
 
 @lru_cache(_CACHED_TYPES)
 def is_text(content_type: str) -> bool:
-    """Whether data of this type is text in UTF-8, to be written as a JSON string rather than in base64."""
+    """True for text in UTF-8, which JSON holds as a string rather than in base64."""
     media_type = essence(content_type)
     return (media_type.startswith("text/") or media_type.endswith(_TEXT_SUBTYPES)) and is_utf_8(content_type)

@@ -1,8 +1,6 @@
-"""The Protobuf event format and its batches (CloudEvents 1.0.2), as they are taken.
-
-`proto_data` becomes the bytes of the message in it: its type is the `dataschema`, and `datacontenttype` is
-application/protobuf, unless the event says otherwise.
-"""
+"""Decoding of the Protobuf event format and its batches (CloudEvents 1.0.2).  `proto_data` becomes the bytes of its
+message: its type is the `dataschema`, and `datacontenttype` is application/protobuf, unless the event says
+otherwise."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ _IN_FIELDS: Final = frozenset({"id", "source", "specversion", "type"})
 
 
 def decode_event(body: bytes) -> CloudEvent:
-    """One event.  Raises CloudEventError."""
+    """Return one event.  Raises CloudEventError."""
     message = pb.CloudEvent()
     try:
         message.ParseFromString(body)
@@ -33,7 +31,7 @@ def decode_event(body: bytes) -> CloudEvent:
 
 
 def decode_batch(body: bytes, max_events: int = MAX_BATCH_EVENTS) -> list[CloudEvent]:
-    """Events of a batch.  Names the events that are at fault."""
+    """Return the events of a batch.  Errors name the invalid events."""
     batch = pb.CloudEventBatch()
     try:
         batch.ParseFromString(body)
@@ -73,12 +71,12 @@ def _event(message: pb.CloudEvent) -> CloudEvent:
 
 
 def _absolute(type_url: str) -> str:
-    """A type URL has no scheme where it is https (google.protobuf.Any)."""
+    """Return the type URL with its scheme, which may be left out for https (google.protobuf.Any)."""
     return type_url if ":" in type_url else f"https://{type_url}"
 
 
 def _text(name: str, value: pb.CloudEvent.CloudEventAttributeValue, typed: dict[str, ExtensionType]) -> str:
-    """The canonical string of a value (core 2.1); Booleans and Integers are noted as such."""
+    """Return the canonical string of a value (core 2.1); Booleans and Integers are noted in `typed`."""
     kind = value.WhichOneof("attr")
     if kind == "ce_boolean":
         typed[name] = ExtensionType.BOOLEAN

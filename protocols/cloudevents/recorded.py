@@ -1,9 +1,6 @@
-"""Records for consumers of events: the JSON of an event that came as one is made of its record's properties and body,
-without a message and an event in between.
-
-An event that came by HTTP was checked there, and its record says so; whatever else a record says goes the long way
-(`mapping.to_event`, `json_format.encode_event`), with the same outcome.
-"""
+"""Records for consumers of events: the JSON of an event is made of its record, without a message and an event in
+between.  Only events by HTTP, which were checked there, take this way; others take the long one (`mapping.to_event`,
+`json_format.encode_event`), with the same outcome."""
 
 from __future__ import annotations
 
@@ -20,11 +17,11 @@ from protocols.remoting.stored_record import decode_properties, properties_and_b
 _KNOWN: Final = frozenset(
     {SystemProperty.PROTOCOL, SystemProperty.CONTENT_TYPE, SystemProperty.PRIORITY, TYPES_PROPERTY}
 )
-"""Properties that say nothing of an event but what is looked at here."""
+"""Properties that need no other treatment than here."""
 
 
 def event_json_of(record: bytes) -> bytes | None:
-    """The event of a checked record in the JSON event format; None where it takes the long way."""
+    """Return the event of a checked record in the JSON event format; None if it must take the long way."""
     properties, body = properties_and_body(record)
     if not properties:
         return None

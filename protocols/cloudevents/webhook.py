@@ -1,4 +1,4 @@
-"""The HTTP WebHook specification (CloudEvents 1.0.2): abuse protection (4), what a receiver answers (2.2)."""
+"""The HTTP WebHook specification (CloudEvents 1.0.2): abuse protection (4) and a receiver's answers (2.2)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ALLOWED_ORIGIN: Final = "webhook-allowed-origin"
 ALLOWED_RATE: Final = "webhook-allowed-rate"
 ANY: Final = "*"
 MAX_RETRY_AFTER_SECONDS: Final = 24 * 3600
-"""A receiver that asks to be left alone for longer is left alone for so long."""
+"""Longest pause that a receiver's Retry-After is granted."""
 _MAX_ORIGIN: Final = 255
 
 
 def consent(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """What our own publish paths answer to a sender that asks (4.2): its origin, at any rate."""
+    """Return our publish paths' answer to a sender that asks (4.2): its origin is allowed, at any rate."""
     answer: Headers = [(b"allow", b"POST, OPTIONS")]
     for name, value in headers:
         if name == REQUEST_ORIGIN.encode() and 0 < len(value) <= _MAX_ORIGIN:
@@ -33,16 +33,14 @@ def consent(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """A receiver's permission.  `rate_per_minute` None is any rate."""
+    """A receiver's permission.  `rate_per_minute`: None for any rate."""
 
     rate_per_minute: int | None = None
 
 
 def consent_of(headers: Mapping[str, str], origin: str) -> Consent | None:
-    """What the headers of a receiver's answer permit (4.2); None: nothing, whatever the status says.
-
-    `headers`: without regard to case.
-    """
+    """Return the permission in the headers of a receiver's answer (4.2); None: refused, whatever the status.
+    `headers`: a case-insensitive mapping."""
     allowed = headers.get(ALLOWED_ORIGIN, "").strip()
     if allowed != ANY and allowed.lower() != origin.lower():
         return None
@@ -51,7 +49,8 @@ def consent_of(headers: Mapping[str, str], origin: str) -> Consent | None:
 
 
 def rate_of(text: str | None) -> int | None:
-    """Requests each minute; None for any; 0 for what is no rate (4.2.2: a positive whole number, or an asterisk)."""
+    """Return requests per minute; None for any; 0 for an invalid rate (4.2.2: a positive whole number, or an
+    asterisk)."""
     if text is None or text.strip() == ANY:
         return None
     text = text.strip()
@@ -59,22 +58,22 @@ def rate_of(text: str | None) -> int | None:
 
 
 class Verdict(Enum):
-    """What is to become of an event after a try."""
+    """Outcomes of an attempt to send an event."""
 
     DELIVERED = "delivered"
     RETRY = "retry"
     GONE = "gone"
-    """410: the receiver is not there any more, and is sent nothing again (2.2)."""
+    """410: the receiver is gone, and is sent nothing again (2.2)."""
     REFUSED = "refused"
-    """The receiver will not take this event however often it is sent."""
+    """The receiver will never take this event."""
 
 
 _FINAL: Final = frozenset({400, 401, 403, 405, 406, 411, 413, 414, 415, 422, 431, 501, 505})
-"""415: the receiver does not take this media type (2.2); the others say that the request itself is at fault."""
+"""415: the receiver does not take this media type (2.2); the others blame the request itself."""
 
 
 def verdict_of(status: int) -> Verdict:
-    """What a status means: 2xx is delivered (2.2, 202 included), 3xx is not followed and is a failure that may pass."""
+    """Return the outcome of a status: 2xx is delivered (2.2, 202 included); 3xx is not followed, and may be retried."""
     if 200 <= status < 300:
         return Verdict.DELIVERED
     if status == 410:
@@ -83,7 +82,7 @@ def verdict_of(status: int) -> Verdict:
 
 
 def retry_after_seconds(text: str | None, now_epoch: float) -> float | None:
-    """What Retry-After asks for (RFC 9110 10.2.3): seconds from now; None where it says nothing that is understood."""
+    """Return the seconds from now that Retry-After asks for (RFC 9110 10.2.3); None without a valid one."""
     if not text:
         return None
     text = text.strip()

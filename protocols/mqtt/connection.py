@@ -1,10 +1,10 @@
 """ServerConnection: the server's side of one MQTT connection, without the socket.
 
-Bytes go in by `receive_data`, which yields what happened; answers are called for by methods; `data_to_send` gives the
-bytes that are due.  Bad input queues the right goodbye (a DISCONNECT or CONNACK with its reason for version 5, nothing
-for 3 and 4, as their specifications want) and ends in a `Closing` event, after which no more is read.
+`receive_data` takes bytes and yields events; methods call for answers; `data_to_send` returns the bytes due.  Bad input
+queues the right goodbye and ends in a `Closing` event, after which no more is read.  The goodbye is a DISCONNECT or
+CONNACK with its reason for version 5, nothing for 3 and 4, as their specifications want.
 
-What goes out is `outgoing`'s part, with what the handshakes of QoS 1 and 2 leave open.
+`outgoing` has the output, with the open handshakes of QoS 1 and 2.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ _ACCEPTED: Final = tuple(encode(Connack(present, ConnectReturnCode.ACCEPTED), 4)
 
 
 class ServerConnection(Outgoing):
-    """See the module.  Times are seconds of any one clock that does not go backwards.  `counts` are shared with other
-    connections.  `observe`, where it is set, is told of packets as they come in."""
+    """The server's side of a connection (see the module).  Times are seconds of one monotonic clock.  `counts` are
+    shared with other connections.  `observe`, if set, is called with incoming packets."""
 
     __slots__ = (
         "_clients_aliases",
@@ -99,15 +99,15 @@ class ServerConnection(Outgoing):
 
     @property
     def _is_put_off(self) -> bool:
-        """Whether what comes is for later; in an exchange of AUTH it belongs to that (3.1.2-30)."""
+        """True while input must wait for the decision; in an exchange of AUTH it belongs to that (3.1.2-30)."""
         return self._state == DECIDING and self.method is None
 
-    # -- what comes in -------------------------------------------------------------------------------------------
+    # -- input ---------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes, now: float) -> Iterator[Event]:
-        """What the client's bytes mean, in order.  Each event must be dealt with before the next is asked for, and
-        nothing is read behind what ends the connection.  What comes before CONNECT is decided, which a client need not
-        wait for (3.1.4), is kept for `go_on`."""
+        """Yield the events of the client's bytes, in order; handle each event before the next is asked for.  Nothing is
+        read behind the end of the connection.  A client need not wait for CONNACK (3.1.4): input before the decision on
+        CONNECT is kept for `go_on`."""
         if self._state == CLOSED:
             return
         if self._is_put_off:
@@ -124,7 +124,7 @@ class ServerConnection(Outgoing):
             yield from self.go_on()
 
     def go_on(self) -> Iterator[Event]:
-        """CONNECT is decided: what had come behind it."""
+        """Yield the events of the input kept until the decision on CONNECT."""
         if self._state != CLOSED and self._decoder.kept:
             packets = self._decoder.feed(b"")
             if packets and self.observe is not None:
@@ -172,7 +172,7 @@ class ServerConnection(Outgoing):
                 if released:
                     yield Released(released)
                     released = []
-                if held:  # what is acknowledged is so before a subscription of it, or the connection, ends
+                if held:  # acknowledgements come before the end of their subscription or connection
                     yield Acknowledged(held)
                     held = []
                 event = self._take_other(packet)
@@ -228,12 +228,12 @@ class ServerConnection(Outgoing):
         raise protocol_error(f"{type(packet).__name__.upper()} is sent by servers only")
 
     def _check_room_for_answer(self, reasons: int) -> None:
-        """Refuse what would have effect and could not be answered: SUBACK and UNSUBACK have nothing to leave out."""
+        """Refuse a request whose answer would not fit: SUBACK and UNSUBACK have nothing to leave out."""
         if self.version == 5 and len(encode(Suback(1, [ReasonCode.SUCCESS] * reasons), 5)) > self.max_packet_to_client:
             raise MqttError(ReasonCode.PACKET_TOO_LARGE, "the answer would be larger than the client takes")
 
     def _takes_publish(self, packet: Publish) -> bool:
-        """Check and complete a PUBLISH; False for one that came before, and is only answered again (4.3.3-10)."""
+        """Check and complete a PUBLISH; False for a repeated one, which is only answered again (4.3.3-10)."""
         if packet.properties:
             if PropertyId.SUBSCRIPTION_IDENTIFIER in packet.properties:
                 raise protocol_error("a client's PUBLISH with a subscription identifier")  # 3.3.4-6
@@ -254,7 +254,7 @@ class ServerConnection(Outgoing):
             if state in (PENDING, ANSWERED):
                 return False
             incoming[packet.packet_id] = PENDING
-            if len(incoming) > self._limits.receive_maximum and self.version < 5:  # which cannot be told the limit
+            if len(incoming) > self._limits.receive_maximum and self.version < 5:  # it cannot be told the limit
                 raise MqttError(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "too many half-done handshakes of QoS 2")
         self.unconfirmed += 1
         if self.unconfirmed > self._limits.receive_maximum and self.version == 5:
@@ -321,11 +321,11 @@ class ServerConnection(Outgoing):
         keeps_will = packet.reason != ReasonCode.NORMAL_DISCONNECTION
         return Closing(packet.reason, "the client disconnected", keeps_will, is_clients=True, session_expiry=expiry)
 
-    # -- what goes out -------------------------------------------------------------------------------------------
+    # -- output --------------------------------------------------------------------------------------------------
 
     def accept(self, connect: Connect, is_session_present: bool, granted: Properties = EMPTY) -> Closing | None:
-        """Answer CONNECT (3.2).  `granted`: properties of CONNACK that are the server's to say, of version 5.  Returns
-        how it ended where the client takes no packet of the size of that answer."""
+        """Answer CONNECT (3.2).  `granted`: the server's properties of CONNACK, for version 5.  Returns the end of the
+        connection if the client does not accept a packet of that size."""
         if self.version < 5:
             self._counts.sent[self.version, Connack] += 1
             self._out.append(_ACCEPTED[is_session_present])
@@ -348,23 +348,23 @@ class ServerConnection(Outgoing):
         return None
 
     def refuse(self, reason: ReasonCode, text: str, server_reference: str = "") -> Closing:
-        """Answer CONNECT with a refusal; the connection is over.  `server_reference`: where to go instead (4.11)."""
+        """Answer CONNECT with a refusal; the connection is over.  `server_reference`: another server to use (4.11)."""
         return self._violation(MqttError(reason, text), server_reference)
 
     def close(self, reason: ReasonCode, text: str, server_reference: str = "") -> Closing:
-        """End an open connection from the server's side."""
+        """Close an open connection from the server's side."""
         return self._violation(MqttError(reason, text), server_reference)
 
     # -- time ----------------------------------------------------------------------------------------------------
 
     def deadline(self) -> float:
-        """When `handle_timeout` should be called; infinity for never."""
+        """Return the time at which to call `handle_timeout`; infinity for never."""
         if self._state == DECIDING:
             return self._last_packet + self._limits.connect_timeout_seconds
         return self._last_packet + self._timeout if self._state != CLOSED else float("inf")
 
     def handle_timeout(self, now: float) -> list[Event]:
-        """CONNECT did not come in time, or nothing came for 1.5 times the keep alive (3.1.2-22)."""
+        """Close if CONNECT did not come in time, or nothing came for 1.5 times the keep alive (3.1.2-22)."""
         if self._state == CLOSED or now < self.deadline():
             return []
         if self._state == WAITING:
@@ -375,13 +375,13 @@ class ServerConnection(Outgoing):
         return [self._violation(MqttError(ReasonCode.KEEP_ALIVE_TIMEOUT, "nothing was heard for too long"))]
 
     def note_alive(self, now: float) -> None:
-        """Not to be held against the client: the server had stopped reading."""
+        """Do not count the silence against the client: the server had stopped reading."""
         self._last_packet = now
 
     # -- the end -------------------------------------------------------------------------------------------------
 
     def lost(self) -> None:
-        """The connection is gone: nothing comes or goes any more."""
+        """Note that the socket is gone."""
         self._state = CLOSED
         self._decoder.drop()
         self._out.clear()
@@ -394,7 +394,7 @@ class ServerConnection(Outgoing):
         if self._state in (WAITING, DECIDING):
             self._say_connack(error, properties)
         elif self._state == OPEN and self.version == 5:
-            if error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:  # of another CONNECT: no word of DISCONNECT
+            if error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:  # not a reason of DISCONNECT
                 error = MqttError(ReasonCode.PROTOCOL_ERROR, error.text)
             self._send_if_it_fits(*(Disconnect(error.reason, form) for form in goodbye_forms(properties)))
         self._state = CLOSED
@@ -404,10 +404,10 @@ class ServerConnection(Outgoing):
     def _say_connack(self, error: MqttError, properties: Properties) -> None:
         if self.version == 5:
             is_known = error.reason in REASONS_OF[PacketType.CONNACK]
-            reason = error.reason if is_known else ReasonCode.SERVER_UNAVAILABLE  # as where the server shuts down
+            reason = error.reason if is_known else ReasonCode.SERVER_UNAVAILABLE  # as at a shutdown of the server
             self._send_if_it_fits(*(Connack(False, reason, form) for form in goodbye_forms(properties)))
         elif error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION and self.version == 0:
-            # a client of an unknown version: both ways to say it, as the older one knows only the first (3.1.2-2)
+            # a client of an unknown version: say it both ways, as the older one knows only the first (3.1.2-2)
             self._send(Connack(False, ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION))
         elif self.version in (3, 4) and error.reason in RETURN_CODES:
             self._send(Connack(False, RETURN_CODES[error.reason]))

@@ -1,4 +1,4 @@
-"""What a `ServerConnection` tells of, and its limits."""
+"""Events of a `ServerConnection`, and its limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocols.mqtt.reason_codes import ReasonCode
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Named limits of a connection.  Times in seconds."""
+    """Limits of a connection.  Times in seconds."""
 
     max_packet_size_bytes: int = 4_259_840
     max_connect_size_bytes: int = 65_536
@@ -25,37 +25,37 @@ class ConnectionLimits:
 
 @dataclass(slots=True)
 class Publishes:
-    """A run of PUBLISH packets that came together; none of QoS 2 that came before."""
+    """A run of PUBLISH packets, without repeated ones of QoS 2."""
 
     packets: list[Publish]
 
 
 @dataclass(slots=True)
 class Acknowledged:
-    """Deliveries are over, by PUBACK, PUBCOMP or a refusal: there is room in the window again.  `held`: what was kept
-    with each."""
+    """Deliveries ended by PUBACK, PUBCOMP or a refusal: the window has room again.  `held`: the objects kept for
+    them."""
 
     held: list[object]
 
 
 @dataclass(slots=True)
 class Received:
-    """The client has messages of QoS 2 (PUBREC): PUBREL is due."""
+    """The client's receipt of QoS 2 messages (PUBREC): PUBREL is due."""
 
     packet_ids: list[int]
 
 
 @dataclass(slots=True)
 class Released:
-    """The client released messages of QoS 2 (PUBREL): PUBCOMP is due."""
+    """The client's release of QoS 2 messages (PUBREL): PUBCOMP is due."""
 
     packet_ids: list[int]
 
 
 @dataclass(slots=True)
 class Closing:
-    """The connection is over.  `publishes_will`: whether the will goes out (3.14.4-3: all but a normal DISCONNECT).
-    `session_expiry`: another session expiry interval than CONNECT's, in seconds (3.14.2.2.2)."""
+    """The end of the connection.  `publishes_will`: the will is published (3.14.4-3: except after a normal DISCONNECT).
+    `session_expiry`: a session expiry interval other than CONNECT's, in seconds (3.14.2.2.2)."""
 
     reason: ReasonCode
     text: str

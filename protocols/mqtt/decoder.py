@@ -1,4 +1,4 @@
-"""Bytes of one connection to packets: a loop that reads PUBLISH and acknowledgements in place, tables for the rest."""
+"""Decoder: bytes of one connection to packets.  A loop reads PUBLISH and acknowledgements in place, tables the rest."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from protocols.mqtt.reason_codes import ReasonCode
 from protocols.mqtt.wire import decode_text, read_varint_if_whole
 
 TOPIC_CACHE_ENTRIES: Final = 4096
-"""Validated topic names kept by all connections together; all are forgotten when there is no room."""
+"""Size of the cache of validated topic names, shared by all connections; a full cache is cleared."""
 
 TOPIC_CACHE_MAX_BYTES: Final = 256
-"""Longer names are not kept, so that the cache stays within a few MiB whatever peers send."""
+"""Longest cached name, so that the cache stays within a few MiB for any input."""
 
 _topics: Final[dict[bytes, str]] = {}
 
@@ -39,19 +39,19 @@ _SHORT_ACKNOWLEDGEMENTS: Final[dict[int, type[Acknowledgement]]] = {
     0x62: Pubrel,
     0x70: Pubcomp,
 }
-"""By first byte; of two bytes content, which in version 5 means success (3.4.2.1)."""
+"""Acknowledgements by first byte, with a content of two bytes, which in version 5 means success (3.4.2.1)."""
 
 _FLAGS_0010: Final = frozenset((PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE))
 """Packets whose flags are 0010 instead of 0000 (2.1.3)."""
 
 
 class Decoder:
-    """Decodes one direction of one connection.
+    """The decoder of one direction of one connection.
 
-    `version` is 0 until CONNECT names it; give it to read what a server sends.  `error` is what was wrong with the
-    bytes: the packets before it were returned, and nothing is after it.  `gathers`: several PUBACKs of success in a row
-    become one `Pubacks`.  `max_connect_size`, for a server: of the first packet, which anybody may send; what comes
-    behind that one in one read is parsed by the next `feed`, for it may be for later.
+    `version` is 0 until CONNECT names it; give it to read a server's packets.  `error`: the fault that ended the input;
+    all packets before it were returned.  `gathers`: several successive PUBACKs of success become one `Pubacks`.
+    `max_connect_size`, for a server: limit of the first packet, which anybody may send.  Input behind that packet waits
+    for the next `feed`.
     """
 
     __slots__ = ("_gathers", "_max_connect_size", "_needed", "_partial", "error", "max_packet_size", "version")
@@ -65,10 +65,10 @@ class Decoder:
         self.version = version
         self.error: MqttError | None = None
         self._partial: bytearray | None = None  # the first bytes of one packet
-        self._needed = 0  # how many bytes `_partial` must have before it is worth parsing again
+        self._needed = 0  # size of `_partial` at which parsing again is worthwhile
 
     def feed(self, data: bytes) -> list[Packet]:
-        """The packets that these bytes complete, in order."""
+        """Return the packets that these bytes complete, in order."""
         packets: list[Packet] = []
         if self.error is not None:
             return packets
@@ -88,17 +88,17 @@ class Decoder:
 
     @property
     def kept(self) -> int:
-        """Bytes that wait here, of a packet that is not whole or was not parsed."""
+        """Bytes kept here: an incomplete packet, or unparsed input."""
         return 0 if self._partial is None else len(self._partial)
 
     def keep(self, data: bytes) -> None:
-        """Take bytes in without parsing them; `feed` does that."""
+        """Keep bytes without parsing them; `feed` parses them."""
         if self._partial is None:
             self._partial, self._needed = bytearray(), 0
         self._partial += data
 
     def drop(self) -> None:
-        """Nothing more is parsed: what waits here goes."""
+        """Drop partial input; nothing more is parsed."""
         self._partial, self._needed = None, 0
 
     def _parse(self, data: bytes, packets: list[Packet]) -> None:
@@ -154,7 +154,7 @@ class Decoder:
                 append(acks[first](packet_id))
             else:
                 append(self._decode(data, first, body, end))
-                if not version and most is not None:  # what is behind CONNECT waits for its answer
+                if not version and most is not None:  # input behind CONNECT waits for its answer
                     pos, needed = end, 1
                     break
                 version = self.version
@@ -163,13 +163,13 @@ class Decoder:
             self._partial, self._needed = bytearray(data[pos:]), needed or size - pos + 1
 
     def _note_version(self, data: bytes, first: int, body: int) -> None:
-        """Of a CONNECT that is refused for its size: so that it can be told why."""
+        """Note the version of a CONNECT that is too large, so that its refusal can be told."""
         with suppress(MqttError, IndexError):
             _check_first_byte(first, 0)
             self.version, _ = decode_protocol(data, body, len(data))
 
     def _decode(self, data: bytes, first: int, pos: int, end: int) -> Packet:
-        """A packet by its type; the first CONNECT sets the version, even one that is refused after its level."""
+        """Decode a packet by its type; the first CONNECT sets the version, even one that is refused after its level."""
         _check_first_byte(first, self.version)
         packet_type = first >> 4
         if packet_type == PacketType.CONNECT and not self.version:
@@ -178,7 +178,7 @@ class Decoder:
 
 
 def _puback_run(data: bytes, pos: int, size: int) -> Pubacks | None:
-    """The PUBACKs of success from `pos` on, if there are several and nothing else is in `data`."""
+    """Return the PUBACKs of success from `pos` on, if there are several and nothing else is in `data`."""
     count = (size - pos) >> 2
     if count < 2 or (size - pos) & 3 or data[size - 4] != 0x40:
         return None
@@ -188,14 +188,14 @@ def _puback_run(data: bytes, pos: int, size: int) -> Pubacks | None:
 
 
 def _check_first_byte(first: int, version: int) -> None:
-    """Type and flags of a packet (2.1.2, 2.1.3), which are refused before the rest of it is waited for."""
+    """Check type and flags (2.1.2, 2.1.3), so that a bad packet is refused before its rest has come."""
     packet_type, flags = first >> 4, first & 15
     if not version and packet_type != PacketType.CONNECT:  # MQTT-3.1.0-1
         raise protocol_error("the first packet is not CONNECT")
     if packet_type == PacketType.PUBLISH:
         valid = _PUBLISH_FLAGS[flags][0] >= 0
     elif packet_type in _FLAGS_0010:
-        valid = flags == 2 or (flags == 10 and version == 3)  # 3.1 marks what is sent again by DUP
+        valid = flags == 2 or (flags == 10 and version == 3)  # 3.1 sets DUP on packets sent again
     else:
         valid = not flags and packet_type in PACKET_DECODERS
     if not valid:
@@ -203,7 +203,7 @@ def _check_first_byte(first: int, version: int) -> None:
 
 
 def _topic(raw: bytes, version: int) -> str:
-    """A topic that is not in the cache, validated and put there; empty only where an alias may stand for it."""
+    """Validate a topic and cache it; empty only where an alias may stand for it."""
     if not raw:
         if version == 5:
             return ""

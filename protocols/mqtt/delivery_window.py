@@ -1,7 +1,7 @@
-"""DeliveryWindow: what was sent to a client at QoS 1 and 2 and is not finished, by packet identifier.
+"""DeliveryWindow: unfinished deliveries to a client at QoS 1 and 2, by packet identifier.
 
-Invariants: an identifier is in use from the PUBLISH until its PUBACK or PUBCOMP (MQTT-2.2.1-4, -4.3.3-5); never more
-are in use than the client allows (MQTT-3.3.4-9), one that waits for PUBCOMP included; the order is that of sending,
+Invariants: an identifier is in use from the PUBLISH until its PUBACK or PUBCOMP (MQTT-2.2.1-4, -4.3.3-5).  Never more
+are in use than the client allows (MQTT-3.3.4-9), those that wait for PUBCOMP included.  The order is that of sending,
 which is the order of sending again (MQTT-4.6.0-1).
 """
 
@@ -15,10 +15,9 @@ MAX_PACKET_ID: Final = 65_535
 
 
 class DeliveryWindow:
-    """`held`: what the server keeps with an identifier (where the message lies, or whose it is), in order of sending.
-
-    `unreceived`: identifiers of QoS 2 that wait for PUBREC; `released`: those that wait for PUBCOMP.
-    """
+    """Deliveries by packet identifier, in order of sending.  `held`: the server's object of each delivery (the
+    message's place or its owner).  `unreceived`: identifiers of QoS 2 that wait for PUBREC; `released`: those that wait
+    for PUBCOMP."""
 
     __slots__ = ("held", "maximum", "next_id", "released", "unreceived")
 
@@ -35,7 +34,7 @@ class DeliveryWindow:
         return self.maximum - len(self.held)
 
     def take(self, qos: int, held: object) -> int:
-        """An identifier for a message that is sent; there must be room."""
+        """Return an identifier for a sent message; there must be room."""
         in_use = self.held
         packet_id = self.next_id
         while True:
@@ -49,8 +48,10 @@ class DeliveryWindow:
         return packet_id
 
     def take_run(self, qos: int, count: int) -> int:
-        """The first of consecutive identifiers for messages that are sent together, with nothing held; 0 where they
-        would not all be free.  There must be room."""
+        """Return the first of consecutive identifiers for messages sent together, with nothing held.
+
+        0 if they are not all free.  There must be room.
+        """
         first = self.next_id % MAX_PACKET_ID + 1
         last = first + count - 1
         identifiers = range(first, last + 1)
@@ -63,7 +64,7 @@ class DeliveryWindow:
         return first
 
     def acknowledge_run(self, packet_ids: list[int], ended: list[object]) -> None:
-        """PUBACKs came; puts what was held with those that end something behind `ended`.  Raises as `acknowledge`."""
+        """Take PUBACKs, and append the held objects of ended deliveries to `ended`.  Raises as `acknowledge`."""
         held = self.held
         if self.unreceived or self.released:
             ended.extend(self.finish(packet_id) for packet_id in packet_ids if self.acknowledge(packet_id))
@@ -71,13 +72,13 @@ class DeliveryWindow:
             ended += [held.pop(packet_id) for packet_id in packet_ids if packet_id in held]
 
     def acknowledge(self, packet_id: int) -> bool:
-        """PUBACK came; says whether it ends something.  Raises MqttError where PUBREC or PUBCOMP is due (4.3.3)."""
+        """Take PUBACK; returns True if it ends a delivery.  Raises MqttError where PUBREC or PUBCOMP is due (4.3.3)."""
         if packet_id in self.unreceived or packet_id in self.released:
             raise protocol_error("PUBACK of a message of QoS 2")
         return packet_id in self.held
 
     def receive(self, packet_id: int) -> bool:
-        """PUBREC came; says whether it is the first of its message.  Raises MqttError where PUBACK is due (4.3.2)."""
+        """Take PUBREC; returns True for the first of its message.  Raises MqttError where PUBACK is due (4.3.2)."""
         if packet_id not in self.unreceived:
             if packet_id in self.held and packet_id not in self.released:
                 raise protocol_error("PUBREC of a message of QoS 1")
@@ -87,13 +88,13 @@ class DeliveryWindow:
         return True
 
     def complete(self, packet_id: int) -> bool:
-        """PUBCOMP came; says whether it ends something.  Raises MqttError where PUBACK or PUBREC is due (4.3.3)."""
+        """Take PUBCOMP; returns True if it ends a delivery.  Raises MqttError where PUBACK or PUBREC is due (4.3.3)."""
         if packet_id in self.held and packet_id not in self.released:
             raise protocol_error("PUBCOMP of a message of QoS 1, or before PUBREC")
         return packet_id in self.released
 
     def finish(self, packet_id: int) -> object:
-        """The identifier is free again; returns what was held with it."""
+        """Free the identifier, and return its held object."""
         self.unreceived.discard(packet_id)
         self.released.discard(packet_id)
         return self.held.pop(packet_id)

@@ -1,4 +1,4 @@
-"""Packets to bytes.  What does not fit the wire raises ValueError: the caller made a packet no peer could read."""
+"""Encoder: packets to bytes.  Raises ValueError for a packet that no peer could read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
 from protocols.mqtt.wire import MAX_FIELD_BYTES, write_binary, write_string, write_u16, write_varint
 
 _FAILURE: Final = 0x80
-"""First reason code that is a failure, and the only failure SUBACK knows before version 5."""
+"""First reason code that is a failure, and the only failure of SUBACK before version 5."""
 
 MAX_PACKET_ID: Final = 65_535
 
@@ -44,17 +44,15 @@ PUBACK_WORD: Final = 0x4002_0000
 PUBREC_WORD: Final = 0x5002_0000
 PUBREL_WORD: Final = 0x6202_0000
 PUBCOMP_WORD: Final = 0x7002_0000
-"""An acknowledgement of success is four bytes in every version (3.4.2.1): this word with the identifier in it."""
+"""Words of acknowledgements of success, four bytes in every version (3.4.2.1); the identifier is added."""
 
 PINGREQ: Final = b"\xc0\x00"
 PINGRESP: Final = b"\xd0\x00"
 
 
 class PublishTemplate:
-    """A PUBLISH encoded once for many subscribers: only the packet identifier is spliced in for each.
-
-    Subscribers share one when version, QoS, RETAIN and properties are the same.  At QoS 0 `head` is the whole packet.
-    """
+    """A PUBLISH encoded once for many subscribers: only the packet identifier is spliced in for each.  Subscribers
+    share it if version, QoS, RETAIN and properties are equal.  At QoS 0 `head` is the whole packet."""
 
     __slots__ = ("_aliasable", "head", "qos", "size", "tail")
 
@@ -70,24 +68,24 @@ class PublishTemplate:
 
     @property
     def topic(self) -> str:
-        """The topic that an alias may stand for; empty where none may."""
+        """The topic that an alias may replace; empty if none may."""
         return self._aliasable[0] if self._aliasable is not None else ""
 
     def with_alias(self, alias: int, *, is_known: bool) -> PublishTemplate:
-        """The same with a topic alias (3.3.2.3.4), and without the topic where the client knows the alias."""
+        """Return it with a topic alias (3.3.2.3.4), and without the topic if the client knows the alias."""
         assert self._aliasable is not None
         topic, payload, retain, properties = self._aliasable
         more = {**properties, PropertyId.TOPIC_ALIAS: alias}
         return publish_template("" if is_known else topic, payload, self.qos, retain, more, 5)
 
     def packet(self, packet_id: int) -> bytes:
-        """The packet for one subscriber; at QoS 0 the very same bytes for all."""
+        """Return the packet for one subscriber; at QoS 0 the same bytes for all."""
         if not self.qos:
             return self.head
         return self.head + _pack_u16(packet_id) + self.tail
 
     def packet_again(self, packet_id: int) -> bytes:
-        """The packet with DUP set, for what is sent again (MQTT-3.3.1-1)."""
+        """Return the packet with DUP set, for sending it again (MQTT-3.3.1-1)."""
         packet = bytearray(self.packet(packet_id))
         packet[0] |= 0x08
         return bytes(packet)
@@ -101,7 +99,7 @@ def publish_template(
     properties: Properties = EMPTY,
     version: int = 5,
 ) -> PublishTemplate:
-    """A PUBLISH to splice packet identifiers into (3.3)."""
+    """Return a PUBLISH to splice packet identifiers into (3.3)."""
     if not 0 <= qos <= 2:
         raise ValueError(f"QoS {qos}")
     name = _encode_name(topic)
@@ -116,7 +114,8 @@ def publish_template(
 
 
 def publish_head(first: int, name: bytes, rest: int) -> bytes:
-    """First byte, remaining length and topic name of a PUBLISH (3.3.1, 3.3.2.1).  `rest`: bytes behind the name."""
+    """Return first byte, remaining length and topic name of a PUBLISH (3.3.1, 3.3.2.1).  `rest`: bytes behind the
+    name."""
     size = len(name)
     remaining = size + 2 + rest
     if 0x80 <= remaining < 0x4000:
@@ -134,7 +133,7 @@ def encode_publish(
     properties: Properties = EMPTY,
     version: int = 5,
 ) -> bytes:
-    """PUBLISH (3.3)."""
+    """Return a PUBLISH (3.3)."""
     name, middle = _encode_name(topic), b""
     if qos:
         if qos > 2 or not 0 < packet_id <= MAX_PACKET_ID:
@@ -147,7 +146,6 @@ def encode_publish(
 
 
 def _encode_name(topic: str) -> bytes:
-    """Raises ValueError for what is no topic name."""
     name = topic.encode()
     if len(name) > MAX_FIELD_BYTES or "\0" in topic:
         raise ValueError("topic is too long or contains NUL")
@@ -155,12 +153,13 @@ def _encode_name(topic: str) -> bytes:
 
 
 def encode_words(words: Sequence[int]) -> bytes:
-    """Acknowledgements of success in one piece, for one write: each is one of the words above with its identifier."""
+    """Return acknowledgements of success in one piece: each is one of the words above with its identifier."""
     return struct.pack(f"!{len(words)}I", *words)
 
 
 def encode(packet: Packet, version: int) -> bytes:
-    """Any packet for a peer of that version.  Before version 5 properties and reasons that it lacks are left out."""
+    """Encode any packet for a peer of that version.  Before version 5 properties and reasons that it lacks are left
+    out."""
     return _ENCODERS[type(packet)](packet, version)
 
 
@@ -179,7 +178,7 @@ def _properties(properties: Properties, version: int) -> bytes:
 
 
 def _encode_connect(packet: Connect, _version: int) -> bytes:
-    """CONNECT (3.1) in the version that the packet itself asks for."""
+    """Encode CONNECT (3.1) in the version that the packet itself asks for."""
     version, will = packet.version, packet.will
     flags = 0x02 if packet.clean_start else 0
     payload = [write_string(packet.client_id)]
@@ -220,7 +219,7 @@ def _acknowledgement_encoder(first: int) -> Callable[[Acknowledgement, int], byt
 
 
 def _outcome(reason: ReasonCode, properties: Properties, version: int) -> bytes:
-    """Reason code and properties, each left out where its absence says the same (3.4.2, 3.14.2)."""
+    """Return reason code and properties, each left out where its absence means the same (3.4.2, 3.14.2)."""
     if version < 5:
         return b""
     if properties:

@@ -1,4 +1,4 @@
-"""What is wrong with a peer's bytes or behaviour, as a value the connection can answer with."""
+"""Errors of MQTT that end a connection, and the reason codes of the domain's refusals."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class MqttError(Exception):
 
 
 def malformed(text: str) -> MqttError:
-    """Bytes that cannot be parsed by the specification (1.2, Malformed Packet)."""
+    """Return the error of bytes that the specification cannot parse (1.2, Malformed Packet)."""
     return MqttError(ReasonCode.MALFORMED_PACKET, text)
 
 
 def protocol_error(text: str) -> MqttError:
-    """Bytes that parse but say what the protocol does not allow (1.2, Protocol Error)."""
+    """Return the error of a packet that the protocol does not allow (1.2, Protocol Error)."""
     return MqttError(ReasonCode.PROTOCOL_ERROR, text)
 
 
@@ -58,4 +58,4 @@ REASON_OF_CODE: Final[dict[Code, ReasonCode]] = {
     Code.MESSAGE_CORRUPTED: ReasonCode.UNSPECIFIED_ERROR,
     Code.COLD_CORRUPTED: ReasonCode.UNSPECIFIED_ERROR,
 }
-"""The reason a PUBACK gives for each refusal: the whole table, out of the codes that a PUBACK may carry (3.4.2.1)."""
+"""The reason code of PUBACK for each refusal, among those that a PUBACK may carry (3.4.2.1)."""

@@ -1,4 +1,4 @@
-"""What CONNACK and DISCONNECT say, and what is left out of them where the client takes only small packets."""
+"""Contents of CONNACK and DISCONNECT, with smaller forms for clients of small packets."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ RETURN_CODES: Final = {
     ReasonCode.USE_ANOTHER_SERVER: ConnectReturnCode.SERVER_UNAVAILABLE,
     ReasonCode.SERVER_SHUTTING_DOWN: ConnectReturnCode.SERVER_UNAVAILABLE,
 }
-"""Return codes of version 3 where version 5 has these reasons; others close without a word."""
+"""Return codes of version 3 for reasons of version 5; others close without an answer."""
 
 _SPARED_OF_CONNACK: Final = (
     PropertyId.RESPONSE_INFORMATION,
     PropertyId.TOPIC_ALIAS_MAXIMUM,
     PropertyId.MAXIMUM_PACKET_SIZE,
 )
-"""Left out in this order of a CONNACK that is too large for its client, which works without."""
+"""Properties to leave out, in this order, of a CONNACK too large for its client, which works without."""
 
 CLIENTS_GOODBYES: Final = frozenset(
     ReasonCode(code) for code in (0x00, 0x04, 0x80, 0x81, 0x82, 0x83, 0x90, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99)
 )
-"""Reasons that a client's DISCONNECT may give (table 3-13)."""
+"""Reasons of a client's DISCONNECT (table 3-13)."""
 
 
 def connack_forms(properties: Properties) -> list[Properties]:
-    """What a CONNACK that accepts may have, the most first."""
+    """Return the forms of an accepting CONNACK, the fullest first."""
     forms = [properties]
     for spared in _SPARED_OF_CONNACK:
         if spared in forms[-1]:
@@ -44,7 +44,7 @@ def connack_forms(properties: Properties) -> list[Properties]:
 
 
 def goodbye_forms(properties: Properties) -> list[Properties]:
-    """What the last packet of a connection may have, the most first: the reason string is left out before the rest
-    (3.2.2-19, 3.14.2-3)."""
+    """Return the forms of a connection's last packet, the fullest first; the reason string goes first (3.2.2-19,
+    3.14.2-3)."""
     rest: Properties = {key: value for key, value in properties.items() if key != PropertyId.REASON_STRING}
     return [properties, rest, EMPTY] if rest else [properties, EMPTY]

@@ -38,7 +38,7 @@ _MARK_OF_EVENTS: Final = CE_PREFIX + "specversion"
 
 
 def to_message(publish: Publish, topic: str, queue_id: int, filter_hash: int, now_ms: int) -> Message:
-    """The message of a publish whose place is known."""
+    """Return the message of a publish whose queue is known."""
     system: Mapping[str, SystemValue] = NO_SYSTEM_PROPERTIES
     user: Properties = ()
     if publish.properties:
@@ -76,18 +76,18 @@ def _from_properties(given: mqtt.Properties, now_ms: int) -> tuple[dict[str, Sys
     names = [name for name, _ in user]
     if _EVENT_ATTRIBUTES.issubset(names) and len(set(names)) == len(names) and ("specversion", "1.0") in user:
         user = tuple((CE_PREFIX + name, value) for name, value in user)
-    elif _MARK_OF_EVENTS in names:  # 3.3.2-17: subscribers get them as they are
+    elif _MARK_OF_EVENTS in names:  # 3.3.2-17: subscribers get them unchanged
         system[SystemProperty.PLAIN_NAMES] = "1"
     return system, user
 
 
 def is_expired(message: StoredMessage, now_ms: int) -> bool:
-    """Whether the message's expiry has passed: it is not sent any more (3.3.2-5)."""
+    """True if the message has expired: it is not sent any more (3.3.2-5)."""
     return is_over(message, now_ms, None)
 
 
 def to_properties(message: StoredMessage, now_ms: int) -> mqtt.Properties:
-    """The properties of the PUBLISH that carries a message to a version 5 client."""
+    """Return the properties of a message's PUBLISH to a version 5 client."""
     system = message.system
     if not system and not message.properties:
         return mqtt.EMPTY

@@ -1,8 +1,6 @@
-"""Outgoing: what goes out of one MQTT connection, in the order in which it is called for.
-
-What the handshakes of QoS 1 and 2 leave open is in two places: `window` for what was sent to the client, `incoming` for
-what came from it.  A session that outlives the connection puts there what an earlier one left.
-"""
+"""Outgoing: the output of one MQTT connection, in order of the calls.  Open handshakes of QoS 1 and 2 are in `window`
+for messages to the client, in `incoming` for messages from it.  A session that outlives the connection restores them
+there."""
 
 from __future__ import annotations
 
@@ -19,20 +17,20 @@ from protocols.mqtt.reason_codes import ReasonCode
 from protocols.mqtt.topic_aliases import ServersAliases
 
 UNLIMITED_PACKET: Final = 268_435_460
-"""The largest packet there can be: the client named no maximum (2.1.4)."""
+"""Largest possible packet, for a client without a maximum (2.1.4)."""
 
 WAITING, DECIDING, OPEN, CLOSED = range(4)
 
 
 PENDING, ANSWERED, RESTORED = range(3)
-"""Of a QoS 2 publish: PUBREC is due; was sent; the session knows the identifier from an earlier connection."""
+"""States of a QoS 2 publish: PUBREC is due; PUBREC was sent; the identifier is known from an earlier connection."""
 
 _NO_WINDOW: Final = DeliveryWindow(0)
-"""Before CONNECT nothing is sent; never written to."""
+"""Window before CONNECT, when nothing is sent; never written to."""
 
 
 class Outgoing:
-    """See the module.  The states are those of the connection; `counts` are shared with other connections."""
+    """The output of a connection (see the module).  The states are those of the connection; `counts` are shared."""
 
     __slots__ = (
         "_aliases",
@@ -68,12 +66,12 @@ class Outgoing:
 
     @property
     def is_open(self) -> bool:
-        """Whether CONNECT was accepted and nothing ended the connection since."""
+        """True if CONNECT was accepted, and nothing has ended the connection since."""
         return self._state == OPEN
 
     @property
     def is_deciding(self) -> bool:
-        """Whether CONNECT came and was neither accepted nor refused."""
+        """True if CONNECT came, and was neither accepted nor refused."""
         return self._state == DECIDING
 
     @property
@@ -81,7 +79,7 @@ class Outgoing:
         return self._state == CLOSED
 
     def data_to_send(self) -> bytes:
-        """The bytes that are due; empty if none."""
+        """Return the bytes due, maybe none."""
         if not self._out:
             return b""
         data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
@@ -94,11 +92,11 @@ class Outgoing:
             self._out.append(data)
 
     def challenge(self, data: bytes | None) -> bool:
-        """Go on with an exchange of enhanced authentication (4.12); False where the client cannot take that much."""
+        """Continue an exchange of enhanced authentication (4.12); False if the packet is too large for the client."""
         return self._send_auth(ReasonCode.CONTINUE_AUTHENTICATION, data)
 
     def authenticated_again(self, data: bytes | None) -> bool:
-        """The client authenticated anew (4.12.1); False where it cannot take to be told."""
+        """Confirm a re-authentication (4.12.1); False if the packet is too large for the client."""
         return self._send_auth(ReasonCode.SUCCESS, data)
 
     def _send_auth(self, reason: ReasonCode, data: bytes | None) -> bool:
@@ -108,7 +106,7 @@ class Outgoing:
         return self._send_if_it_fits(Auth(reason, properties))
 
     def confirm(self, words: list[int]) -> None:
-        """PUBACKs and PUBRECs for publishes that are durable, as words (`encoder`) with their identifiers."""
+        """Send PUBACKs and PUBRECs of durable publishes, as words (`encoder`) with their identifiers."""
         if self._state == CLOSED:
             return
         incoming = self.incoming
@@ -124,7 +122,7 @@ class Outgoing:
         self._out.append(encode_words(words))
 
     def confirm_unheard(self, word: int) -> None:
-        """The same for one of version 5 that nobody is subscribed to (3.4.2.1)."""
+        """Confirm a publish of version 5 that matches no subscription (3.4.2.1)."""
         packet_id, reason = word & 0xFFFF, ReasonCode.NO_MATCHING_SUBSCRIBERS
         if self._state == CLOSED:
             return
@@ -136,7 +134,7 @@ class Outgoing:
             self._send(Pubrec(packet_id, reason))
 
     def refuse_publish(self, packet_id: int, qos: int, reason: ReasonCode, text: str) -> None:
-        """PUBACK or PUBREC with a reason, in version 5: the publish is over, and its identifier free (4.3.3-4)."""
+        """Send PUBACK or PUBREC with a reason, in version 5: the publish is over, and its identifier free (4.3.3-4)."""
         self.unconfirmed -= 1
         if qos == 2 and self.incoming is not None:
             self.incoming.pop(packet_id, None)
@@ -148,12 +146,12 @@ class Outgoing:
             self._send(bare)
 
     def release(self, packet_ids: Collection[int]) -> bytes:
-        """PUBRELs, to be sent when the caller says (`send`)."""
+        """Return PUBRELs, to be sent by the caller (`send`)."""
         self._counts.sent[self.version, Pubrel] += len(packet_ids)
         return encode_words([PUBREL_WORD | packet_id for packet_id in packet_ids])
 
     def complete(self, packet_ids: Collection[int]) -> bytes:
-        """PUBCOMPs, to be sent when the caller says."""
+        """Return PUBCOMPs, to be sent by the caller."""
         self._counts.sent[self.version, Pubcomp] += len(packet_ids)
         return encode_words([PUBCOMP_WORD | packet_id for packet_id in packet_ids])
 
@@ -167,13 +165,13 @@ class Outgoing:
 
     @property
     def has_aliases(self) -> bool:
-        """Whether what is sent depends on what was sent before: packets cannot be shared with other clients."""
+        """True if packets depend on earlier ones, and cannot be shared with other clients."""
         return self._aliases is not None
 
     def deliver(self, template: PublishTemplate, held: object = None, *, is_sent_next: bool = True) -> bytes | None:
-        """The packet of a message, to be sent by the caller; above QoS 0 there must be room in the window.  None for
-        one too large for the client: that counts as sent (3.1.2-25).  `is_sent_next`: whether it is sent before what is
-        made after it, so that it may tell the client of a topic alias."""
+        """Return a message's packet, to be sent by the caller; above QoS 0 the window must have room.  None for one too
+        large for the client, which counts as sent (3.1.2-25).  `is_sent_next`: it is sent before any later packet, and
+        so may introduce a topic alias."""
         if template.size > self.max_packet_to_client:
             return None
         if self._aliases is not None and template.topic:
@@ -181,12 +179,12 @@ class Outgoing:
         return template.packet(self.window.take(template.qos, held) if template.qos else 0)
 
     def _send(self, packet: Packet) -> None:
-        """Send what fits any client that a CONNACK fits, or whose size was looked at before."""
+        """Send a packet that fits any client that a CONNACK fits, or whose size was checked before."""
         self._counts.sent[self.version, type(packet)] += 1
         self._out.append(encode(packet, self.version))
 
     def _send_if_it_fits(self, *forms: Packet) -> bool:
-        """Send the first form of a packet that the client can take (3.1.2-24); False where there is none."""
+        """Send the first form of a packet that fits the client (3.1.2-24); False if none does."""
         for packet in forms:
             data = encode(packet, self.version)
             if len(data) <= self.max_packet_to_client:

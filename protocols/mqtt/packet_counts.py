@@ -1,8 +1,5 @@
-"""PacketCounts: control packets by direction, protocol level and type: what the connections of a server share.
-
-Publishes that come in are counted a run at a time; of what goes out, all but PUBLISH: those of a fan-out are made
-elsewhere and counted there.
-"""
+"""PacketCounts: control packets by direction, protocol level and type, shared by the connections of a server.  Incoming
+publishes are counted a run at a time.  Outgoing PUBLISH packets are not counted here: a fan-out counts its own."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ class PacketCounts:
         self.sent: Counter[tuple[int, PacketType]] = Counter()
 
     def received_of(self, version: int) -> Counter[PacketType]:
-        """What came of one protocol level, to be added to."""
+        """Return the counter of packets received at a protocol level."""
         of_version = self.received.get(version)
         if of_version is None:
             of_version = self.received[version] = Counter()

@@ -1,7 +1,5 @@
-"""Decoders of every packet but PUBLISH, which `decoder.py` reads in its loop.
-
-Each takes the buffer, the span of the packet's content and the version, and refuses bytes after the content.
-"""
+"""Decoders of every packet but PUBLISH, which `decoder.py` reads in its loop.  Each gets the buffer, the span of the
+packet's content and the version, and refuses bytes after the content."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ _V3_GRANTED: Final = {code: ReasonCode(code) for code in (0x00, 0x01, 0x02, 0x80
 
 
 def decode_protocol(buf: bytes, pos: int, end: int) -> tuple[int, int]:
-    """The version that CONNECT's protocol name and level ask for, and the position after them (3.1.2.1, 3.1.2.2)."""
+    """Return the version of CONNECT's protocol name and level, and the position after them (3.1.2.1, 3.1.2.2)."""
     name, pos = read_binary(buf, pos, end)
     level, pos = read_byte(buf, pos, end)
     version = _PROTOCOLS.get((name, level))
@@ -57,7 +55,7 @@ def decode_protocol(buf: bytes, pos: int, end: int) -> tuple[int, int]:
 
 
 def decode_connect(buf: bytes, pos: int, end: int, _version: int) -> Connect:
-    """CONNECT (3.1) in the version that it names itself."""
+    """Decode CONNECT (3.1) in the version that it names itself."""
     version, pos = decode_protocol(buf, pos, end)
     flags, pos = read_byte(buf, pos, end)
     keep_alive, pos = read_u16(buf, pos, end)
@@ -69,7 +67,7 @@ def decode_connect(buf: bytes, pos: int, end: int, _version: int) -> Connect:
         will, pos = _decode_will(buf, pos, end, version, flags)
     username: str | None = None
     password: bytes | None = None
-    # In 3.1 the length goes before the flags: what they announce may be missing at the end (3.1 of that version).
+    # In 3.1 the length goes before the flags: announced fields may be missing at the end (3.1 of that version).
     if flags & _USERNAME and (version != 3 or pos < end):
         username, pos = read_string(buf, pos, end)
     if flags & _PASSWORD and (version != 3 or pos < end):
@@ -79,7 +77,7 @@ def decode_connect(buf: bytes, pos: int, end: int, _version: int) -> Connect:
 
 
 def _check_connect_flags(flags: int, version: int) -> None:
-    if version != 3:  # 3.1 leaves the reserved bit open, and passes over what a will has that is not there
+    if version != 3:  # 3.1 leaves the reserved bit open, and ignores will flags without a will
         if flags & _RESERVED:  # MQTT-3.1.2-3
             raise malformed("reserved connect flag is set")
         if not flags & _WILL and flags & (_WILL_QOS | _WILL_RETAIN):  # MQTT-3.1.2-11, -13
@@ -91,7 +89,7 @@ def _check_connect_flags(flags: int, version: int) -> None:
 
 
 def _decode_will(buf: bytes, pos: int, end: int, version: int, flags: int) -> tuple[Will, int]:
-    """The will's part of CONNECT's payload (3.1.3.2 to 3.1.3.4)."""
+    """Decode the will in CONNECT's payload (3.1.3.2 to 3.1.3.4)."""
     properties, pos = _properties(buf, pos, end, version, PacketType.WILL)
     topic, pos = read_string(buf, pos, end)
     payload, pos = read_binary(buf, pos, end)
@@ -118,7 +116,7 @@ def _decode_connack(buf: bytes, pos: int, end: int, version: int) -> Connack:
 
 
 def _acknowledgement_decoder(packet_type: PacketType, make: type[Acknowledgement]) -> PacketDecoder:
-    """PUBACK, PUBREC, PUBREL and PUBCOMP differ in their reason codes only (3.4 to 3.7)."""
+    """Return the decoder of PUBACK, PUBREC, PUBREL or PUBCOMP, which differ in their reason codes only (3.4 to 3.7)."""
     reasons = REASONS_OF[packet_type]
 
     def decode(buf: bytes, pos: int, end: int, version: int) -> Packet:

@@ -1,8 +1,6 @@
-"""The control packets as values (MQTT 5.0 chapter 3).
-
-They are made once per packet on the hottest path, hence `slots` and no freezing; treat them as values all the same.
-Versions 3 and 4 have no properties and almost no reason codes: there those fields keep their defaults.
-"""
+"""The control packets as values (MQTT 5.0 chapter 3).  One is made per packet on the hottest path, hence `slots` and
+no freezing; treat them as values all the same.  In versions 3 and 4 properties and most reason codes keep their
+defaults."""
 
 from __future__ import annotations
 
@@ -71,7 +69,7 @@ class Puback:
 
 @dataclass(slots=True)
 class Pubacks:
-    """Several PUBACKs of success that came one behind the other, as one: no packet of the specification."""
+    """Several successive PUBACKs of success as one; not a packet of the specification."""
 
     packet_ids: list[int]
 

@@ -1,4 +1,4 @@
-"""Properties (MQTT 5.0 section 2.2.2): one table says of each its type, its range and the packets it may be in."""
+"""Properties (MQTT 5.0 section 2.2.2), with one table of their types, ranges and packets."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class PropertyId(IntEnum):
 
 
 Properties: TypeAlias = Mapping[PropertyId, Any]
-"""Values by identifier: int, str or bytes as `PROPERTY_TABLE` says; USER_PROPERTY is a list of (name, value) and
-SUBSCRIPTION_IDENTIFIER a list of int, even of one.  The table is checked on reading, which is why `Any` is safe."""
+"""Values by identifier: int, str or bytes as in `PROPERTY_TABLE`.  USER_PROPERTY is a list of (name, value), and
+SUBSCRIPTION_IDENTIFIER a list of int, even for one.  Reading checks the table, so `Any` is safe."""
 
 
 class _NoProperties(dict[PropertyId, Any]):
-    """Hashable, as the default of a dataclass field must be (a mapping proxy is not before Python 3.12)."""
+    """The empty properties: hashable, as a dataclass default must be (a mapping proxy is not before Python 3.12)."""
 
     __slots__ = ()
 
@@ -79,11 +79,11 @@ class _NoProperties(dict[PropertyId, Any]):
 
 
 EMPTY: Final[Properties] = _NoProperties()
-"""Properties that packets without any share; read-only."""
+"""The shared empty properties of packets; read-only."""
 
 
 class PropertyType(Enum):
-    """Reading and writing of a value (1.5)."""
+    """Reader and writer of each type of value (1.5)."""
 
     BYTE = (read_byte, write_byte)
     U16 = (read_u16, write_u16)
@@ -95,7 +95,7 @@ class PropertyType(Enum):
 
 
 class PropertySpec(NamedTuple):
-    """One row of the table.  `least` and `most` bound integers and are ignored for the rest."""
+    """One row of the table.  `least` and `most` bound integers, and are ignored for other types."""
 
     id: PropertyId
     type: PropertyType
@@ -152,7 +152,7 @@ Reader: TypeAlias = Callable[[bytes, int, int], tuple[Any, int]]
 
 
 class _Row(NamedTuple):
-    """What reading needs of a specification.  `several` is in packets that carry the property more than once."""
+    """A specification compiled for reading.  `several`: the packet may carry the property more than once."""
 
     id: PropertyId
     read: Reader
@@ -162,7 +162,7 @@ class _Row(NamedTuple):
 
 
 def _check_of(spec: PropertySpec) -> Callable[[Any], None] | None:
-    """What refuses values that the type can hold and the property cannot; None where there are none."""
+    """Return a check of values that the type allows and the property does not; None without such values."""
     if spec.id is PropertyId.RESPONSE_TOPIC:
         return _check_response_topic
     widest = {PropertyType.BYTE: 0xFF, PropertyType.U16: 0xFFFF, PropertyType.U32: 0xFFFF_FFFF}
@@ -201,7 +201,7 @@ _AUTHENTICATION_DATA, _AUTHENTICATION_METHOD = _P.AUTHENTICATION_DATA, _P.AUTHEN
 
 
 def decode_properties(buf: bytes, pos: int, end: int, packet_type: PacketType) -> tuple[Properties, int]:
-    """The property list that starts at `pos` with its length, checked for its packet, and the position after it."""
+    """Return the property list at `pos`, which begins with its length and is checked for its packet, and its end."""
     length, pos = read_varint(buf, pos, end)
     stop = pos + length
     if stop > end:
@@ -230,14 +230,15 @@ def decode_properties(buf: bytes, pos: int, end: int, packet_type: PacketType) -
 
 
 def _refusal(first: int, packet_type: PacketType) -> MqttError:
-    """Identifiers are one byte so far, so the first byte of a longer one is as unknown as the rest (2.2.2.2)."""
+    """Return the error of a refused property.  All identifiers have one byte, so longer ones are unknown too
+    (2.2.2.2)."""
     if first not in _WRITERS:
         return malformed(f"unknown property 0x{first:02x}")
     return protocol_error(f"{PropertyId(first).name} is not allowed in {packet_type.name}")
 
 
 def encode_properties(properties: Properties) -> bytes:
-    """The property list with its length, in the mapping's order."""
+    """Return the property list with its length, in the mapping's order."""
     if not properties:
         return b"\0"
     out: list[bytes] = []

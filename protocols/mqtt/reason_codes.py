@@ -9,7 +9,7 @@ from protocols.mqtt.packet_types import PacketType
 
 
 class ReasonCode(IntEnum):
-    """Outcome of an operation; 0x80 and above are failures.  Zero has three names, by the packet it is in."""
+    """Outcomes of an operation; 0x80 and above are failures.  Zero has three names, by its packet."""
 
     SUCCESS = 0x00
     NORMAL_DISCONNECTION = 0x00
@@ -59,7 +59,7 @@ class ReasonCode(IntEnum):
 
 
 class ConnectReturnCode(IntEnum):
-    """What CONNACK says in MQTT 3.1 and 3.1.1."""
+    """Return codes of CONNACK in MQTT 3.1 and 3.1.1."""
 
     ACCEPTED = 0
     UNACCEPTABLE_PROTOCOL_VERSION = 1
@@ -93,4 +93,4 @@ REASONS_OF: Final[dict[PacketType, dict[int, ReasonCode]]] = {
     ),
     PacketType.AUTH: _reasons(0x00, 0x18, 0x19),
 }
-"""The reason codes each packet may carry, both directions together (MQTT 5.0 tables 3-1 to 3-12)."""
+"""Reason codes of each packet, in both directions together (MQTT 5.0 tables 3-1 to 3-12)."""

@@ -1,5 +1,5 @@
-"""Records for MQTT subscribers: the PUBLISH of a message that has nothing but a name and a payload is cut out of its
-record, which is not decoded."""
+"""Records for MQTT subscribers: the PUBLISH of a message without properties is cut out of its record, without
+decoding."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from protocols.remoting.stored_record import name_and_body
 
 KEPT_HEADS: Final = 4096
 KEPT_NAME_BYTES: Final = 512
-"""Beginnings of packets that are kept, of all connections together: so many, of names of so many bytes at most.  All
-are forgotten when there is no room."""
+"""Limits of the cache of heads, shared by all connections: entries, and bytes of a name.  A full cache is cleared."""
 
 _heads: Final[dict[tuple[bytes, int, int], bytes]] = {}
-"""By name, bytes behind the packet identifier, and QoS."""
+"""Heads by name, bytes behind the packet identifier, and QoS."""
 
 
 def template_of_record(record: bytes, most_qos: int, version: int) -> PublishTemplate | None:
-    """The PUBLISH (3.3) of a checked record, at `most_qos` at most; None where the message has properties."""
+    """Return the PUBLISH (3.3) of a checked record, at `most_qos` at most; None for a message with properties."""
     found = name_and_body(record)
     if found is None:
         return None

@@ -1,7 +1,5 @@
-"""Topic aliases of one connection (MQTT 5.0 section 3.3.2.3.4), one table for each direction.
-
-An alias never outlives its connection (MQTT-3.3.2-7), and what is kept is bounded by the maximum that was announced.
-"""
+"""Topic aliases of one connection (MQTT 5.0 section 3.3.2.3.4), one table for each direction.  An alias never outlives
+its connection (MQTT-3.3.2-7), and the announced maximum bounds the tables."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from protocols.mqtt.reason_codes import ReasonCode
 
 
 class ClientsAliases:
-    """What the client's aliases stand for."""
+    """The client's aliases and their topics."""
 
     __slots__ = ("_maximum", "_topics")
 
@@ -24,7 +22,7 @@ class ClientsAliases:
         self._topics: dict[int, str] = {}
 
     def resolve(self, packet: Publish) -> None:
-        """Give a PUBLISH that has an alias its topic, and take the alias away, which is not for others."""
+        """Give a PUBLISH with an alias its topic, and remove the alias, which is the client's own."""
         alias: int = packet.properties[PropertyId.TOPIC_ALIAS]
         if alias > self._maximum:
             raise MqttError(ReasonCode.TOPIC_ALIAS_INVALID, f"topic alias {alias}, the maximum is {self._maximum}")
@@ -42,7 +40,7 @@ class ClientsAliases:
 
 
 class ServersAliases:
-    """Aliases that the server gives the topics it sends first, as many as the client allows."""
+    """The server's aliases, given to the topics it sends first, as many as the client allows."""
 
     __slots__ = ("_aliases", "_maximum")
 
@@ -51,10 +49,8 @@ class ServersAliases:
         self._aliases: dict[str, int] = {}
 
     def shorten(self, template: PublishTemplate, max_size: int, *, may_tell: bool) -> PublishTemplate:
-        """A PUBLISH with an alias, or as it is where none is left or `max_size` bytes are not enough.
-
-        `may_tell`: whether the client gets it before what is made after it, so that a new alias can be in it.
-        """
+        """Return a PUBLISH with an alias, or unchanged if none is left or it exceeds `max_size` bytes.  `may_tell`: it
+        is sent before any later packet, so it may introduce an alias."""
         topic = template.topic
         alias = self._aliases.get(topic)
         is_known = alias is not None
@@ -65,5 +61,5 @@ class ServersAliases:
         aliased = template.with_alias(alias, is_known=is_known)
         if aliased.size > max_size:
             return template
-        self._aliases[topic] = alias  # only now: the client knows what it was sent
+        self._aliases[topic] = alias  # only now: the packet with it is sent
         return aliased

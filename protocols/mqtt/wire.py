@@ -1,7 +1,5 @@
-"""The data types of the wire (MQTT 5.0 section 1.5).
-
-A reader takes the buffer, the position and the end of what encloses it, and returns the value and the next position.
-"""
+"""The data types of the wire (MQTT 5.0 section 1.5).  A reader gets the buffer, the position and the end of the
+enclosing field, and returns the value and the next position."""
 
 from __future__ import annotations
 
@@ -35,7 +33,7 @@ def read_u32(buf: bytes, pos: int, end: int) -> tuple[int, int]:
 
 
 def read_varint(buf: bytes, pos: int, end: int) -> tuple[int, int]:
-    """A Variable Byte Integer in its shortest form (1.5.5, MQTT-1.5.5-1)."""
+    """Read a Variable Byte Integer in its shortest form (1.5.5, MQTT-1.5.5-1)."""
     value, next_pos = read_varint_if_whole(buf, pos, end)
     if next_pos < 0:
         raise malformed("packet ends inside a variable byte integer")
@@ -43,7 +41,7 @@ def read_varint(buf: bytes, pos: int, end: int) -> tuple[int, int]:
 
 
 def read_varint_if_whole(buf: bytes, pos: int, end: int) -> tuple[int, int]:
-    """As `read_varint`, but the next position is -1 when the end comes before the integer's last byte."""
+    """Read as `read_varint`, but the next position is -1 when the end comes before the integer's last byte."""
     value = shift = 0
     while pos < end:
         byte = buf[pos]
@@ -70,7 +68,7 @@ def read_binary(buf: bytes, pos: int, end: int) -> tuple[bytes, int]:
 
 
 def read_string(buf: bytes, pos: int, end: int) -> tuple[str, int]:
-    """UTF-8 without NUL, surrogates or overlong forms; a leading BOM is kept (1.5.4)."""
+    """Read UTF-8 without NUL, surrogates or overlong forms; a leading BOM is kept (1.5.4)."""
     if pos + 2 > end:  # as `read_binary` and `decode_text`, without the two calls
         raise malformed("packet ends before its content does")
     start = pos + 2
@@ -144,7 +142,7 @@ def write_binary(value: bytes) -> bytes:
 
 
 def write_string(value: str) -> bytes:
-    """Refuses what a strict peer would close the connection for: NUL and lone surrogates (1.5.4)."""
+    """Encode a string.  Raises ValueError for NUL and lone surrogates, which a strict peer would close for (1.5.4)."""
     if "\0" in value:
         raise ValueError("text contains NUL")
     return write_binary(value.encode())

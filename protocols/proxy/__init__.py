@@ -1,4 +1,4 @@
-"""The PROXY protocol, versions 1 and 2: what a load balancer says of the connection that it passes on."""
+"""The PROXY protocol, versions 1 and 2: a load balancer's header on the connection that it passes on."""
 
 from protocols.proxy.header import MalformedProxyHeaderError, ProxyHeader, ProxyTls, begins_header, parse_header
 from protocols.proxy.layout import MAX_HEADER_BYTES

@@ -1,8 +1,6 @@
-"""Bytes to ProxyHeader, for both versions.
-
-The first byte decides whether a stream begins with a header: no protocol that is served begins with one of the two.
-Invariant: a header is bounded (`MAX_HEADER_BYTES`), and what is not exactly one is refused as a whole.
-"""
+"""Parser of PROXY headers, for both versions.  The first byte decides if a stream begins with a header: no served
+protocol begins with one of the two.  Invariant: a header is bounded (`MAX_HEADER_BYTES`), and any invalid one is
+refused as a whole."""
 
 from __future__ import annotations
 
@@ -39,38 +37,37 @@ _SSL = struct.Struct("!BI")
 
 
 class MalformedProxyHeaderError(Exception):
-    """The bytes begin like a header and are none."""
+    """The bytes begin like a header and are invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyTls:
-    """Connection of the client to the proxy.  `common_name`: of its certificate; empty where none was verified."""
+    """The client's TLS connection to the proxy.  `common_name`: that of its certificate; empty without a verified
+    one."""
 
     common_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyHeader:
-    """What the proxy says.  No `source`: it speaks for itself (LOCAL), or does not say for whom."""
+    """A proxy's header.  Without `source` the proxy speaks for itself (LOCAL), or does not name the client."""
 
     source: Address | None = None
     destination: Address | None = None
     tls: ProxyTls | None = None
-    """None where the client did not come by TLS, or the proxy does not say."""
+    """None if the client did not come by TLS, or the proxy does not say."""
     authority: str = ""
     """Host name that the client asked for (SNI)."""
 
 
 def begins_header(data: bytes) -> bool:
-    """Whether a stream that begins with these bytes, at least one, begins with a header."""
+    """True if a stream with these first bytes, at least one, begins with a header."""
     return data[0] in (SIGNATURE[0], _V1_START[0])
 
 
 def parse_header(data: bytes) -> tuple[ProxyHeader, int] | None:
-    """The header at the beginning of a stream and how many bytes it takes; None while more bytes are needed.
-
-    Raises MalformedProxyHeaderError.
-    """
+    """Return the header of a stream and its size in bytes; None while more bytes are needed.  Raises
+    MalformedProxyHeaderError."""
     if data[:1] == _V1_START[:1]:
         return _parse_text(data)
     if data[:1] == SIGNATURE[:1]:
@@ -134,7 +131,7 @@ def _parse_binary(data: bytes) -> tuple[ProxyHeader, int] | None:
     if len(data) < size:
         return None
     if command == COMMAND_LOCAL:
-        return ProxyHeader(), size  # what follows is to be passed over (2.2)
+        return ProxyHeader(), size  # the rest is to be skipped (2.2)
     addresses = KNOWN_FAMILIES.get(family)
     if addresses is None or size < FIXED_BYTES + addresses:
         raise MalformedProxyHeaderError(f"address family {family:#x} with {size - FIXED_BYTES} bytes")
@@ -145,7 +142,7 @@ def _parse_binary(data: bytes) -> tuple[ProxyHeader, int] | None:
 
 def _binary_addresses(family: int, data: bytes) -> tuple[Address | None, Address | None]:
     if family not in (TCP4, TCP6):
-        return None, None  # UDP, UNIX, or not said
+        return None, None  # UDP, UNIX, or unspecified
     width = 4 if family == TCP4 else 16
     ports = struct.unpack_from("!HH", data, 2 * width)
     hosts = (str(ipaddress.ip_address(data[:width])), str(ipaddress.ip_address(data[width : 2 * width])))
@@ -178,7 +175,7 @@ def _tls(header: bytes, at: int, size: int) -> ProxyTls | None:
 
 
 def _type_length_values(header: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """(type, where its value begins, its length) for each."""
+    """Yield (type, start of the value, its length) of each extension."""
     while at < end:
         if end - at < _TLV.size:
             raise MalformedProxyHeaderError("an extension without a length")

@@ -1,7 +1,5 @@
-"""Parts of records as Arrow arrays, each made of a whole run at once.
-
-Nothing here goes through records one by one, unless they lie out of order.
-"""
+"""Parts of records as Arrow arrays, each made of a whole run at once.  Records are only visited one by one if they lie
+out of order."""
 
 from __future__ import annotations
 
@@ -21,8 +19,8 @@ _MAX_INT32: Final = 2**31 - 1
 
 
 def variable_array(columns: RecordColumns, name: str, kind: pa.DataType) -> pa.Array:
-    """A part of variable length.  The values lie in one buffer with others between them: as an array of values and
-    gaps it needs no copy, and taking each second one is a single copy of what is wanted."""
+    """Return a part of variable length.  The values lie in one buffer with others between them.  An array of values and
+    gaps needs no copy; taking every second element copies the values once."""
     starts, lengths = columns.spans(name)
     count = len(starts)
     if not count:
@@ -45,12 +43,12 @@ def variable_array(columns: RecordColumns, name: str, kind: pa.DataType) -> pa.A
 
 
 def times(columns: RecordColumns, name: str) -> pa.Array:
-    """`store_time` or `born_time`."""
+    """Return `store_time` or `born_time`."""
     return pa.array(columns.header[f"{name}_ms"].astype(np.int64) * 1000).view(TIMESTAMP)
 
 
 def key_lists(columns: RecordColumns) -> pa.Array:
-    """Keys, which are joined by NUL; none at all is an empty list."""
+    """Return the keys, which records join by NUL; no keys give an empty list."""
     texts = variable_array(columns, "keys", pa.string())
     if not pc.any(pc.greater(pc.binary_length(texts), 0)).as_py():
         return empty_lists(len(texts), pa.string())
@@ -59,12 +57,12 @@ def key_lists(columns: RecordColumns) -> pa.Array:
 
 
 def empty_lists(count: int, kind: pa.DataType) -> pa.Array:
-    """Empty lists of a type, as an array."""
+    """Return an array of empty lists of a type."""
     return pa.ListArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), pa.array([], kind))
 
 
 def message_ids(columns: RecordColumns, digits: Any) -> pa.Array:
-    """Message ids in hexadecimal; `digits`: UPPER or LOWER."""
+    """Return the message ids in hexadecimal; `digits`: UPPER or LOWER."""
     ids = variable_array(columns, "message_id", pa.binary())
     _, offsets, data = ids.buffers()
     raw = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)

@@ -1,13 +1,13 @@
 """The two ends of a connection, without sockets.
 
-`receive_data(data) -> list of events`, `data_to_send() -> bytes`; what breaks the rules raises `RemotingError`, and the
-goodbye is in `data_to_send`.
+`receive_data(data) -> list of events`, `data_to_send() -> bytes`.  A breach of the rules raises `RemotingError`, and
+`data_to_send` has the goodbye.
 
-Back-pressure is credit.  The server grants, in its welcome, how many bytes of requests may be unanswered; what goes
-beyond is held by the client until answers come.  A stream has credit of its own, granted by the client as it consumes.
+Back-pressure is credit.  The server's welcome grants a number of bytes of unanswered requests; the client holds further
+ones until answers come.  A stream has credit of its own, granted by the client as it consumes.
 
-Invariants: `Answered` and `Refused` belong to requests that were sent and not cancelled; an id is used again only after
-four thousand million others; nothing but greetings passes before both have greeted.
+Invariants: `Answered` and `Refused` belong to requests that were sent and not cancelled; an id recurs only after four
+thousand million others; nothing but greetings passes before both have greeted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from protocols.remoting.frames import (
 from protocols.remoting.values import error_of
 
 MAX_OPEN_REQUESTS: Final = 100_000
-"""Named limit: of requests and streams of one connection."""
+"""Most open requests and streams of one connection."""
 REQUEST_OVERHEAD: Final = 64
 """Bytes that a request counts for beyond its payload."""
 
@@ -43,14 +43,14 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 @dataclass(slots=True)
 class Welcomed:
-    """The server has greeted: requests flow."""
+    """The server's greeting: requests flow."""
 
     welcome: Welcome
 
 
 @dataclass(slots=True)
 class Answered:
-    """A request's answer."""
+    """The answer of a request."""
 
     id: int
     payload: bytes
@@ -58,7 +58,7 @@ class Answered:
 
 @dataclass(slots=True)
 class AnsweredLate:
-    """The answer of a request that was cancelled: it was on its way."""
+    """The answer of a request that was cancelled while it was on its way."""
 
     id: int
     payload: bytes
@@ -66,7 +66,7 @@ class AnsweredLate:
 
 @dataclass(slots=True)
 class Refused:
-    """A request was refused, or a stream has ended."""
+    """The refusal of a request, or the end of a stream."""
 
     id: int
     error: EntrepotError
@@ -74,7 +74,7 @@ class Refused:
 
 @dataclass(slots=True)
 class ItemCame:
-    """One more of a stream; `size` is what it took of its credit."""
+    """An item of a stream; `size` is its share of the credit."""
 
     id: int
     payload: bytes
@@ -83,12 +83,12 @@ class ItemCame:
 
 @dataclass(slots=True)
 class Ponged:
-    """A ping was answered."""
+    """The answer of a ping."""
 
 
 @dataclass(slots=True)
 class Goodbye:
-    """The other end says why it ends the connection."""
+    """The other end's reason to end the connection."""
 
     text: str
 
@@ -97,7 +97,7 @@ ClientEvent = Welcomed | Answered | AnsweredLate | Refused | ItemCame | Ponged |
 
 
 class ClientConnection:
-    """The end that asks."""
+    """The client's end, which makes requests."""
 
     def __init__(self, hello: Hello) -> None:
         self._reader = FrameReader(MAX_GREETING_BYTES)
@@ -112,12 +112,12 @@ class ClientConnection:
 
     @property
     def is_congested(self) -> bool:
-        """Whether requests are held because there is no credit left."""
+        """True if requests are held for lack of credit."""
         return bool(self._held)
 
     def request(self, operation: int, payload: bytes, amount: int = 0) -> int:
-        """Ask; returns the request's id.  Raises TOO_MANY_REQUESTS beyond the limit, MESSAGE_BODY_TOO_LARGE for what
-        fits no frame."""
+        """Make a request; returns its id.  Raises TOO_MANY_REQUESTS beyond the limit, MESSAGE_BODY_TOO_LARGE beyond a
+        frame."""
         if len(payload) > MAX_PAYLOAD_BYTES:
             raise too_large(len(payload))
         if len(self._open) >= MAX_OPEN_REQUESTS:
@@ -135,7 +135,7 @@ class ClientConnection:
         return id_
 
     def _has_credit(self, size: int) -> bool:
-        """One request may always be under way, however large."""
+        """True if the request fits the credit; a single one may always be under way, however large."""
         return self._unanswered + size <= self._window or not self._unanswered
 
     def _next_id(self) -> int:
@@ -145,7 +145,7 @@ class ClientConnection:
                 return self._last_id
 
     def cancel(self, id_: int) -> bool:
-        """No answer is wanted any more, no more items.  Returns whether the request had been sent."""
+        """Cancel a request or stream.  Returns True if it had been sent."""
         size = self._open.pop(id_, None)
         if size is None:
             return False
@@ -159,11 +159,11 @@ class ClientConnection:
         return True
 
     def was_sent(self, id_: int) -> bool:
-        """Whether an open request has left this end."""
+        """True if an open request has left this end."""
         return id_ in self._open and id_ not in self._held
 
     def held_ids(self) -> set[int]:
-        """The open requests that have not."""
+        """Return the open requests that are held."""
         return set(self._held)
 
     def grant(self, id_: int, size: int) -> None:
@@ -172,7 +172,7 @@ class ClientConnection:
             self._out.append(frame(FrameKind.CREDIT, id_, amount=size))
 
     def begin_item_stream(self, id_: int) -> None:
-        """A stream is no request that waits for an answer: its size is given back."""
+        """Give back the size of a request that became a stream, and waits for no answer."""
         self._unanswered -= self._open.get(id_, 0)
         self._open[id_] = 0
 
@@ -188,7 +188,7 @@ class ClientConnection:
         return data
 
     def receive_data(self, data: bytes) -> list[ClientEvent]:
-        """What the server says.  Raises RemotingError."""
+        """Return the events in the server's bytes.  Raises RemotingError."""
         events: list[ClientEvent] = []
         for received in self._reader.read(data):
             event = self._event(received.kind, received.id, received.amount, received.payload)
@@ -253,7 +253,7 @@ class ClientConnection:
 
 
 def too_large(size: int) -> EntrepotError:
-    """The refusal of what fits no frame: one that is too large would end the connection for everybody else."""
+    """Return the refusal of a payload beyond a frame, which would end the connection for all its users."""
     return EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, f"{size} bytes for one frame, the limit is {MAX_PAYLOAD_BYTES}")
 
 
@@ -266,7 +266,7 @@ class Greeted:
 
 @dataclass(slots=True)
 class Requested:
-    """A request.  `amount`: milliseconds until its deadline (0 = none), or the credit of the stream it asks for."""
+    """A request.  `amount`: milliseconds until its deadline (0 = none), or the credit of its stream."""
 
     id: int
     operation: int
@@ -281,7 +281,7 @@ class Cancelled:
 
 @dataclass(slots=True)
 class Credited:
-    """A stream may send so many bytes more."""
+    """More credit for a stream, in bytes."""
 
     id: int
     size: int
@@ -291,7 +291,7 @@ ServerEvent = Greeted | Requested | Cancelled | Credited | Goodbye
 
 
 class ServerConnection:
-    """The end that answers."""
+    """The server's end, which answers."""
 
     def __init__(self, who: str, window_bytes: int, cluster: str = "") -> None:
         self._reader = FrameReader(MAX_GREETING_BYTES)
@@ -304,7 +304,7 @@ class ServerConnection:
         self.hello: Hello | None = None
 
     def answer(self, id_: int, payload: bytes) -> None:
-        """Answer a request; one that was cancelled meanwhile is passed over."""
+        """Answer a request, unless it was cancelled meanwhile."""
         if len(payload) > MAX_PAYLOAD_BYTES:
             self.refuse(id_, too_large(len(payload)))
         elif self._close(id_):
@@ -317,11 +317,11 @@ class ServerConnection:
             self._out.append(frame(FrameKind.REFUSAL, id_, text, amount=error.code))
 
     def item(self, id_: int, payload: bytes) -> None:
-        """Send one more of a stream."""
+        """Send an item of a stream."""
         size = self._open.get(id_)
         if size is None:
             return
-        if size:  # a stream is no request that waits
+        if size:  # a stream waits for no answer
             self._unanswered -= size
             self._open[id_] = 0
         self._out.append(frame(FrameKind.ITEM, id_, payload))
@@ -342,7 +342,7 @@ class ServerConnection:
         return data
 
     def receive_data(self, data: bytes) -> list[ServerEvent]:
-        """What the client says.  Raises RemotingError, with the goodbye queued."""
+        """Return the events in the client's bytes.  Raises RemotingError, with the goodbye queued."""
         events: list[ServerEvent] = []
         try:
             for received in self._reader.read(data):

@@ -1,4 +1,4 @@
-"""Frames: what goes over a connection between our own processes.
+"""Frames of a connection between our own processes.
 
 Every frame (big-endian):
 
@@ -7,13 +7,13 @@ Every frame (big-endian):
     4       1     kind (`FrameKind`)
     5       1     0
     6       2     operation (of a request)
-    8       4     id of the request it belongs to, chosen by the client, never 0; 0 where there is none
-    12      4     amount: of a request, the milliseconds left until its deadline, or the credit of its stream;
-                  of CREDIT, how many bytes more; of REFUSAL, the code
+    8       4     id of the request it belongs to, chosen by the client, never 0; 0 without a request
+    12      4     amount: of a request, milliseconds until its deadline, or the credit of its stream;
+                  of CREDIT, further bytes; of REFUSAL, the code
     16            payload
 
-A connection begins with HELLO from the client and WELCOME from the server (msgpack of `Hello` and `Welcome`); the
-version is the highest that both know.  Where there is none, or a peer breaks the rules, GOODBYE says why, as text, and
+A connection begins with HELLO from the client and WELCOME from the server (msgpack of `Hello` and `Welcome`).  The
+version is the highest that both know.  Without one, or at a breach of the rules, GOODBYE gives the reason as text, and
 the connection ends.
 """
 
@@ -30,9 +30,9 @@ VERSION: Final = 1
 HEADER: Final = struct.Struct(">IBxHII")
 HEADER_SIZE: Final = HEADER.size
 MAX_PAYLOAD_BYTES: Final = 48 << 20
-"""Named limit of a frame: a read of 16 MiB that ends with the largest message, and room."""
+"""Limit of a frame: a read of 16 MiB that ends with the largest message, and room."""
 MAX_GREETING_BYTES: Final = 4096
-"""Before both have greeted, nobody may send more in one frame."""
+"""Limit of a frame before both ends have greeted."""
 
 
 class FrameKind(IntEnum):
@@ -41,16 +41,16 @@ class FrameKind(IntEnum):
     REQUEST = 3
     ANSWER = 4
     REFUSAL = 5
-    CANCEL = 6  # by the client: it does not want the answer, or no more of the stream
-    ITEM = 7  # one more of a stream
-    CREDIT = 8  # by the client: so much more of a stream may be sent
+    CANCEL = 6  # by the client: no answer, or no further items, wanted
+    ITEM = 7  # an item of a stream
+    CREDIT = 8  # by the client: further bytes of a stream allowed
     PING = 9
     PONG = 10
     GOODBYE = 11
 
 
 class Hello(msgspec.Struct, array_like=True):
-    """Who connects, and which versions of the wire it knows.  `cluster` keeps deployments of one network apart."""
+    """The client's name and its versions of the wire.  `cluster` keeps deployments on one network apart."""
 
     versions: list[int]
     who: str
@@ -58,7 +58,7 @@ class Hello(msgspec.Struct, array_like=True):
 
 
 class Welcome(msgspec.Struct, array_like=True):
-    """The version that is spoken, and the credit: how many bytes of requests may be unanswered at a time."""
+    """The chosen version, and the credit: bytes of requests that may be unanswered at a time."""
 
     version: int
     who: str
@@ -78,7 +78,7 @@ class Frame:
 
 
 class RemotingError(Exception):
-    """The peer broke the rules of the wire, or speaks no version that we know: the connection must end."""
+    """The peer broke the rules of the wire, or shares no version with us: the connection must end."""
 
 
 class PeerLeftError(RemotingError):
@@ -86,7 +86,7 @@ class PeerLeftError(RemotingError):
 
 
 class FrameReader:
-    """Cuts what was received into frames."""
+    """A reader that cuts received bytes into frames."""
 
     def __init__(self, max_payload_bytes: int) -> None:
         self.max_payload_bytes = max_payload_bytes
@@ -95,7 +95,8 @@ class FrameReader:
         """Bytes of `_rest` that make the next frame, as far as its header is known."""
 
     def read(self, data: bytes) -> list[Frame]:
-        """The frames that are whole by now.  Raises RemotingError for one that is too large or of no known kind."""
+        """Return the frames completed by the data.  Raises RemotingError for one that is too large or of unknown
+        kind."""
         if not self._rest:
             frames, at = self._cut(data)
             if at < len(data):
@@ -103,14 +104,14 @@ class FrameReader:
             return frames
         self._rest += data
         if len(self._rest) < self._wanted:
-            return []  # a large one, of which more is to come
+            return []  # part of a large frame
         with memoryview(self._rest) as view:
             frames, at = self._cut(view)
         del self._rest[:at]
         return frames
 
     def _cut(self, source: bytes | memoryview) -> tuple[list[Frame], int]:
-        """The whole frames, and where the first that is not begins."""
+        """Return the whole frames, and the start of the first incomplete one."""
         frames: list[Frame] = []
         at, end, self._wanted = 0, len(source), HEADER_SIZE
         while end - at >= HEADER_SIZE:
@@ -129,5 +130,5 @@ class FrameReader:
 
 
 def frame(kind: int, id_: int = 0, payload: bytes = b"", *, operation: int = 0, amount: int = 0) -> bytes:
-    """The bytes of a frame."""
+    """Return the bytes of a frame."""
     return HEADER.pack(len(payload), kind, operation, id_, min(amount, 0xFFFFFFFF)) + payload

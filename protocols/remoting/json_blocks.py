@@ -1,4 +1,4 @@
-"""Bodies of JSON objects as Arrow columns, many at once, by pyarrow's reader."""
+"""JSON object bodies as Arrow columns, many at once, by pyarrow's reader."""
 
 from __future__ import annotations
 
@@ -16,11 +16,8 @@ _LINE: Final = pa.scalar(b"\n", pa.binary())
 
 
 def are_objects(bodies: Any) -> NDArray[np.bool_]:
-    """A mask of the bodies, none of which is null, that begin and end as an object does.
-
-    None of these is empty, and none goes on in the next.  (pyarrow's reader does not survive a block of nothing but
-    `null`.)
-    """
+    """Return a mask of the bodies, none null, that begin and end like an object.  So none is empty, and none continues
+    in the next.  (pyarrow's reader crashes on a block of nothing but `null`.)"""
     _, offsets, data = bodies.buffers()
     bounds = np.frombuffer(offsets, np.int32)[bodies.offset : bodies.offset + len(bodies) + 1]
     found: NDArray[np.bool_] = bounds[1:] > bounds[:-1]
@@ -31,10 +28,8 @@ def are_objects(bodies: Any) -> NDArray[np.bool_]:
 
 
 def read_block(bodies: Any, schema: Any, unexpected: str) -> Any:
-    """The columns of bodies that are objects, as a table; None where one does not fit the schema.
-
-    `unexpected`: what is done with fields that the schema does not have (pyarrow's `unexpected_field_behavior`).
-    """
+    """Return a table of the object bodies' columns; None if one does not fit the schema.  `unexpected`: treatment of
+    fields outside the schema (pyarrow's `unexpected_field_behavior`)."""
     lines = pc.binary_join_element_wise(bodies, _LINE, b"")
     assert isinstance(lines, pa.BinaryArray)
     data = _values_of(lines)
@@ -50,11 +45,11 @@ def read_block(bodies: Any, schema: Any, unexpected: str) -> Any:
         )
     except pa.ArrowInvalid:
         return None
-    return table if table.num_rows == len(bodies) else None  # else there were two objects in one body
+    return table if table.num_rows == len(bodies) else None  # else one body had two objects
 
 
 def _values_of(lines: Any) -> Any:
-    """The bytes of all values, one behind the other."""
+    """Return the bytes of all values in sequence."""
     _, offsets, data = lines.buffers()
     bounds = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + len(lines) + 1]
     return data.slice(int(bounds[0]), int(bounds[-1] - bounds[0]))

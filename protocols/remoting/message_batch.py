@@ -1,13 +1,13 @@
 """Batches of messages on the wire: msgpack, each message an array of its fields in the order of `domain.message`.
 
 A message: topic, body, sub-topic, queue id, qos, tag, keys, message group, message id, born time, filter hash,
-properties, system properties, further queues.  A stored one goes on with queue offset, commit-log offset, store time,
-further places; a delivery with receipt handle and attempt behind them.
+properties, system properties, further queues.  A stored one adds queue offset, commit-log offset, store time, further
+places.
 
-A run of deliveries: queue id, epoch, `since`, first queue offset, stamp, attempt, the beginning of its receipt handles,
+A run of deliveries: queue id, epoch, `since`, first queue offset, stamp, attempt, the head of its receipt handles,
 records.
 
-Queue ids and places are the broker's own (`domain.shard`); who reads says which broker it was.
+Queue ids and places are the broker's own (`domain.shard`); the reader names the broker.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _StoredFields = tuple[
     tuple[tuple[str, int, int], ...],
 ]
 _UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Other bytes, text that is none, values nested without end."""
+"""Errors of other bytes, invalid text, or endless nesting."""
 _NONE: Final[dict[str, str | bytes]] = {}
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_messages: Final = msgspec.msgpack.Decoder(list[_Fields]).decode
@@ -81,7 +81,7 @@ _decode_runs: Final = msgspec.msgpack.Decoder(list[_RunFields]).decode
 
 
 def encode_messages(messages: Sequence[Message]) -> bytes:
-    """New messages, for the broker that has their queues."""
+    """Encode new messages for the broker that has their queues."""
     try:
         return _encode(
             [
@@ -109,7 +109,7 @@ def encode_messages(messages: Sequence[Message]) -> bytes:
 
 
 def decode_messages(data: bytes) -> list[Message]:
-    """The same, at the broker.  Raises RemotingError."""
+    """Decode new messages, at the broker.  Raises RemotingError."""
     try:
         messages = [Message(*fields) for fields in _decode_messages(data)]
     except _UNREADABLE as error:
@@ -124,7 +124,7 @@ def decode_messages(data: bytes) -> list[Message]:
 
 
 def encode_stored(messages: Sequence[StoredMessage]) -> bytes:
-    """Stored messages, at the broker that has them."""
+    """Encode stored messages, at their broker."""
     return _encode([_stored_fields(message) for message in messages])
 
 
@@ -152,7 +152,7 @@ def _stored_fields(m: StoredMessage) -> tuple[object, ...]:
 
 
 def decode_stored(data: bytes, broker: int) -> list[StoredMessage]:
-    """The same, at the client, with the numbers that the broker's get.  Raises RemotingError."""
+    """Decode stored messages at the client, with global numbers for the broker's own.  Raises RemotingError."""
     try:
         found = _decode_stored(data)
     except _UNREADABLE as error:
@@ -162,7 +162,7 @@ def decode_stored(data: bytes, broker: int) -> list[StoredMessage]:
 
 
 def encode_runs(deliveries: Deliveries) -> bytes:
-    """Deliveries of a pop, in runs of records as they lie in the log."""
+    """Encode the deliveries of a pop, in runs of records as they lie in the log."""
     return _encode([_run_fields(run, records) for run, records in deliveries.parts])
 
 
@@ -172,7 +172,7 @@ def _run_fields(run: DeliveryRun, records: Sequence[bytes | StoredMessage]) -> t
 
 
 def decode_runs(data: bytes, broker: int) -> Deliveries:
-    """The same, at the client; messages get the numbers of that broker's when they are made.  Raises RemotingError."""
+    """Decode deliveries at the client; their messages get global numbers when they are made.  Raises RemotingError."""
     queues, places = first_queue(broker), first_place(broker)
     shift = partial(_of_world, queues=queues, places=places) if queues else None
     parts: list[Part] = []
@@ -188,7 +188,7 @@ def decode_runs(data: bytes, broker: int) -> Deliveries:
 
 
 def _to_world(system: Mapping[str, SystemValue], queues: int) -> Mapping[str, SystemValue]:
-    """The queues that are named in system properties."""
+    """Return the system properties with their queues' ids made global."""
     for name in (SystemProperty.DEAD_LETTER_QUEUE, SystemProperty.RETRY_QUEUE):
         local = system.get(name)
         if isinstance(local, str) and local.isascii() and local.isdecimal():
@@ -203,7 +203,7 @@ def _stored(fields: _StoredFields, queues: int, places: int) -> StoredMessage:
 
 
 def _of_world(message: StoredMessage, queues: int, places: int) -> StoredMessage:
-    """The numbers that a broker's get; those of the first one are the same."""
+    """Give a message global numbers for its broker's own; broker 0's are the same."""
     if not queues:
         return message
     if message.system:

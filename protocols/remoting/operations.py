@@ -1,9 +1,9 @@
-"""Operations: what can be asked over the wire, each said once.
+"""Operations of the wire, each defined once.
 
-An operation has a number, the type of its arguments and that of its result.  `RAW` is bytes in a form of their own
-(`message_batch`), or nothing.  An idempotent one may be asked again when its answer was lost.
+An operation has a number, and the types of its arguments and its result.  `RAW` is bytes in a form of their own
+(`message_batch`), or nothing.  An idempotent operation may be repeated when its answer was lost.
 
-Names are those of `domain.ports`, numbers are for ever.
+Names are those of `domain.ports`; numbers are fixed for ever.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Outcomes = list[EntrepotError | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One thing that can be asked."""
+    """One operation of the wire."""
 
     number: int
     name: str
@@ -57,7 +57,7 @@ class Operation:
     is_stream: bool = False
 
     def encode_arguments(self, *arguments: Any) -> bytes:
-        """The payload of a request."""
+        """Return the payload of a request."""
         return encode(arguments)
 
 
@@ -81,15 +81,15 @@ def _operation(
 
 
 LEAVES: Final = "the broker leaves: the message was not taken"
-"""Why a broker that is about to go, or to be master no more, takes no message."""
+"""Refusal of messages by a broker that is about to leave, or to stop being master."""
 NOT_HERE: Final = "is not available here"
-"""Last words of who does not know an operation, as a replica that is not master: nothing was done."""
+"""Last words of a refusal of an unknown operation, as from a replica that is not master: nothing was done."""
 
 # -- messages --------------------------------------------------------------------------------------------------------
 APPEND: Final = _operation(1, "append", RAW, Outcomes | None)
 APPEND_HALF: Final = _operation(2, "append_half", RAW, Outcomes | None)
 APPEND_MISSING: Final = _operation(3, "append_missing", RAW, Outcomes | None)
-"""Asked of a later master than the one that lost the answer to APPEND: it stores what it does not have."""
+"""An APPEND repeated at a later master than the one that lost the answer: it stores what it does not have."""
 READ: Final = _operation(10, "read", tuple[str, int, int, int], RAW, again=True)
 PULL: Final = _operation(
     11, "pull", tuple[str, int, int, int, FilterExpression | None], tuple[bytes, int, int, int], again=True
@@ -107,7 +107,7 @@ BYTES_BETWEEN: Final = _operation(17, "bytes_between", tuple[str, int, int, int]
 # -- consumption -----------------------------------------------------------------------------------------------------
 POP_RUNS: Final = _operation(28, "pop_runs", tuple[PopRequest], RAW)
 Receipts = list[str | DeliveryPlaces]
-"""Receipt handles, and places of deliveries, which have an outcome for each of them."""
+"""Receipt handles and places of deliveries, with an outcome for each delivery."""
 
 
 class Acknowledged(NamedTuple):
@@ -142,7 +142,7 @@ GROUP_STATUS: Final = _operation(37, "group_status", tuple[str], GroupStatus, ag
 GET: Final = _operation(40, "get", tuple[list[str]], list[KeyValue | None], again=True)
 SCAN: Final = _operation(41, "scan", tuple[str, str, int], list[KeyValue], again=True)
 SCAN_BYTES: Final = 16 << 20
-"""A scan's answer ends, before its limit, with the value that makes it so large."""
+"""Size at which a scan's answer ends before its limit, with the value that exceeds it."""
 WRITE: Final = _operation(42, "write", tuple[list[KeyValueChange]], int)
 WATCH_KEY_VALUES: Final = _operation(43, "watch", tuple[str], list[KeyValueEvent], stream=True)
 
@@ -166,11 +166,8 @@ TAKE_CHECKS: Final = _operation(64, "take_checks", tuple[list[str], int], RAW)
 # -- the broker as a whole -------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """What a broker has of topics, groups and namespaces; at first all of it, then what has changed.
-
-    `deleted`: what was deleted by a gateway, as `topic/NAME`, `group/NAME`, `namespace/NAME`, with the revision that
-    did it.  `namespaces`: all of them.
-    """
+    """A broker's topics, groups and namespaces: at first all, then changes.  `deleted`: deletions by gateways, as
+    `topic/NAME`, `group/NAME`, `namespace/NAME`, with their revision. `namespaces`: all of them."""
 
     info: BrokerInfo
     topics: list[Topic] = field(default_factory=list)
@@ -183,11 +180,9 @@ class Definitions:
 
 @dataclass(frozen=True, slots=True)
 class Drainage:
-    """What is still on a broker that no new messages go to.
-
-    `unsettled`: messages that groups have not settled.  `waiting`: for their time, or the end of their transaction.
-    `unread`: in queues that no group reads; they do not hold it up.  `key_values`: that another is to take over.
-    """
+    """The remaining contents of a broker without new messages.  `unsettled`: messages that groups have not settled.
+    `waiting`: messages that wait for their time, or the end of their transaction.  `unread`: messages in queues that no
+    group reads; they do not delay it.  `key_values`: those that another broker is to take over."""
 
     is_draining: bool
     unsettled: int
@@ -220,7 +215,7 @@ IMPORT_KEY_VALUES: Final = _operation(77, "import_key_values", tuple[list[KeyVal
 
 # -- replicas --------------------------------------------------------------------------------------------------------
 class StoreSeed(NamedTuple):
-    """What a new replica's store begins with: the same for all of a group.  `begin`: of the log, as it is kept now."""
+    """The initial values of a new replica's store, equal for all of a group.  `begin`: present start of the log."""
 
     store_id: str
     handle_key: str
@@ -229,10 +224,9 @@ class StoreSeed(NamedTuple):
 
 
 class SlaveStatus(NamedTuple):
-    """A slave as its master knows it.  `acknowledged`: up to where it has synced.  `is_following`: it is connected.
-
-    `is_in_sync`: it is a member of the set.  `behind_seconds`: age of the oldest record that it lacks; None: not known.
-    """
+    """A slave in its master's view.  `acknowledged`: end of its synced log.  `is_following`: it is connected.
+    `is_in_sync`: it is in the in-sync set. `behind_seconds`: age of the oldest record that it lacks; None if
+    unknown."""
 
     acknowledged: int
     is_following: bool
@@ -242,9 +236,9 @@ class SlaveStatus(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """A replica as it sees itself.  `last`: epoch and run of whose bytes its log has last.  `slaves`: of a master, by
-    replica id.  `problem`: why it is neither an open master nor a slave that follows one.  `begin`, `segment_size`: of
-    its log, 0 where it has none.  `tokens`: of its last runs."""
+    """A replica in its own view.  `last`: epoch and run of its log's last bytes.  `slaves`: those of a master, by
+    replica id.  `problem`: reason why it is neither an open master nor a slave that follows one.  `begin`,
+    `segment_size`: those of its log, or 0. `tokens`: those of its last runs."""
 
     member: Member
     group: str
@@ -267,36 +261,37 @@ class ReplicaStatus:
     controllers: tuple[str, ...] = ()
     """host:port of the controllers that elect its master; none where people do."""
     control_problem: str = ""
-    """Why these would not replace its master, as far as a replica can tell; it goes on without them."""
+    """Reason why these would not replace its master, as far as a replica can tell; it goes on without them."""
 
 
 REPLICATE: Final = _operation(90, "replicate", Greeting, RAW, stream=True)
 """Items: one byte, 0 a welcome, 1 a run: u64 offset, u64 confirmed, records."""
 HAVE: Final = _operation(91, "have", tuple[int, int, int], None)
-"""A slave has synced: replica id, number of the stream, end."""
+"""A slave's acknowledgement: replica id, number of the stream, end of its synced log."""
 SEED: Final = _operation(92, "seed", tuple[()], StoreSeed, again=True)
 FENCE: Final = _operation(93, "fence", tuple[int, str], tuple[FenceAnswer | None, Promise | None], again=True)
 APPOINT: Final = _operation(94, "appoint", tuple[Appointment], None, again=True)
 REPLICA_STATUS: Final = _operation(95, "replica_status", tuple[()], ReplicaStatus, again=True)
 QUIESCE: Final = _operation(96, "quiesce", tuple[int, float], bool)
-"""Take no messages for some seconds, until a replica has all: whether it has."""
+"""Stop taking messages for some seconds, until a replica has all; True if it has."""
 PART: Final = _operation(102, "part", tuple[int], None, again=True)
-"""Said by a slave that stops, to its master: it need not be missed first to leave the set."""
+"""A slave's goodbye to its master, which then leaves the set at once."""
 FETCH_LOG: Final = _operation(98, "fetch_log", tuple[str, tuple[int, int], int], RAW, again=True)
-"""Confirmed records of a group from an offset on, as a run; before it both logs are those of the start (epoch, run)."""
+"""Confirmed records of a group from an offset on, as a run; the logs agree before it, by the start (epoch, run)."""
 LOG_CHECKSUMS: Final = _operation(99, "log_checksums", tuple[int, int], list[int], again=True)
-"""CRC-32C of each MiB of the confirmed log between two offsets of one segment, the last one's as far as it goes."""
+"""CRC-32C of each MiB of the confirmed log between two offsets of one segment; the last may be shorter."""
 CHECK_LOG: Final = _operation(100, "check_log", tuple[int, int], bool, again=True)
-"""Look for corrupted records between two offsets of one segment, and heal them: True where all are whole then."""
+"""Check the records between two offsets of one segment, and heal corrupted ones; True if all are whole then."""
 REPLICA_HEALTH: Final = _operation(
     101, "replica_health", tuple[()], tuple[ReplicaStatus, ReplicaStatus | None], again=True
 )
-"""A replica as it sees itself, and its master, where it follows one that answers."""
+"""A replica in its own view, and its master, if it follows one that answers."""
 
 
 class ReadOffer(NamedTuple):
-    """A slave that answers reads: of a store, as far as it was `confirmed` then, and from a zone.  `topics`: all, where
-    they are wanted.  `keeps_up`: it follows its master, and has derived nearly all that is confirmed."""
+    """The offer of a slave to answer reads.  `confirmed`: confirmed end of its store then.  `zone`: its zone.
+    `topics`: all of them, if wanted.  `keeps_up`: it follows its master, and has derived nearly all of the confirmed
+    log."""
 
     store_id: str
     number: int
@@ -308,25 +303,25 @@ class ReadOffer(NamedTuple):
 
 
 WATCH_READS: Final = _operation(97, "watch_reads", tuple[bool], ReadOffer, stream=True)
-"""An item once a slave answers reads, with all topics if they are wanted, and whenever it begins or ceases to keep up.
-It ends when the slave answers no reads any more."""
+"""An item once a slave answers reads (with all topics, if wanted), and at each change of `keeps_up`.  It ends when the
+slave stops answering reads."""
 
 # -- controllers -----------------------------------------------------------------------------------------------------
 RAFT: Final = _operation(110, "raft", RAW, None)
 """Messages of one controller to another (`broker.controller.peers`)."""
 CONTROLLER: Final = _operation(111, "controller", tuple[()], ControllerView, again=True)
 ATTACH: Final = _operation(112, "attach", tuple[GroupShape, Report], Order, stream=True)
-"""A replica takes orders; the stream ends where it is refused, or the controller stops."""
+"""Orders for a replica; the stream ends where it is refused, or the controller stops."""
 REPORT: Final = _operation(113, "report", tuple[str, Report], ReportAnswer, again=True)
 OBEYED: Final = _operation(114, "obeyed", tuple[str, int, OrderAnswer], None, again=True)
-"""A replica of a group, by its id, answers an order."""
+"""The answer of a replica, by its id, to an order."""
 CHANGE_SET: Final = _operation(115, "change_set", tuple[str, SetChange], Appointment, again=True)
-"""The appointment that is decided then: the proposed one, or another that stands in its way."""
+"""The appointment decided then: the proposed one, or another in its way."""
 ELECT: Final = _operation(117, "elect", tuple[str, int, list[int], bool], Appointment)
 """Group, next master or 0, lost replicas, unclean."""
 GROUPS: Final = _operation(118, "groups", tuple[()], list[GroupView], again=True)
 CHANGE_CONTROLLERS: Final = _operation(119, "change_controllers", tuple[int, int, str], None)
-"""Id of the controller that goes, or 0; of the one that comes, or 0; its host:port."""
+"""Id of the controller to remove, or 0; of the one to add, or 0; its host:port."""
 CHANGE_REPLICAS: Final = _operation(120, "change_replicas", tuple[str, int, ReplicaChange], GroupView)
 """Group, and one replica of it."""
 

@@ -1,8 +1,5 @@
-"""RecordRun: a run of deliveries whose messages are records, as the broker cut them out of its log.
-
-Queue id and offsets are the broker's own.  `shift` is what makes them those of the cluster, where it has several
-(`domain.shard`).
-"""
+"""RecordRun: a run of deliveries whose messages are records, cut out of the log by the broker.  Queue id and offsets
+are the broker's own.  `shift` makes them global in a cluster of several (`domain.shard`)."""
 
 from __future__ import annotations
 
@@ -21,13 +18,13 @@ from protocols.remoting.stored_record import (
 )
 
 RETRY_QUEUE = 0x8000_0000
-"""In the queue id of a delivery: the message lies in that queue of the group's retry topic."""
+"""Bit of a delivery's queue id: the message lies in that queue of the group's retry topic."""
 Shift = Callable[[StoredMessage], StoredMessage]
 
 
 class RecordRun:
-    """See the module, and `domain.delivery.DeliveryRun`.  `broker`: the number of the one that gave it.  `head`: the
-    part that the receipt handles of the run have in common, or the way to make it when it is first asked for."""
+    """A run of deliveries (see the module, and `domain.delivery.DeliveryRun`).  `broker`: the number of its broker.
+    `head`: the common part of its receipt handles, or a function to make it on demand."""
 
     __slots__ = ("_head", "_shift", "attempt", "broker", "epoch", "first", "queue_id", "since", "stamp")
 
@@ -52,7 +49,7 @@ class RecordRun:
 
     @property
     def head(self) -> str:
-        """The receipt handle but for its index."""
+        """The receipt handle without its index."""
         head = self._head
         if not isinstance(head, str):
             head = self._head = head()

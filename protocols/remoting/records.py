@@ -1,11 +1,11 @@
 """Records: messages of one queue on the wire, each as it lies in the commit log, and their columns.
 
 A run (big-endian): count (4), next offset (8), minimum and maximum offset of the queue (8 each), then `count` entries
-of queue offset (8), commit-log offset (8) and size (4), then the records, one behind the other.
+of queue offset (8), commit-log offset (8) and size (4), then the records in sequence.
 
-The broker copies bytes and decodes nothing; who reads gets whole columns with one operation for thousands of records.
-The layout of a record is drawn in `broker/store/record.py`; `RECORD` is its fixed part as numpy sees it, and
-`tests/unit/remoting/test_records.py` holds the two together.
+The broker copies bytes and decodes nothing; a reader gets whole columns with one operation for thousands of records.
+The layout of a record is drawn in `broker/store/record.py`; `RECORD` is its fixed part for numpy, and
+`tests/unit/remoting/test_records.py` keeps the two equal.
 """
 
 from __future__ import annotations
@@ -49,23 +49,21 @@ RECORD: Final = np.dtype(
         ("body", ">u4"),
     ]
 )
-"""The fixed part of a message's record.  From `topic` on they are lengths of what follows, in this order."""
+"""The fixed part of a message's record.  From `topic` on: the lengths of the parts that follow, in this order."""
 MAGIC: Final = int.from_bytes(b"ENTR", "big")
 VERSION: Final = 1
 MESSAGE_KINDS: Final = (1, 2, 6)
 CHECKSUM_START: Final = 8
 VARIABLE: Final = ("topic", "sub_topic", "message_group", "tag", "message_id", "keys", "properties", "body")
 MAX_RUN_BYTES: Final = 16 << 20
-"""Named limit: of the records in one answer; a single larger one comes alone."""
+"""Limit of the records in one answer; a single larger one comes alone."""
 _HEAD: Final = struct.Struct(">IQQQ")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRun:
-    """Records of one queue, in order.  `starts`: where each begins in `data`, which may hold others between them.
-
-    `next_offset` is where to go on: behind what a filter does not want, too.
-    """
+    """Records of one queue, in order.  `starts`: position of each in `data`, which may hold others between them.
+    `next_offset`: the offset to go on, behind messages that the filter does not match, too."""
 
     entries: NDArray[Any]
     starts: NDArray[np.int64]
@@ -79,17 +77,17 @@ class RecordRun:
 
     @property
     def queue_offsets(self) -> NDArray[np.int64]:
-        """Where the messages lie in their queue."""
+        """Offsets of the messages in their queue."""
         return self.entries["queue_offset"].astype(np.int64)
 
 
 def encode_run(entries: NDArray[Any], records: bytes, bounds: tuple[int, int, int]) -> bytes:
-    """A run of packed records; `bounds` are next, minimum and maximum offset."""
+    """Return a run of packed records; `bounds` are next, minimum and maximum offset."""
     return b"".join((_HEAD.pack(len(entries), *bounds), entries.tobytes(), records))
 
 
 def decode_run(payload: bytes) -> RecordRun:
-    """The reverse.  Raises RemotingError."""
+    """Reverse `encode_run`.  Raises RemotingError."""
     if len(payload) < _HEAD.size:
         raise RemotingError("a run of records is cut short")
     count, next_offset, min_offset, max_offset = _HEAD.unpack_from(payload)
@@ -104,11 +102,8 @@ def decode_run(payload: bytes) -> RecordRun:
 
 
 class RecordColumns:
-    """The columns of a run's records, each checked to be what its entry says.
-
-    `header` has the fixed parts.  `corrupted`: places in the run of records that fail their check, which `starts`,
-    `header` and `queue_offsets` do not have.
-    """
+    """The columns of a run's records, each checked against its entry.  `header` has the fixed parts.  `corrupted`:
+    places in the run of records that fail their check; `starts`, `header` and `queue_offsets` leave them out."""
 
     def __init__(self, run: RecordRun) -> None:
         self.data = run.data
@@ -166,7 +161,7 @@ class RecordColumns:
         return whole
 
     def spans(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where a part of variable length begins in `data`, and its length, for each record."""
+        """Return the start in `data` of a part of variable length, and its length, for each record."""
         if not self._spans:
             start = self.starts + RECORD.itemsize
             for each in VARIABLE:

@@ -1,9 +1,6 @@
-"""A message's record, read: by the broker from its log, and by the gateway that a pop hands the record to.
-
+"""The reading of a message's record: by the broker from its log, and by the gateway that a pop gives the record to.
 The layout is drawn in `broker/store/record.py`, which writes it.  `decode_message` makes the message of a record.
-`cut_records` only checks records and cuts them out: they go on as they are, and who gets one decodes it once, or takes
-what it needs out of it.
-"""
+`cut_records` only checks records and cuts them out; the receiver decodes each once, or reads parts of it."""
 
 from __future__ import annotations
 
@@ -61,10 +58,9 @@ class InvalidRecordError(Exception):
 def cut_records(
     data: bytes, base: int, entries: Sequence[tuple[int, int, int]], topic: bytes, queue_id: int, queue_offset: int
 ) -> list[bytes | InvalidRecordError]:
-    """The records of consume-queue entries, cut out of data that begins at a commit-log offset.  Each is checked to be
-    whole, and the message of its place in a queue: the first of `queue_offset`, the others of those behind it.  What is
-    not is an error in its place.
-    """
+    """Return the records of consume-queue entries, cut out of data that begins at a commit-log offset.  Each is checked
+    to be whole, and the message of its place in the queue: `queue_offset` and those behind it.  An invalid one gives an
+    error in its place."""
     found: list[bytes | InvalidRecordError] = []
     topic_end = MESSAGE_HEADER_SIZE + len(topic)
     room = len(data) - MESSAGE_HEADER_SIZE
@@ -99,7 +95,7 @@ def _further_places(record: bytes) -> tuple[Place, ...]:
 
 
 def check_length(record: bytes) -> None:
-    """Raises InvalidRecordError for bytes that are no record of a message by their lengths."""
+    """Raise InvalidRecordError for bytes that are no record of a message by their lengths."""
     if len(record) < MESSAGE_HEADER_SIZE or record[:4] != RECORD_MAGIC:
         raise InvalidRecordError("no room for a header")
     found = unpack_message(record, 0)
@@ -108,7 +104,7 @@ def check_length(record: bytes) -> None:
 
 
 def name_and_body(record: bytes) -> tuple[bytes, bytes, int] | None:
-    """The name (sub-topic, else topic), the body and the QoS of a checked record; None where it has properties."""
+    """Return the name (sub-topic, else topic), body and QoS of a checked record; None for one with properties."""
     topic, sub_topic, group, tag, message_id, keys, properties, body = _unpack_lengths(record, _LENGTHS_AT)
     if properties:
         return None
@@ -120,18 +116,18 @@ def name_and_body(record: bytes) -> tuple[bytes, bytes, int] | None:
 
 
 def born_time_ms_of(record: bytes) -> int:
-    """The time at which the message of a checked record was born."""
+    """Return the born time of a checked record's message."""
     return int.from_bytes(record[52:60], "big")
 
 
 def may_expire(record: bytes) -> bool:
-    """True if a checked record names a time at which its message is over."""
+    """True if a checked record has an expiry."""
     *_, properties, body = _unpack_lengths(record, _LENGTHS_AT)
     return properties > 0 and record.find(_EXPIRES, MESSAGE_HEADER_SIZE, len(record) - body) >= 0
 
 
 def properties_and_body(record: bytes) -> tuple[bytes, bytes]:
-    """The encoded properties and the body of a checked record."""
+    """Return the encoded properties and the body of a checked record."""
     topic, sub_topic, group, tag, message_id, keys, properties, body = _unpack_lengths(record, _LENGTHS_AT)
     start = MESSAGE_HEADER_SIZE + topic + sub_topic + group + tag + message_id + keys
     end = start + properties
@@ -139,26 +135,23 @@ def properties_and_body(record: bytes) -> tuple[bytes, bytes]:
 
 
 def commit_log_offset_of(record: bytes) -> int:
-    """The place that a checked record says of itself."""
+    """Return the commit-log offset in a checked record."""
     return int.from_bytes(record[16:24], "big")
 
 
 def message_of(
     record: bytes, queue_id: int, queue_offset: int, commit_log_offset: int, is_retry: bool
 ) -> StoredMessage:
-    """The message of a record that was checked when it was cut out, as it is read at a place of a message queue; a
-    retry as it was first.  Raises InvalidRecordError where it is no whole record of a place."""
+    """Return the message of a checked record, as read at a place of a message queue; a retry as first stored.  Raises
+    InvalidRecordError for an invalid record."""
     message = decode_message(record, 0, commit_log_offset, is_checked=True)
     message.queue_id, message.queue_offset = queue_id, queue_offset
     return as_first_stored(message) if is_retry else message
 
 
 def decode_message(data: bytes, position: int, commit_log_offset: int, *, is_checked: bool = False) -> StoredMessage:
-    """Check and read the message at `position`, which must be the record of that commit-log offset.  `is_checked`: its
-    checksum was right a moment ago.
-
-    Raises InvalidRecordError where anything is missing, foreign or corrupted.
-    """
+    """Check and decode the message at `position`, which must be the record of that commit-log offset.  `is_checked`:
+    its checksum was verified a moment ago.  Raises InvalidRecordError for anything missing, foreign or corrupted."""
     if position + MESSAGE_HEADER_SIZE > len(data):
         raise InvalidRecordError("no room for a header")
     (
@@ -245,7 +238,7 @@ def decode_message(data: bytes, position: int, commit_log_offset: int, *, is_che
 
 
 def decode_properties(data: bytes) -> tuple[Mapping[str, PropertyValue], Properties]:
-    """The reverse of `encode_properties`.  Raises InvalidRecordError."""
+    """Reverse `encode_properties`.  Raises InvalidRecordError."""
     try:
         return _decode_properties(data)
     except msgspec.DecodeError as error:
@@ -253,7 +246,7 @@ def decode_properties(data: bytes) -> tuple[Mapping[str, PropertyValue], Propert
 
 
 def decode_further(data: bytes, at: int) -> tuple[Place, ...]:
-    """The reverse of `encode_further`."""
+    """Reverse `encode_further`."""
     (count,) = _COUNT.unpack_from(data, at)
     at += _COUNT.size
     places: list[Place] = []

@@ -1,7 +1,5 @@
-"""Values on the wire: msgpack of the domain's own types, by their annotations.
-
-Two types need words of their own: a refusal is [code, message], a histogram [counts, total].
-"""
+"""Values on the wire: msgpack of the domain's own types, by their annotations.  Two types have forms of their own: a
+refusal is [code, message], a histogram [counts, total]."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ T = TypeVar("T")
 
 
 def error_of(code: int, message: str) -> EntrepotError:
-    """A refusal out of its code; one that this version does not know is an INTERNAL_ERROR that tells its number."""
+    """Return the refusal of a code; an unknown one gives INTERNAL_ERROR with its number."""
     if code == Code.STORAGE_FULL:
         return StorageFullError(message)
     if code == Code.MESSAGE_CORRUPTED:
@@ -56,19 +54,19 @@ _encode: Final = msgspec.msgpack.Encoder(enc_hook=_to_plain).encode
 
 
 def encode(value: Any) -> bytes:
-    """The bytes of a value."""
+    """Return the bytes of a value."""
     return _encode(value)
 
 
 class Codec(Generic[T]):
-    """Reads values of one type."""
+    """A reader of values of one type."""
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
         self._decode = msgspec.msgpack.Decoder(kind, dec_hook=_from_plain).decode
 
     def decode(self, data: bytes) -> T:
-        """The value.  Raises RemotingError for other bytes, and the refusal of a value that may not be."""
+        """Return the value.  Raises RemotingError for other bytes, and the refusal of an invalid value."""
         try:
             value: T = self._decode(data)
         except EntrepotError:

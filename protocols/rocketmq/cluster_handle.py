@@ -1,15 +1,15 @@
-"""ClusterHandle: what settles one delivery of a cluster.  Self-contained, so that any gateway can settle it.
+"""ClusterHandle: the name of one delivery of a cluster, self-contained so that any gateway can settle it.
 
-RocketMQ's own receipt handle is opaque, and settling asks for more than it: the topic, the group, the message, which
-delivery it was, and whose broker to ask.  All of that is in the text, base64url without padding of (big-endian):
+RocketMQ's own receipt handle is opaque, and settling needs more: the topic, the group, the message, the attempt and the
+broker.  The text holds all of these, base64url without padding of (big-endian):
 
     version (1)  checksum (4)  attempt (4)  queue id (4)  five texts (each: u16 length, UTF-8)
 
-    texts = topic, group, broker name, message id, RocketMQ's receipt handle; the topic and group are those that were
-            asked for, as the store knows them.  checksum = crc32 of what is behind it
+    texts = topic, group, broker name, message id, RocketMQ's receipt handle; topic and group are the requested ones,
+            as stored names.  checksum = crc32 of the bytes behind it
 
-A broker is named and never addressed: its address comes from the topic's route.  So nobody can make a gateway talk to
-a place of theirs by writing a handle.  The checksum finds damage; whether a handle is current, the cluster says.
+The broker is named without an address, which comes from the topic's route.  So a forged handle cannot lead a gateway
+elsewhere.  The checksum finds damage; the cluster decides if a handle is current.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _FROM_URLSAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 @dataclass(frozen=True, slots=True)
 class ClusterHandle:
-    """`receipt_handle` is RocketMQ's, `queue_id` counts within the broker, `attempt` is that of the delivery."""
+    """The contents of a handle.  `receipt_handle` is RocketMQ's, `queue_id` counts within the broker, `attempt` is that
+    of the delivery."""
 
     topic: str
     group: str
@@ -44,7 +45,7 @@ class ClusterHandle:
     queue_id: int
 
     def encode(self) -> str:
-        """The text."""
+        """Return the text of the handle."""
         rest = _FIXED.pack(self.attempt & 0xFFFFFFFF, self.queue_id)
         for text in (self.topic, self.group, self.broker, self.message_id, self.receipt_handle):
             raw = text.encode()
@@ -54,7 +55,7 @@ class ClusterHandle:
 
     @classmethod
     def decode(cls, text: str) -> ClusterHandle:
-        """The handle that a text is.  Raises INVALID_RECEIPT_HANDLE for what is none."""
+        """Parse a handle.  Raises INVALID_RECEIPT_HANDLE for an invalid one."""
         try:
             if len(text) > MAX_HANDLE_LENGTH:
                 raise ValueError("too long")

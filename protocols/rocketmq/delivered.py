@@ -1,8 +1,6 @@
-"""What consumers are handed: stored messages on the wire.
-
-Everything that has a field is in it, and nothing else is: a message that a RocketMQ producer sent has the user
-properties that it was sent with.  What other doors know of a message comes as `entrepot_<fact>` (`properties`).
-"""
+"""Delivered messages: stored messages on the wire for consumers.  Facts with a field of the wire are there and nowhere
+else, so a message of a RocketMQ producer has its original user properties.  Other protocols' facts come as
+`entrepot_<fact>` (`properties`)."""
 
 from __future__ import annotations
 
@@ -46,12 +44,12 @@ _UNTOLD: Final = _IN_FIELDS | {
     SystemProperty.FED_FROM,
     SystemProperty.CHECK_AFTER_MS,
 }
-"""Properties that have a field, and those that are another door's or the store's own."""
+"""Properties with a field, and those of other protocols or the store itself."""
 _PLAIN_SYSTEM: Final = frozenset({SystemProperty.PROTOCOL, SystemProperty.BORN_HOST})
 
 
 def message_id_text(message_id: bytes) -> str:
-    """The text of an id: the published form of 16 bytes; what was sent as another text is that text."""
+    """Return the text of an id: the published form of 16 bytes, or the text that was sent."""
     if len(message_id) == MESSAGE_ID_SIZE:
         return wire_id(message_id)
     try:
@@ -62,15 +60,15 @@ def message_id_text(message_id: bytes) -> str:
 
 
 def delivered(message: StoredMessage, namespaces: Namespaces) -> v2.Message:
-    """A stored message for a consumer."""
+    """Return a stored message for a consumer."""
     wire = v2.Message()
     deliver_into(wire, message, namespaces)
     return wire
 
 
 def deliver_into(wire: v2.Message, message: StoredMessage, namespaces: Namespaces, lite_parent: str = "") -> None:
-    """Say a stored message in an empty one of the wire, which need not be copied then.  `lite_parent`: the topic below
-    which its consumer reads lite topics."""
+    """Write a stored message into an empty one of the wire, which saves a copy.  `lite_parent`: the parent topic of its
+    consumer's lite topics."""
     body = message.body
     wire.body = body
     namespace, plain = split_name(message.topic)
@@ -158,7 +156,6 @@ def _plain_text(value: bytes) -> str | None:
 
 
 def _id_of_hex(text: str) -> str:
-    """The id of a message that is known by the hexadecimal digits of it."""
     try:
         return message_id_text(bytes.fromhex(text))
     except ValueError:
@@ -190,7 +187,7 @@ def _is_ordinary(name: str, value: PropertyValue) -> bool:
 
 
 def add_delivery(system: v2.SystemProperties, delivery: Delivery, invisible_ms: int | None) -> None:
-    """Say that it was handed over: by which handle it is settled, the attempt, and how long it stays."""
+    """Add the delivery's receipt handle, attempt and invisible time."""
     system.receipt_handle = delivery.receipt_handle
     system.delivery_attempt = delivery.attempt
     if invisible_ms is not None:

@@ -1,7 +1,5 @@
-"""Every refusal in RocketMQ's words, and every one of theirs in ours: one table for both ways.
-
-An answer's `status.code` is the word; the gRPC status is OK unless the transport itself failed.
-"""
+"""Refusals in RocketMQ's codes, and RocketMQ's in ours: one table for both ways.  An answer's `status.code` has the
+code; the gRPC status is OK unless the transport itself failed."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from domain.errors import Code, EntrepotError
 from protocols.rocketmq import v2_pb2 as v2
 
 _TABLE: Final[tuple[tuple[Code, v2.Code.ValueType, tuple[v2.Code.ValueType, ...]], ...]] = (
-    # our refusal, what it is called on the wire, and what else on the wire means it (its own name if nothing is said)
+    # our refusal, its code on the wire, and all codes on the wire that mean it
     (
         Code.BAD_REQUEST,
         v2.BAD_REQUEST,
@@ -48,7 +46,7 @@ _TABLE: Final[tuple[tuple[Code, v2.Code.ValueType, tuple[v2.Code.ValueType, ...]
     (Code.OFFSET_NOT_FOUND, v2.OFFSET_NOT_FOUND, (v2.OFFSET_NOT_FOUND, v2.NOT_FOUND, v2.MESSAGE_NOT_FOUND)),
     (Code.REQUEST_TIMEOUT, v2.REQUEST_TIMEOUT, (v2.REQUEST_TIMEOUT,)),
     (
-        # whether it was done is not known
+        # the outcome is not known
         Code.OUTCOME_UNKNOWN,
         v2.PROXY_TIMEOUT,
         (v2.PROXY_TIMEOUT, v2.MASTER_PERSISTENCE_TIMEOUT, v2.SLAVE_PERSISTENCE_TIMEOUT),
@@ -66,7 +64,7 @@ _TABLE: Final[tuple[tuple[Code, v2.Code.ValueType, tuple[v2.Code.ValueType, ...]
         (v2.MESSAGE_PROPERTIES_TOO_LARGE, v2.REQUEST_HEADER_FIELDS_TOO_LARGE),
     ),
     (
-        # a code that says nothing, or is of a newer protocol than ours, is no success either
+        # an unspecified code, or one of a newer protocol, is no success either
         Code.INTERNAL_ERROR,
         v2.INTERNAL_ERROR,
         (v2.INTERNAL_ERROR, v2.INTERNAL_SERVER_ERROR, v2.FAILED_TO_CONSUME_MESSAGE, v2.CODE_UNSPECIFIED),
@@ -77,28 +75,28 @@ _TABLE: Final[tuple[tuple[Code, v2.Code.ValueType, tuple[v2.Code.ValueType, ...]
         v2.UNSUPPORTED,
         (v2.UNSUPPORTED, v2.NOT_IMPLEMENTED, v2.VERSION_UNSUPPORTED, v2.VERIFY_FIFO_MESSAGE_UNSUPPORTED),
     ),
-    (Code.STORAGE_FULL, v2.TOO_MANY_REQUESTS, ()),  # clients wait before they try that again, and do not for others
+    (Code.STORAGE_FULL, v2.TOO_MANY_REQUESTS, ()),  # clients wait before they retry this code, and not for others
     (Code.MESSAGE_CORRUPTED, v2.MESSAGE_CORRUPTED, (v2.MESSAGE_CORRUPTED,)),
     (Code.COLD_CORRUPTED, v2.INTERNAL_ERROR, ()),
 )
 
 OK_STATUS: Final = v2.Status(code=v2.OK, message="OK")
-"""Copied wherever it is put: nobody changes it."""
+"""Copied wherever it is used; never changed."""
 
 SUCCESSES: Final = frozenset({v2.OK, v2.MULTIPLE_RESULTS})
-"""The codes that are no refusal of the call: with MULTIPLE_RESULTS each entry has its own."""
+"""Codes that do not refuse the call: with MULTIPLE_RESULTS each entry has its own."""
 
 WIRE_CODE: Final[Mapping[Code, v2.Code.ValueType]] = MappingProxyType({ours: wire for ours, wire, _ in _TABLE})
-"""Names of our refusals on the wire."""
+"""Codes of our refusals on the wire."""
 
 DOMAIN_CODE: Final[Mapping[v2.Code.ValueType, Code]] = MappingProxyType(
     {wire: ours for ours, _, meant in _TABLE for wire in meant}
 )
-"""Meaning of each code on the wire; the two successes mean none."""
+"""Meaning of each code on the wire; the two successes have none."""
 
 
 class WireError(EntrepotError):
-    """A refusal for which the wire has a word of its own, finer than ours."""
+    """A refusal with a finer code on the wire than ours."""
 
     def __init__(self, wire_code: v2.Code.ValueType, message: str) -> None:
         super().__init__(DOMAIN_CODE.get(wire_code, Code.BAD_REQUEST), message)
@@ -106,7 +104,7 @@ class WireError(EntrepotError):
 
 
 def status_of(error: EntrepotError | None) -> v2.Status:
-    """The status that says a refusal, or OK."""
+    """Return the status of a refusal, or OK."""
     if error is None:
         return v2.Status(code=v2.OK, message="OK")
     code = error.wire_code if isinstance(error, WireError) else WIRE_CODE[error.code]
@@ -114,7 +112,7 @@ def status_of(error: EntrepotError | None) -> v2.Status:
 
 
 def refusal_of(status: v2.Status) -> EntrepotError | None:
-    """The refusal that a status says, or None for a success.  A code that we do not know is INTERNAL_ERROR."""
+    """Return the refusal of a status, or None for a success.  An unknown code gives INTERNAL_ERROR."""
     if status.code in SUCCESSES:
         return None
     name = v2.Code.Name(status.code) if status.code in v2.Code.values() else str(status.code)

@@ -1,4 +1,4 @@
-"""Filter expressions: the wire's as ours."""
+"""Filter expressions of the wire as ours."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ EVERYTHING: Final = ("", "*")
 
 
 def filter_of(expression: v2.FilterExpression) -> FilterExpression | None:
-    """What a consumer wants; None where it wants everything, so that the group's own filter holds.
-
-    Raises ILLEGAL_FILTER_EXPRESSION.
-    """
+    """Return a consumer's filter; None for everything, so that the group's own filter applies.  Raises
+    ILLEGAL_FILTER_EXPRESSION."""
     text = expression.expression
     if expression.type == v2.SQL:
         found = FilterExpression(FilterKind.SQL92, text)

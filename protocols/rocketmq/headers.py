@@ -1,4 +1,4 @@
-"""The headers of every call: who the client is, and its signature where it has credentials.
+"""The headers of every call: the client's identity, and its signature with credentials.
 
 authorization = MQv2-HMAC-SHA1 Credential=<access key>, SignedHeaders=x-mq-date-time, Signature=<hex>
 signature     = HMAC-SHA1(secret, the value of x-mq-date-time)
@@ -20,7 +20,7 @@ PROTOCOL: Final = "v2"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """An access key and its secret, both empty where the cluster asks for none; the token is that of a session."""
+    """An access key and its secret, both empty without authentication; the token is that of a session."""
 
     access_key: str = ""
     secret: str = ""
@@ -31,14 +31,14 @@ class Credentials:
 
 
 def signature(secret: str, date_time: str) -> str:
-    """What proves that its sender knows the secret, in upper-case hexadecimal."""
+    """Return the proof that its sender knows the secret, in upper-case hexadecimal."""
     return hmac.new(secret.encode(), date_time.encode(), "sha1").hexdigest().upper()
 
 
 def headers(
     client_id: str, credentials: Credentials, namespace: str, version: str, now_ms: int, request_id: str
 ) -> tuple[tuple[str, str], ...]:
-    """The metadata of one call.  `client_id` is the client's for as long as it lives, `request_id` the call's own."""
+    """Return the metadata of one call.  `client_id` is fixed for the client's life, `request_id` is the call's own."""
     date_time = datetime.fromtimestamp(now_ms / 1000, UTC).strftime(DATE_FORMAT)
     found = [
         ("x-mq-language", LANGUAGE),
@@ -66,13 +66,13 @@ MAX_AUTHORIZATION_LENGTH: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class ShownCredentials:
-    """What a client shows: its access key, and the signature of the value of x-mq-date-time (hexadecimal)."""
+    """A client's access key, and its signature of the value of x-mq-date-time (hexadecimal)."""
 
     access_key: str
     signature: str
 
 
 def parse_authorization(text: str) -> ShownCredentials | None:
-    """What the header says; None where there is none, or it is of another kind.  Region and service are not asked."""
+    """Return the header's credentials; None without one, or of another kind.  Region and service are ignored."""
     found = _AUTHORIZATION.fullmatch(text.strip()) if len(text) <= MAX_AUTHORIZATION_LENGTH else None
     return None if found is None else ShownCredentials(found[1], found[2])

@@ -1,13 +1,13 @@
-"""Messages: ours and the wire's, one from the other.
+"""Messages: ours to the wire's, and back.
 
-What has a field on the wire is in it, as far as RocketMQ takes the value; what has none, or a value it refuses, is a
-fact of `properties`.  Both ways together change nothing: a message that was sent from here comes back as it was.
+Values with a field on the wire go there, as far as RocketMQ accepts them; others are a fact of `properties`.  A round
+trip changes nothing: a message that was sent from here comes back as it was.
 
     message id      16 bytes are the published form (version 1: 34 hexadecimal digits that begin with 01); an id of
                     another length goes as a hash of it in that form, and as the fact `message_id`
     body            as it is; RocketMQ keeps no empty body, so that goes as one zero byte with the fact `empty_body`
     sub-topic, qos  facts; a sub-topic that is the topic's own name is left out
-    queue           a wish that the store adds; the cluster chooses, and messages of one message group go to the same
+    queue           a wish that the store adds; the cluster chooses, and one message group goes to one queue
     further queues  not carried: the store refuses such messages
 """
 
@@ -33,10 +33,10 @@ from protocols.rocketmq.properties import bring_back, carry, is_plain
 MESSAGE_ID_SIZE: Final = 16
 MAX_GROUP_BYTES: Final = 63
 MAX_BODY_BYTES: Final = 128 << 20
-"""Named limit: bytes of a compressed body, decompressed."""
+"""Limit of a compressed body after inflating, in bytes."""
 EMPTY_BODY: Final = b"\0"
 UNKNOWN_PLACE: Final = -1
-"""The commit-log offset of what the protocol brings: it does not say."""
+"""The commit-log offset of messages from the protocol, which does not tell it."""
 
 _ID_VERSION: Final = "01"
 _GZIP: Final = 16 + zlib.MAX_WBITS
@@ -46,17 +46,15 @@ MESSAGE_GROUP, MESSAGE_ID, BODY_IS_EMPTY = "message_group", "message_id", "empty
 """Facts that are fields of a message; the others are its well-known properties by name."""
 
 
-# -- what kind of message it is --------------------------------------------------------------------------------------
+# -- type ------------------------------------------------------------------------------------------------------------
 
 
 def message_type(
     message: Message, accepted: Collection[v2.MessageType.ValueType], now_ms: int, *, is_half: bool = False
 ) -> v2.MessageType.ValueType:
-    """What RocketMQ calls a message, for a topic that accepts these types (none, or UNSPECIFIED: any).
-
-    A message that is nothing special is FIFO or PRIORITY in a topic of only these.  Raises BAD_REQUEST where the topic
-    does not take it, or where it is two things at once; ILLEGAL_DELIVERY_TIME for a time that is none.
-    """
+    """Return RocketMQ's type of a message, for a topic that accepts these types (none, or UNSPECIFIED: any).  An
+    ordinary message is FIFO or PRIORITY in a topic of only these.  Raises BAD_REQUEST if the topic does not accept it,
+    or it has two types at once; ILLEGAL_DELIVERY_TIME for an invalid time."""
     is_later = (deliver_at_ms(message) or 0) > now_ms
     marks = [is_half, is_later, bool(message.message_group)]
     if sum(marks) > 1:
@@ -83,7 +81,7 @@ _MARKED: Final = (v2.TRANSACTION, v2.DELAY, v2.FIFO)
 
 
 def deliver_at_ms(message: Message) -> int | None:
-    """The delivery timestamp, or None.  Raises ILLEGAL_DELIVERY_TIME for one that no timestamp can say."""
+    """Return the delivery timestamp, or None.  Raises ILLEGAL_DELIVERY_TIME for one beyond any timestamp."""
     at_ms = message.system.get(SystemProperty.DELIVER_AT_MS)
     if at_ms is None:
         return None
@@ -96,7 +94,7 @@ def deliver_at_ms(message: Message) -> int | None:
 
 
 def to_wire(message: Message, kind: v2.MessageType.ValueType, namespaces: Namespaces) -> v2.Message:
-    """The message as `kind` (`message_type`).  Its message id must be there."""
+    """Return the message as `kind` (`message_type`).  It must have a message id."""
     facts: dict[str, PropertyValue] = dict(as_texts(message.system))
     system = v2.SystemProperties(message_id=wire_id(message.message_id), message_type=kind, body_encoding=v2.IDENTITY)
     if message.born_time_ms:
@@ -122,7 +120,7 @@ def to_wire(message: Message, kind: v2.MessageType.ValueType, namespaces: Namesp
 
 
 def say_tag_and_keys(message: Message, system: v2.SystemProperties, facts: dict[str, PropertyValue]) -> None:
-    """In their fields, as far as RocketMQ takes them; else as facts."""
+    """Write tag and keys into their fields, as far as RocketMQ accepts them; else as facts."""
     if message.tag and is_plain(message.tag) and message.tag == message.tag.strip() and "|" not in message.tag:
         system.tag = message.tag
     elif message.tag:
@@ -138,7 +136,7 @@ def _say_kind(
 ) -> None:
     group = ""
     if kind == v2.FIFO:
-        # in a topic of FIFO messages only, what is one sub-topic stays in order
+        # in a topic of FIFO messages only, a sub-topic stays in order
         group = _wire_group(message.message_group or message.sub_topic or message.topic)
         system.message_group = group
     if group != message.message_group:
@@ -151,21 +149,21 @@ def _say_kind(
 
 
 def _wire_group(group: str) -> str:
-    """The group, or a hash of one that RocketMQ does not take."""
+    """Return the group, or a hash of one that RocketMQ does not accept."""
     if is_plain(group) and len(group.encode()) <= MAX_GROUP_BYTES:
         return group
     return blake2b(group.encode("utf-8", "surrogatepass"), digest_size=MESSAGE_ID_SIZE).hexdigest()
 
 
 def wire_id(message_id: bytes) -> str:
-    """The text of a message id; of one that has not 16 bytes, that of its hash."""
+    """Return the text of a message id, or of its hash if it does not have 16 bytes."""
     if len(message_id) != MESSAGE_ID_SIZE:
         message_id = blake2b(message_id, digest_size=MESSAGE_ID_SIZE).digest()
     return _ID_VERSION + message_id.hex().upper()
 
 
 def domain_id(text: str) -> bytes:
-    """The bytes of a message id in the published form; of any other text, the text's own."""
+    """Return the bytes of a message id in the published form; for any other text, the text's own."""
     if len(text) == 2 + 2 * MESSAGE_ID_SIZE and text.startswith(_ID_VERSION):
         try:
             raw = bytes.fromhex(text[2:])
@@ -180,10 +178,8 @@ def domain_id(text: str) -> bytes:
 
 
 def from_wire(wire: v2.Message, namespaces: Namespaces, queue_id: int | None = None) -> StoredMessage:
-    """The message that the cluster has stored.  `queue_id` None is the wire's own, which counts within a broker.
-
-    Raises MESSAGE_CORRUPTED where the body does not pass its digest, or cannot be decompressed.
-    """
+    """Return the message that the cluster has stored.  `queue_id`: None for the wire's own, which counts within a
+    broker.  Raises MESSAGE_CORRUPTED if the body fails its digest, or cannot be decompressed."""
     system = wire.system_properties
     properties, facts = bring_back(wire.user_properties)
     topic = namespaces.name(wire.topic)
@@ -212,7 +208,7 @@ def from_wire(wire: v2.Message, namespaces: Namespaces, queue_id: int | None = N
 
 
 def _add_well_known(system: v2.SystemProperties, facts: dict[str, PropertyValue]) -> None:
-    """What the cluster says that the message itself does not."""
+    """Add facts that the cluster tells beside the message itself."""
     said = {
         SystemProperty.BORN_HOST: system.born_host,
         SystemProperty.DELIVER_AT_MS: str(epoch_ms(system.delivery_timestamp))
@@ -233,21 +229,21 @@ def _own_body(wire: v2.Message, is_empty: bool) -> bytes:
 
 
 class BodyTooLargeError(CorruptedError):
-    """A compressed body that would grow beyond what is taken."""
+    """A compressed body that exceeds the limit when inflated."""
 
 
 _DIGESTS: Final = {v2.MD5: md5, v2.SHA1: sha1}
-"""Of what a cluster hands out, a CRC32 says nothing: those that store messages write it in other ways still."""
+"""Digests checked in a cluster's messages.  CRC32 is left out: clusters write it in various ways."""
 
 
 def crc32_forms(body: bytes) -> tuple[str, ...]:
-    """A CRC32 as the published clients write it: hexadecimal with and without leading zeros, decimal."""
+    """Return a CRC32 in the forms of the published clients: hexadecimal with and without leading zeros, decimal."""
     checksum = zlib.crc32(body)
     return f"{checksum:08X}", f"{checksum:X}", str(checksum)
 
 
 def body_of(wire: v2.Message, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """The body as its producer had it.  Raises MESSAGE_CORRUPTED, BodyTooLargeError."""
+    """Return the producer's body.  Raises MESSAGE_CORRUPTED, BodyTooLargeError."""
     body, system = wire.body, wire.system_properties
     if system.HasField("body_digest"):
         digest = system.body_digest
@@ -272,7 +268,7 @@ def _text(fact: PropertyValue | None, otherwise: str) -> str:
 
 
 def keys_of(fact: PropertyValue | None, otherwise: tuple[str, ...]) -> tuple[str, ...]:
-    """The keys of a fact, or others where it says none."""
+    """Return the keys of a fact, or `otherwise` without a valid one."""
     try:
         found = orjson.loads(fact) if isinstance(fact, str) else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""Names, times and addresses: ours and the wire's, one from the other."""
+"""Names, times and addresses: ours to the wire's, and back."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:
-    """Which resource namespace of the cluster our namespace `default` is; the others are called as they are."""
+    """The cluster's resource namespace of our namespace `default`; the others keep their names."""
 
     home: str = ""
 
     def resource(self, name: str) -> v2.Resource:
-        """The resource of a topic's or group's name, as the store knows it."""
+        """Return the resource of a topic's or group's stored name."""
         namespace, plain = split_name(name)
         return v2.Resource(resource_namespace=self.home if namespace == DEFAULT_NAMESPACE else namespace, name=plain)
 
     def name(self, resource: v2.Resource) -> str:
-        """The name of a resource.  One that says no namespace is at home."""
+        """Return the name of a resource.  One without a namespace is in `default`."""
         namespace = resource.resource_namespace
         return qualified(DEFAULT_NAMESPACE if namespace in ("", self.home) else namespace, resource.name)
 
 
 def timestamp(epoch_ms: int) -> Timestamp:
-    """A time in epoch milliseconds."""
+    """Return the timestamp of epoch milliseconds."""
     seconds, rest = divmod(epoch_ms, MS_PER_SECOND)
     return Timestamp(seconds=seconds, nanos=rest * NANOS_PER_MS)
 
 
 def epoch_ms(value: Timestamp) -> int:
-    """The epoch milliseconds of a time; what is finer is cut off."""
+    """Return the epoch milliseconds of a timestamp; finer parts are cut off."""
     return value.seconds * MS_PER_SECOND + value.nanos // NANOS_PER_MS
 
 
 def duration(milliseconds: int) -> Duration:
-    """A duration in milliseconds."""
+    """Return the duration of milliseconds."""
     seconds, rest = divmod(milliseconds, MS_PER_SECOND)
     return Duration(seconds=seconds, nanos=rest * NANOS_PER_MS)
 
 
 def milliseconds(value: Duration) -> int:
-    """The milliseconds of a duration; what is finer is cut off."""
+    """Return the milliseconds of a duration; finer parts are cut off."""
     return value.seconds * MS_PER_SECOND + value.nanos // NANOS_PER_MS
 
 
 def endpoints(addresses: Iterable[Address]) -> v2.Endpoints:
-    """Endpoints of one scheme: that of the first address."""
+    """Return endpoints of one scheme: that of the first address."""
     listed = list(addresses)
     found = v2.Endpoints(scheme=_scheme(listed[0][0]) if listed else v2.ADDRESS_SCHEME_UNSPECIFIED)
     found.addresses.extend(v2.Address(host=host, port=port) for host, port in listed)
@@ -68,7 +68,7 @@ def endpoints(addresses: Iterable[Address]) -> v2.Endpoints:
 
 
 def addresses(found: v2.Endpoints) -> tuple[Address, ...]:
-    """The addresses of endpoints, in their order."""
+    """Return the addresses of endpoints, in their order."""
     return tuple((address.host, address.port) for address in found.addresses)
 
 

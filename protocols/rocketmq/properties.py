@@ -1,12 +1,12 @@
-"""What the protocol has no field for travels as user properties, and comes back as it was.
+"""User properties of the wire, with our facts that have no field of their own.
 
-The protocol's user properties are a map of text: no order, no name twice, no bytes, nothing blank, no control
+The protocol's user properties are a map of text: no order, no repeated name, no bytes, nothing blank, no control
 characters, and RocketMQ's own names refused.  Ours are a list that may have all of these.
 
     <name>                      a user property as it is, where the map can carry it: filters see it
     entrepot_<fact>             a well-known property of ours (`SystemProperty`), or one of `mapping`'s facts
-    entrepot_more               JSON {fact: text or [base64]}: the facts that are no plain text
-    entrepot_properties         JSON list in the order of the user properties, only there where the map is not enough:
+    entrepot_more               JSON {fact: text or [base64]}: the facts that are not plain text
+    entrepot_properties         JSON list in the order of the user properties, only if the map is not enough:
                                 "name" (its value is in the map), [name, text] or [name, base64, 1]
 
 A message of another producer has none of these, and its user properties come in the order of their names.
@@ -25,7 +25,7 @@ from domain.message import Properties, PropertyValue
 
 PREFIX: Final = "entrepot_"
 KEPT_PREFIX: Final = "entrepot_fact_"
-"""Of user properties that keep a fact which a producer may not say: it goes back as it came."""
+"""Prefix of user properties that keep a fact a producer may not set: it goes back unchanged."""
 MORE: Final = "more"
 ORDER: Final = "properties"
 NOT_FACTS: Final = frozenset({MORE, ORDER})
@@ -41,16 +41,16 @@ TIMER_DEL_FLAG INNER_BASE INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET INNER_NU
 DLQ_ORIGIN_MESSAGE_ID CRC32
 """
 RESERVED: Final = frozenset(_RESERVED.split())
-"""RocketMQ's own names, which it refuses from producers; those that begin with `__` are its own too."""
+"""RocketMQ's own names, which it refuses from producers; so are those that begin with `__`."""
 
 
 def is_plain(text: str) -> bool:
-    """Whether the map can carry a text: something visible, no control characters, all of it UTF-8."""
+    """True if the map can carry a text: something visible, no control characters, all of it UTF-8."""
     return bool(text.strip()) and not any(ord(c) < 32 or 127 <= ord(c) < 160 or 0xD800 <= ord(c) < 0xE000 for c in text)
 
 
 def carry(properties: Properties, facts: Mapping[str, PropertyValue]) -> dict[str, str]:
-    """The map that says user properties and facts."""
+    """Return the map of user properties and facts."""
     carried = {name: value for name, value in properties if isinstance(value, str) and _travels(name, value)}
     if tuple(sorted(carried.items())) != properties:
         carried = {name: value for name, value in carried.items() if _count(properties, name) == 1}
@@ -68,7 +68,7 @@ def carry(properties: Properties, facts: Mapping[str, PropertyValue]) -> dict[st
 
 
 def bring_back(carried: Mapping[str, str]) -> tuple[Properties, dict[str, PropertyValue]]:
-    """The user properties and the facts of a map.  What of ours does not make sense is left out."""
+    """Return the user properties and the facts of a map.  Invalid facts are left out."""
     own = {name[len(PREFIX) :]: value for name, value in carried.items() if name.startswith(PREFIX)}
     plain = {name: value for name, value in carried.items() if not name.startswith(PREFIX)}
     facts: dict[str, PropertyValue] = {name: value for name, value in own.items() if name not in NOT_FACTS}
@@ -113,7 +113,7 @@ def _property(item: object, plain: Mapping[str, str]) -> tuple[str, PropertyValu
 
 def _parsed(text: str | None) -> object:
     try:
-        found: object = None if text is None else orjson.loads(text)  # which refuses what is no Unicode
+        found: object = None if text is None else orjson.loads(text)  # it refuses invalid Unicode
     except ValueError:
         return None
     return found

@@ -1,7 +1,7 @@
-"""What producers send, as messages of ours: checked, and nothing of it believed that is not theirs to say.
+"""Published messages: producers' messages as ours, checked, and limited to facts that a producer may set.
 
-Besides the fields of the wire, a producer may say the facts of `properties` that belong to a message itself
-(`_SAID`: sub-topic, content type, correlation ...).  Every other `entrepot_<fact>` is kept as the user property
+Besides the fields of the wire, a producer may set the facts of `properties` that belong to a message itself (`_SAID`:
+sub-topic, content type, correlation ...).  Every other `entrepot_<fact>` is kept as the user property
 `entrepot_fact_<fact>`, and comes back to RocketMQ consumers as it was sent.
 """
 
@@ -36,9 +36,9 @@ from protocols.rocketmq.properties import KEPT_PREFIX, PREFIX, RESERVED, bring_b
 
 PROTOCOL: Final = "rocketmq"
 MAX_MESSAGE_ID_BYTES: Final = 64
-"""A published id is 34 characters; another text of at most so many bytes is taken as it is."""
+"""Longest accepted message id; a published one has 34 characters, another text is kept as it is."""
 LITE_SEPARATOR: Final = "/"
-"""Between a topic and a lite topic below it: a lite topic is a sub-topic of one level."""
+"""Separator of a topic and a lite topic below it: a lite topic is a sub-topic of one level."""
 
 _ENCODINGS: Final = frozenset(v2.Encoding.values())
 _DIGEST_TYPES: Final = frozenset(v2.DigestType.values())
@@ -63,17 +63,15 @@ class PublishLimits:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A message with what it is: its type on the wire."""
+    """A message with its type on the wire."""
 
     message: Message
     kind: v2.MessageType.ValueType
 
 
 def published(wire: v2.Message, topic: str, limits: PublishLimits, accepted: frozenset[int]) -> Published:
-    """The message for `topic`, which takes messages of the `accepted` types.
-
-    Raises WireError with the word RocketMQ has for what is wrong; MESSAGE_CORRUPTED.
-    """
+    """Return the message for `topic`, which accepts messages of the `accepted` types.  Raises WireError with RocketMQ's
+    code for the fault; MESSAGE_CORRUPTED."""
     system = wire.system_properties
     kind = _kind(system, accepted)
     _check_body(wire, limits)
@@ -108,11 +106,11 @@ def published(wire: v2.Message, topic: str, limits: PublishLimits, accepted: fro
     return Published(message, kind)
 
 
-# -- what kind it is ---------------------------------------------------------------------------------------------------
+# -- type --------------------------------------------------------------------------------------------------------------
 
 
 def _kind(system: v2.SystemProperties, accepted: frozenset[int]) -> v2.MessageType.ValueType:
-    """The type: what its properties say.  Raises MESSAGE_PROPERTY_CONFLICT_WITH_TYPE."""
+    """Return the type by the properties.  Raises MESSAGE_PROPERTY_CONFLICT_WITH_TYPE."""
     said: v2.MessageType.ValueType = system.message_type
     is_later, has_priority = system.HasField("delivery_timestamp"), system.HasField("priority")
     if said == v2.NORMAL and not (is_later or has_priority or system.message_group or system.lite_topic):
@@ -168,13 +166,13 @@ def _take_kind(
 
 
 def check_lite_topic(name: str, limits: PublishLimits) -> None:
-    """Raise ILLEGAL_LITE_TOPIC for what cannot be the name of one."""
+    """Raise ILLEGAL_LITE_TOPIC for an invalid name of a lite topic."""
     if not 0 < len(name) <= limits.lite_topic_characters or not is_valid_name(name) or LITE_SEPARATOR in name:
         text = f"a lite topic has 1 to {limits.lite_topic_characters} characters, and no '/', '+', '#' or NUL"
         raise WireError(v2.ILLEGAL_LITE_TOPIC, text)
 
 
-# -- its fields --------------------------------------------------------------------------------------------------------
+# -- fields ------------------------------------------------------------------------------------------------------------
 
 
 def _check_body(wire: v2.Message, limits: PublishLimits) -> None:
@@ -198,7 +196,7 @@ def _body(wire: v2.Message, limits: PublishLimits) -> bytes:
 
 
 def _check_digest(wire: v2.Message, digest: v2.Digest) -> None:
-    """What `body_of` leaves open: digests of a type that there is not, and of CRC32."""
+    """Check the digests that `body_of` does not: unknown types, and CRC32."""
     if digest.type not in _DIGEST_TYPES:
         raise WireError(v2.BAD_REQUEST, f"there is no body digest of type {digest.type}")
     if digest.type == v2.CRC32 and digest.checksum.upper() not in crc32_forms(wire.body):
@@ -271,7 +269,7 @@ def _has_control(text: str) -> bool:
 
 
 def _take_facts(message: Message, facts: dict[str, PropertyValue], own: dict[str, SystemValue]) -> None:
-    """What a producer says by user properties of ours.  Raises ILLEGAL_MESSAGE_PROPERTY_KEY for what makes no sense."""
+    """Set the facts that a producer gave as user properties.  Raises ILLEGAL_MESSAGE_PROPERTY_KEY for invalid ones."""
     for fact, value in facts.items():
         if fact == SystemProperty.CORRELATION_ID:
             own[fact] = value if isinstance(value, bytes) else value.encode()

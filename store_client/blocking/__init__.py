@@ -1,8 +1,8 @@
-"""The store for whoever has no event loop: jobs and scripts.  By brokers, a data directory that no server has open, or
-the object store of cold messages.
+"""The store for code without an event loop: jobs and scripts.
 
-`StoreLocation` says where the store is: a small value that goes from one process to another.  `open_reader` opens it
-for reading by offset, `open_store` for everything that brokers do, `open_cold` for reading tables by their columns.
+It reads brokers, a data directory that no server has open, or the object store of cold messages.  `StoreLocation` names
+the store: a small value that can be sent to another process.  `open_reader` opens it for reading by offset,
+`open_store` for all operations of brokers, `open_cold` for reading tables by their columns.
 """
 
 from store_client.blocking.cold import ColdReader

@@ -1,4 +1,4 @@
-"""The time of this machine, for those who open stores without a gateway."""
+"""The clock of this machine, for stores opened without a gateway."""
 
 from __future__ import annotations
 

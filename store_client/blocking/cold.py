@@ -1,4 +1,4 @@
-"""The door of jobs to cold messages where they lie, as rows of tables."""
+"""The port of jobs to cold messages, as rows of tables."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from domain.expression.filter import FilterExpression
 from domain.tiering import ColdRows, ColdSegment
 
 Part = tuple[int, int, int]
-"""A queue by the world's id, and its offsets from the second to before the third."""
+"""A queue by its global id, and its offsets from the second to before the third."""
 
 
 class ColdReader(Protocol):
-    """The tables of an object store.  Every call waits for its answer, and raises EntrepotError: UNAVAILABLE where the
-    store is away, COLD_CORRUPTED for what is gone or corrupted."""
+    """The tables of an object store.  Every call blocks, and raises EntrepotError: UNAVAILABLE if the store is away,
+    COLD_CORRUPTED for lost or corrupted objects."""
 
     def found(self, root: str, parts: Sequence[Part]) -> Sequence[tuple[Part, ColdSegment]]:
-        """Parts of these that the newest version of a table has, each with its segment, segment by segment."""
+        """Return the parts of these that the newest version of a table has, each with its segment, segment by
+        segment."""
         ...
 
     def end(self, root: str, queue_id: int) -> int:
-        """The offset up to which a queue was in a table when it was last looked at."""
+        """Return the offset up to which a queue was in a table at the last look."""
         ...
 
     def rows(
@@ -31,6 +32,6 @@ class ColdReader(Protocol):
         columns: Sequence[str],
         filter: FilterExpression | None = None,
     ) -> Iterator[ColdRows]:
-        """The rows of parts, in order of queue and offset, that a filter wants, with these columns, named as
-        docs/tiered.md has them."""
+        """Return the rows of parts, in order of queue and offset, that match the filter.  The columns are named as in
+        docs/tiered.md."""
         ...

@@ -1,4 +1,4 @@
-"""Where a store is, and opening it there."""
+"""The location of a store, and opening it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from store_client.remote.opening import RemoteSettings
 class StoreLocation:
     """Brokers or name servers (`host:port`), or a data directory that no server has open: one of the three.
 
-    `tls`: paths of certificate, key and authority (PEM), empty for none.  `zone`: replicas there are read, where there
-    are some.  `tier`: the object store of cold messages; without brokers it is all that there is.  `tables`: paths of
-    the tables that count then; empty: all.
+    `tls`: paths of certificate, key and authority (PEM), or empty.  `zone`: preferred zone of replicas to read.
+    `tier`: the object store of cold messages; without brokers nothing else is read.  `tables`: paths of its tables to
+    read then; empty: all.
     """
 
     brokers: tuple[str, ...] = ()
@@ -46,19 +46,19 @@ class StoreLocation:
 
     @property
     def has_tier_only(self) -> bool:
-        """Without a broker: what is in the object store is read, and nothing else."""
+        """True without brokers: only the object store is read."""
         return self.tier is not None and not (self.brokers or self.name_servers)
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The location as text."""
         where = self.data_dir or ",".join(self.brokers or self.name_servers)
         return where or (self.tier.url if self.tier else "")
 
 
 def open_reader(location: StoreLocation) -> BlockingReader:
-    """A reader of the store.  Raises UNAVAILABLE where no broker answers, StoreFailedError where a server has the
-    directory, BAD_REQUEST where there is none; UNSUPPORTED where packages of the tier are missing."""
+    """Open a reader of the store.  Raises UNAVAILABLE if no broker answers, StoreFailedError if a server has the
+    directory, BAD_REQUEST if it does not exist; UNSUPPORTED if packages of the tier are missing."""
     if location.data_dir:
         from store_client.embedded import open_offline
 
@@ -72,15 +72,15 @@ def open_reader(location: StoreLocation) -> BlockingReader:
 
 
 def open_cold(address: TierAddress) -> ColdReader:
-    """The tables of an object store.  Raises UNSUPPORTED where packages are missing, BAD_REQUEST."""
+    """Open the tables of an object store.  Raises UNSUPPORTED if packages are missing, BAD_REQUEST."""
     from store_client import embedded
 
     return embedded.open_cold(address, SystemClock())
 
 
 def open_store(location: StoreLocation) -> BlockingStore:
-    """The brokers of a store.  Raises UNAVAILABLE where none answers, BAD_REQUEST for a data directory and for a tier
-    alone: they are read only."""
+    """Open the brokers of a store.  Raises UNAVAILABLE if none answers, BAD_REQUEST for a data directory or a tier
+    alone, which are read-only."""
     if location.data_dir:
         raise EntrepotError(Code.BAD_REQUEST, "a data directory is read only: start a server and name its brokers")
     if location.has_tier_only:

@@ -1,4 +1,4 @@
-"""What a job needs to read a store by offset."""
+"""The port of a job that reads a store by offset."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from protocols.remoting.records import RecordRun
 
 
 class BlockingReader(Protocol):
-    """Reads by offset; every call waits for its answer.  Queue ids are the world's (`domain.shard`)."""
+    """Reads by offset; every call blocks.  Queue ids are global (`domain.shard`)."""
 
     def topics(self) -> list[str]:
-        """Names of all topics, the system's own included."""
+        """Return the names of all topics, the system's own included."""
         ...
 
     def bounds(self, topic: str) -> list[QueueBounds]:
-        """What can be read of each queue.  Raises TOPIC_NOT_FOUND."""
+        """Return the readable range of each queue.  Raises TOPIC_NOT_FOUND."""
         ...
 
     def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
-        """The queue offset of a position.  Raises TOPIC_NOT_FOUND."""
+        """Return the queue offset of a position.  Raises TOPIC_NOT_FOUND."""
         ...
 
     def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
-        """About how many bytes of the log the messages from an offset up to another have."""
+        """Return the approximate log size, in bytes, of the messages between two offsets."""
         ...
 
     def records(
@@ -40,16 +40,13 @@ class BlockingReader(Protocol):
         max_bytes: int,
         filter: FilterExpression | None = None,
     ) -> RecordRun:
-        """The records from an offset up to another that the filter wants: as many as have `max_bytes`, or fewer; the
-        run's `next_offset` is where to go on.
-
-        Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET (below the minimum or beyond the end), ILLEGAL_FILTER_EXPRESSION,
-        MESSAGE_CORRUPTED, COLD_CORRUPTED, UNAVAILABLE.
-        """
+        """Return the records between two offsets that match the filter, `max_bytes` of them or fewer; `next_offset` of
+        the run is the offset to go on.  Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET (below the minimum or beyond the end),
+        ILLEGAL_FILTER_EXPRESSION, MESSAGE_CORRUPTED, COLD_CORRUPTED, UNAVAILABLE."""
         ...
 
     def tiering(self, topics: Sequence[str]) -> list[TierStatus]:
-        """Progress of these topics in the tables of an object store."""
+        """Return the progress of these topics in the tables of an object store."""
         ...
 
     def close(self) -> None: ...

@@ -1,8 +1,6 @@
-"""BlockingStore: the brokers of a store, for whoever waits for each answer.
-
-It is `store_client.remote` on an event loop in a thread of its own: routes, connections and who may be asked again are
-decided there.  A broker that is away is waited for, so that a job outlives its restart.
-"""
+"""BlockingStore: the brokers of a store, with blocking calls.  It runs `store_client.remote` on an event loop in a
+thread of its own, which handles routes, connections and retries. It waits for a broker that is away, so that a job
+outlives its restart."""
 
 from __future__ import annotations
 
@@ -29,14 +27,12 @@ from store_client.remote.store import RemoteStore
 T = TypeVar("T")
 PAUSE_SECONDS: Final = 0.2
 AGAIN: Final = frozenset((Code.UNAVAILABLE, Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT))
-"""Refusals after which a read is tried again."""
+"""Refusals after which a read is retried."""
 
 
 class BlockingStore:
-    """Implements `BlockingReader`.  Raises UNAVAILABLE where no broker is found; `close` it.
-
-    What may be asked again is, for up to `seconds`; of an append the outcome may be unknown.
-    """
+    """Implements `BlockingReader`.  Raises UNAVAILABLE if no broker is found; `close` it.  Idempotent operations are
+    retried for up to `seconds`; the outcome of an append may be unknown."""
 
     def __init__(self, settings: RemoteSettings, seconds: float = 30.0) -> None:
         self._seconds = seconds
@@ -50,7 +46,7 @@ class BlockingStore:
             raise
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         if self._loop.is_closed():
             return
         with suppress(EntrepotError, OSError):
@@ -66,7 +62,7 @@ class BlockingStore:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _ask(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Ask, and again while a broker is away."""
+        """Run a request, and retry it while a broker is away."""
         deadline = time.monotonic() + self._seconds
         while True:
             try:
@@ -79,11 +75,11 @@ class BlockingStore:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def topics(self) -> list[str]:
-        """Names of all topics, the system's own included."""
+        """Return the names of all topics, the system's own included."""
         return sorted(topic.name for topic in self._now(self._store.topology.topics))
 
     def _now(self, look: Callable[[], T]) -> T:
-        """What the loop's own view says."""
+        """Return a value of the loop's own view."""
 
         async def looked() -> T:
             return look()
@@ -91,11 +87,11 @@ class BlockingStore:
         return self._run(looked())
 
     def topic(self, name: str) -> Topic | None:
-        """A topic's definition."""
+        """Return a topic's definition, or None."""
         return self._now(lambda: self._store.topology.topic(name))
 
     def bounds(self, topic: str) -> list[QueueBounds]:
-        """What can be read of each queue: of all of them, or UNAVAILABLE."""
+        """Return the readable range of each queue: of all of them, or UNAVAILABLE."""
 
         async def all_bounds() -> list[QueueBounds]:
             if self._store.cluster.absent_of(topic, for_reading=True):
@@ -107,11 +103,11 @@ class BlockingStore:
         return self._ask(all_bounds)
 
     def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
-        """The queue offset of a position.  Raises TOPIC_NOT_FOUND."""
+        """Return the queue offset of a position.  Raises TOPIC_NOT_FOUND."""
         return self._ask(lambda: self._store.messages.offset_at(topic, queue_id, position))
 
     def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
-        """About how many bytes of the log the messages from an offset up to another have."""
+        """Return the approximate log size, in bytes, of the messages between two offsets."""
         return self._ask(lambda: self._store.messages.bytes_between(topic, queue_id, from_offset, to_offset))
 
     def records(
@@ -123,28 +119,28 @@ class BlockingStore:
         max_bytes: int,
         filter: FilterExpression | None = None,
     ) -> RecordRun:
-        """The records from an offset up to another that the filter wants."""
+        """Return the records between two offsets that match the filter."""
         return self._ask(
             lambda: self._store.messages.records(topic, queue_id, from_offset, to_offset, max_bytes, filter)
         )
 
     def tiering(self, topics: Sequence[str]) -> list[TierStatus]:
-        """Progress of topics in their tables, of those brokers that tell."""
+        """Return the progress of topics in their tables, at brokers that answer."""
         return [each for each in self._ask(self._store.condition.tiering) if each.topic in topics]
 
     # -- writing -------------------------------------------------------------------------------------------------
 
     def put_topic(self, topic: Topic) -> Topic:
-        """Create or change; idempotent."""
+        """Create or change a topic; idempotent."""
         return self._ask(lambda: self._store.topology.put_topic(topic))
 
     def queues(self, topic: Topic) -> list[int]:
-        """The queues that new messages go to."""
+        """Return the queues for new messages."""
         return self._now(lambda: list(self._store.topology.queues(topic).writable))
 
     def append(self, messages: Sequence[Message]) -> list[EntrepotError | None]:
-        """Take a batch; durable when this returns.  A refusal for each message, or None.  Raises OUTCOME_UNKNOWN where
-        the answer was lost."""
+        """Append a batch; durable when this returns.  Returns a refusal or None for each message.  Raises
+        OUTCOME_UNKNOWN if the answer was lost."""
 
         async def appended() -> list[EntrepotError | None]:
             return list(await self._store.messages.append(messages).wait() or [None] * len(messages))
@@ -152,15 +148,15 @@ class BlockingStore:
         return self._run(appended())
 
     def messages_by_id(self, message_id: bytes) -> list[StoredMessage]:
-        """Every stored message with an id."""
+        """Return every stored message with an id."""
         return self._ask(lambda: self._store.finder.messages_by_id(message_id))
 
     def get(self, keys: Sequence[str]) -> list[KeyValue | None]:
-        """Key-values by key."""
+        """Return key-values by key."""
         return self._ask(lambda: self._store.key_values.get(keys))
 
     def scan(self, prefix: str) -> list[KeyValue]:
-        """Key-values with a prefix, all of them."""
+        """Return all key-values with a prefix."""
         found: list[KeyValue] = []
         while True:
             after = found[-1].key if found else ""
@@ -170,11 +166,11 @@ class BlockingStore:
             found += page
 
     def write(self, changes: Sequence[KeyValueChange]) -> int:
-        """All of the changes or none.  Raises PRECONDITION_FAILED; OUTCOME_UNKNOWN where the answer was lost."""
+        """Apply all of the changes or none.  Raises PRECONDITION_FAILED; OUTCOME_UNKNOWN if the answer was lost."""
         return self._run(self._store.key_values.write(changes))
 
     def move_group(self, group: str, topic: str, offsets: dict[int, int]) -> None:
-        """Let a consumer group stand at these offsets, by queue; it is made if it is not there."""
+        """Move a consumer group to these offsets, by queue; it is created if it does not exist."""
 
         async def moved() -> None:
             if self._store.topology.group(group) is None:

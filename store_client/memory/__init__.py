@@ -1,8 +1,5 @@
-"""The reference store: dictionaries and lists, obviously right, nothing kept.
-
-Property tests run it beside the real one, and examples use it.  It confirms at once: to be in memory is all the
-durability it has.
-"""
+"""The reference store: dictionaries and lists, obviously correct, without persistence.  Property tests run it beside
+the real one, and examples use it.  It confirms at once: memory is all its durability."""
 
 from __future__ import annotations
 

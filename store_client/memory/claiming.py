@@ -1,4 +1,4 @@
-"""Which messages a pop takes."""
+"""Claiming: the choice of the messages that a pop takes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Source = tuple[Queue, GroupQueue]
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """What a receipt handle stands for: a message of `queue`, delivered to `group` as one of `topic`."""
+    """The meaning of a receipt handle: a message of `queue`, delivered to `group` as one of `topic`."""
 
     topic: str
     group: str
@@ -35,7 +35,7 @@ class Hand:
 
 @dataclass(slots=True)
 class _Claim:
-    """One look for messages."""
+    """One search for messages."""
 
     topic: Topic
     group: ConsumerGroup
@@ -49,7 +49,7 @@ class _Claim:
 
 
 class Claiming:
-    """`latest_since` says for groups that start at the latest where the log ended when they were made."""
+    """The claims of pops.  `latest_since`: end of the log at the creation of each group that starts at the latest."""
 
     def __init__(self, state: State, retry: Retry, latest_since: dict[str, int]) -> None:
         self._state = state
@@ -59,7 +59,7 @@ class Claiming:
         self.hands: dict[str, Hand] = {}
 
     def claim(self, topic: Topic, group: ConsumerGroup, request: PopRequest, now_ms: int) -> list[Delivery]:
-        """What a pop gets now."""
+        """Return the deliveries for a pop now."""
         is_wanted = wanted(request.filter or group.filter)
         attempt = (topic.name, group.name, request.attempt_id)
         again = [delivery for delivery in self._tries.get(attempt, ()) if self._is_in_flight(delivery, now_ms)]
@@ -80,7 +80,7 @@ class Claiming:
         return claim.deliveries
 
     def _room(self, topic: Topic, group: ConsumerGroup, asked: int, now_ms: int) -> int:
-        """Messages that the group's consumers may still take.  Raises TOO_MANY_REQUESTS if none."""
+        """Return the messages that the group's consumers may still take.  Raises TOO_MANY_REQUESTS if none."""
         if group.max_in_flight is None:
             return asked
         held = sum(progress.in_flight(now_ms) for _, progress in self.sources(topic, group))
@@ -123,7 +123,7 @@ class Claiming:
         self._state.trace(HopKind.DELIVERED, claim.topic.name, message, claim.group.name, entry.attempt)
 
     def entry_of(self, handle: str) -> Entry | None:
-        """What a current receipt handle settles; None for any other text."""
+        """Return the entry that a current receipt handle settles; None for any other text."""
         hand = self.hands.get(handle)
         if hand is None:
             return None
@@ -136,7 +136,7 @@ class Claiming:
         return entry is not None and entry.is_in_flight(now_ms)
 
     def next_due(self, topic: Topic, group: ConsumerGroup, now_ms: int) -> int | None:
-        """When something that was delivered comes back."""
+        """Return the time at which the next delivery comes back, or None."""
         deadlines = [
             entry.deadline_ms
             for _, progress in self.sources(topic, group)
@@ -145,10 +145,10 @@ class Claiming:
         ]
         return min(deadlines, default=None)
 
-    # -- where messages come from --------------------------------------------------------------------------------
+    # -- sources -------------------------------------------------------------------------------------------------
 
     def sources(self, topic: Topic, group: ConsumerGroup) -> list[Source]:
-        """The queues of a pop in their order: what is tried again, then the topic's own."""
+        """Return the queues of a pop in order: the retry topic's, then the topic's own."""
         again = self._state.topics.get(retry_topic(group.name, topic.name))
         own = self._sources(topic, group)
         if topic.type is TopicType.PRIORITY:
@@ -165,7 +165,7 @@ class Claiming:
         return [(queue, states[queue.queue_id]) for queue in self._state.queues_of(topic.name)]
 
     def _start(self, queue: Queue, group: ConsumerGroup) -> int:
-        """Where a new group begins.  Nobody means to skip dead letters, or what a group tries again."""
+        """Return the start of a new group.  Dead letters and retries are never skipped."""
         if group.start == EARLIEST or dead_letter_group(queue.topic) is not None or is_retry_topic(queue.topic):
             return queue.min_offset
         since_ms = parse_start(group.start)
@@ -178,6 +178,6 @@ class Claiming:
 
 
 def _owned_groups(queue: Queue, progress: GroupQueue, now_ms: int) -> set[str]:
-    """The message groups that a consumer has a message of."""
+    """Return the message groups of which a consumer holds a message."""
     held = [queue.at(offset) for offset, entry in progress.entries.items() if entry.is_in_flight(now_ms)]
     return {ordering_key(message) for message in held if message is not None}

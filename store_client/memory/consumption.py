@@ -1,4 +1,4 @@
-"""Pop consumption: deliver, settle, begin anew."""
+"""Pop consumption: delivery, settlement and resets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from store_client.memory.topology import Topology
 
 
 class Consumption:
-    """`domain.ports.Consumption`."""
+    """Implements `domain.ports.Consumption`."""
 
     def __init__(self, state: State, topology: Topology, retry: Retry) -> None:
         self._state = state
@@ -48,7 +48,6 @@ class Consumption:
             await self._wait(remaining if due is None else min(remaining, (due - now) / 1000))
 
     async def _wait(self, seconds: float) -> None:
-        """Until something changed, or the time is over."""
         self._state.changed.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -108,7 +107,7 @@ class Consumption:
         return self._settle(topic, group, receipts, bury)
 
     def _message(self, hand: Hand) -> StoredMessage:
-        """What was delivered, as it was first stored."""
+        """Return the delivered message as first stored."""
         stored = self._state.queue(hand.queue_topic, hand.queue_id).at(hand.queue_offset)
         assert stored is not None
         return stored if hand.queue_topic == hand.topic else as_first(stored)
@@ -127,7 +126,7 @@ class Consumption:
         self._state.wake()
         return outcomes
 
-    # -- beginning anew ------------------------------------------------------------------------------------------
+    # -- resets --------------------------------------------------------------------------------------------------
 
     async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
         self._state.catch_up()

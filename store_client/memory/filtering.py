@@ -1,4 +1,4 @@
-"""What a filter wants, as a function of the message."""
+"""Filters as functions of the message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from domain.message import Message
 
 
 def wanted(expression: FilterExpression | None) -> Callable[[Message], bool]:
-    """Whether a message is wanted.  Raises ILLEGAL_FILTER_EXPRESSION."""
+    """Return the match function of a filter.  Raises ILLEGAL_FILTER_EXPRESSION."""
     if expression is None:
         return lambda message: True
     from domain.expression.filter import compile_filter  # type: ignore[attr-defined, unused-ignore]

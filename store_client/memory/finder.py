@@ -1,4 +1,4 @@
-"""Looking messages up, and what became of them."""
+"""The look-up of messages, and of their state per group."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_DIGITS = 19
 
 
 class Finder:
-    """`domain.ports.MessageFinder`.  A cursor is the place in the log of the last message that was told."""
+    """Implements `domain.ports.MessageFinder`.  A cursor is the log place of the last message returned."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -58,7 +58,7 @@ class Finder:
             raise EntrepotError(Code.OFFSET_NOT_FOUND, f"no message lies at {commit_log_offset}")
         return self._state.log[commit_log_offset]
 
-    # -- what became of a message --------------------------------------------------------------------------------
+    # -- state of a message --------------------------------------------------------------------------------------
 
     async def message_trace(self, message_id: bytes) -> list[MessageHop]:
         self._state.catch_up()
@@ -94,7 +94,7 @@ class Finder:
         return made[-1] if made else None
 
     def _retried(self, group: ConsumerGroup, message: StoredMessage) -> Entry | None:
-        """What the group knows of the message's last copy in its retry topic."""
+        """Return the group's entry of the message's last copy in its retry topic."""
         name = retry_topic(group.name, message.topic)
         queue = self._state.queues.get((name, 0))
         copies = [] if queue is None else [copy for copy in queue.messages if first_place(copy) == _place(message)]

@@ -1,4 +1,4 @@
-"""Small facts with versions."""
+"""Key-values with versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from domain.key_value import (
 
 
 class KeyValues:
-    """`domain.ports.KeyValues`."""
+    """Implements `domain.ports.KeyValues`."""
 
     def __init__(self) -> None:
         self._facts: dict[str, KeyValue] = {}

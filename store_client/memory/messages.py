@@ -1,4 +1,4 @@
-"""Appending and reading by offset."""
+"""Append and read by offset."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OnMessages = Callable[[list[StoredMessage]], None]
 
 
 class Messages:
-    """`domain.ports.MessageAppender` and `MessageReader`."""
+    """Implements `domain.ports.MessageAppender` and `MessageReader`."""
 
     def __init__(self, state: State, timers: Timers, max_message_bytes: int) -> None:
         self._state = state
@@ -39,7 +39,7 @@ class Messages:
         return self.confirmation(refusals)
 
     def confirmation(self, refusals: list[EntrepotError | None]) -> Confirmation:
-        """One that is confirmed soon, and not within the call."""
+        """Return a confirmation that is settled soon, and not within the call."""
         confirmation = Confirmation(refusals if any(refusals) else None)
         asyncio.get_running_loop().call_soon(self._confirm, confirmation)
         return confirmation
@@ -49,7 +49,7 @@ class Messages:
         self._state.announce()
 
     def refusals(self, messages: Sequence[Message]) -> list[EntrepotError | None]:
-        """Why each message may not be stored, or None.  Backlogs count as they are before the batch."""
+        """Return a refusal or None for each message.  Backlogs count as they are before the batch."""
         named = {topic for message in messages for topic, _ in _destinations(message)}
         full = {name for name in named if self._is_full(name)}
         return [self._refusal(message, full) for message in messages]
@@ -154,7 +154,7 @@ class Messages:
 
 
 class _QueueTail:
-    """`domain.ports.Tail`."""
+    """Implements `domain.ports.Tail`."""
 
     def __init__(self, state: State, queue: Queue, start: int, on_messages: OnMessages) -> None:
         self._watchers = state.growth_watchers
@@ -181,7 +181,7 @@ def _destinations(message: Message) -> list[tuple[str, int]]:
 
 
 def offset_at(queue: Queue, position: Position) -> int:
-    """The queue offset of a position."""
+    """Return the queue offset of a position."""
     if position.kind is PositionKind.EARLIEST:
         return queue.min_offset
     if position.kind is PositionKind.LATEST:

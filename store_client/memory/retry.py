@@ -1,4 +1,4 @@
-"""Trying again: retry topics, which keep progress from being held back, and dead letters."""
+"""Retries: retry topics, which keep one message from holding back progress, and dead letters."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ DEAD_LETTER_FACTS = (
 
 
 class Retry:
-    """`domain.ports.Consumption.resend_dead_letters`, and what a pop needs to try again or to give up."""
+    """Implements `domain.ports.Consumption.resend_dead_letters`, and the moves of a pop to retry and dead-letter
+    topics."""
 
     def __init__(self, state: State, hold_back_limit: int) -> None:
         self._state = state
         self._hold_back_limit = hold_back_limit
 
     def move_pending(self, group: ConsumerGroup, topic: str, queue: Queue, progress: GroupQueue) -> None:
-        """While too much was delivered behind the first unsettled message and no consumer has it, let it wait in the
-        retry topic instead, with its attempts and its deadline."""
+        """Move the first unsettled messages to the retry topic, with their attempts and deadlines.  It does so while
+        too much was delivered behind them and no consumer holds them."""
         now = self._state.clock.now_ms()
         while progress.frontier - progress.committed >= self._hold_back_limit:
             offset = progress.committed
@@ -68,7 +69,7 @@ class Retry:
         return self._state.queue(name, 0).messages[-1]
 
     def bury(self, group: ConsumerGroup, topic: str, message: StoredMessage, entry: Entry, why: str) -> None:
-        """Settle a message of `topic` and keep it as a dead letter."""
+        """Settle a message of `topic`, and store it as a dead letter."""
         entry.is_settled = True
         self._state.trace(HopKind.DEAD_LETTERED, topic, message, group.name, entry.attempt, why)
         name = dead_letter_topic(group.name)
@@ -107,20 +108,20 @@ class Retry:
 
 
 def first_place(message: StoredMessage) -> Place:
-    """Where a message of a retry topic was read first, with the topic it was sent to."""
+    """Return the place where a message of a retry topic was read first, with the topic it was sent to."""
     topic, queue_id, offset = (str(message.system_text(name)) for name in RETRY_PLACE)
     return topic, int(queue_id), int(offset)
 
 
 def as_first(message: StoredMessage) -> StoredMessage:
-    """A message of a retry topic as it was at first."""
+    """Return a message of a retry topic as first stored."""
     topic, queue_id, offset = first_place(message)
     system = _without(message, RETRY_PLACE)
     return replace(message, topic=topic, queue_id=queue_id, queue_offset=offset, system=system)
 
 
 def dead_letter_place(message: StoredMessage) -> Place | None:
-    """Where a dead letter came from; None for what is none."""
+    """Return the place that a dead letter came from; None for other messages."""
     texts = [message.system_text(name) for name in DEAD_LETTER_PLACE]
     if None in texts:
         return None

@@ -1,4 +1,4 @@
-"""What the parts of the store share: the queues, the topics, the groups and who waits for a change of them."""
+"""The shared state of the store's parts: queues, topics, groups and their watchers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ABSENT_QUEUE: Final = "there is no queue {} of topic {!r}"
 
 
 class Queue:
-    """One message queue.  `min_offset` is above 0 where the queue went away once and came back."""
+    """One message queue.  `min_offset` is above 0 for a queue that was removed once and came back."""
 
     def __init__(self, topic: str, queue_id: int, min_offset: int) -> None:
         self.topic = topic
@@ -32,7 +32,7 @@ class Queue:
         return self.min_offset + len(self.messages)
 
     def since(self, offset: int) -> list[StoredMessage]:
-        """The messages from an offset on."""
+        """Return the messages from an offset on."""
         return self.messages[max(offset - self.min_offset, 0) :]
 
     def at(self, offset: int) -> StoredMessage | None:
@@ -40,10 +40,9 @@ class Queue:
 
 
 class State:
-    """`log` has every message that can be read, by its place in the log, as it lies in the queue it was sent to;
-    `ended` is where queues ended that went away; `hops` is the way of messages that are traced.  `catch_up` delivers
-    the timers that are due: calls begin with it.
-    """
+    """The state of a store.  `log`: every readable message by its place in the log, as it lies in the queue it was sent
+    to.  `ended`: ends of removed queues.  `hops`: hops of traced messages.  `catch_up` delivers due timers: calls begin
+    with it."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -62,7 +61,7 @@ class State:
         self.is_draining = False
         self.catch_up: Callable[[], None] = lambda: None
 
-    # -- looking up ----------------------------------------------------------------------------------------------
+    # -- look-up -------------------------------------------------------------------------------------------------
 
     def topic(self, name: str) -> Topic:
         if name not in self.topics:
@@ -83,7 +82,7 @@ class State:
         return self.groups[name]
 
     def lag(self, group: str, topic: str) -> int:
-        """Messages of a whole topic that a group that reads it has not settled."""
+        """Return the number of messages of a topic that a group has not settled."""
         states = self.group_queues[group, topic]
         return sum(
             states[queue.queue_id].lag(queue.end) if queue.queue_id in states else len(queue.messages)
@@ -93,12 +92,12 @@ class State:
     # -- storing -------------------------------------------------------------------------------------------------
 
     def next_place(self) -> int:
-        """A new place in the log."""
+        """Return a new place in the log."""
         self.log_end += 1
         return self.log_end - 1
 
     def store(self, message: Message) -> None:
-        """One record: an entry in its queue and in each further one that is still there."""
+        """Store one record: an entry in its queue, and in each further one that still exists."""
         place, now = self.next_place(), self.clock.now_ms()
         for topic, queue_id in ((message.topic, message.queue_id), *message.further_queues):
             queue = self.queues.get((topic, queue_id))
@@ -112,7 +111,7 @@ class State:
     def trace(
         self, kind: HopKind, topic: str, message: StoredMessage, group: str = "", attempt: int = 0, detail: str = ""
     ) -> None:
-        """A hop of a message, as it was stored in a topic at first; nothing if it is not traced."""
+        """Note a hop of a message, as first stored in a topic, if it is traced."""
         found = self.topics.get(topic)
         if found is None or is_system_topic(topic) or not is_traced(message.message_id, found.trace):
             return
@@ -121,7 +120,7 @@ class State:
         self.hops.setdefault(message.message_id, []).append(hop)
 
     def drop_queue(self, topic: str, queue_id: int) -> None:
-        """Forget a queue's messages, and what groups know of it."""
+        """Delete a queue's messages, and the progress of groups on it."""
         queue = self.queues.pop((topic, queue_id))
         for message in queue.messages:
             if message.topic == topic and self.log.get(message.commit_log_offset) is message:
@@ -134,7 +133,7 @@ class State:
     # -- topics --------------------------------------------------------------------------------------------------
 
     def put_topic(self, topic: Topic) -> None:
-        """Make the topic what it is said to be; nothing is checked."""
+        """Set the definition of a topic; nothing is checked."""
         previous = self.topics.get(topic.name)
         if previous == topic:
             return
@@ -154,7 +153,7 @@ class State:
         self.group_queues = {key: states for key, states in self.group_queues.items() if key[1] != name}
         self.tell(name)
 
-    # -- telling -------------------------------------------------------------------------------------------------
+    # -- watchers ------------------------------------------------------------------------------------------------
 
     def tell(self, topic: str) -> None:
         for watcher in tuple(self.topic_watchers):
@@ -162,11 +161,11 @@ class State:
         self.wake()
 
     def wake(self) -> None:
-        """Let those who wait look again."""
+        """Wake those who wait, to look again."""
         self.changed.set()
 
     def announce(self) -> None:
-        """Queues have grown."""
+        """Tell that queues have grown."""
         self.wake()
         for watcher in tuple(self.growth_watchers):
             watcher()
@@ -181,6 +180,6 @@ def as_stored(message: Message, **changes: Any) -> StoredMessage:
 
 
 def as_message(message: Message, **changes: Any) -> Message:
-    """A new message with the same content, in one queue only."""
+    """Return a new message with the same content, in one queue only."""
     content = {name: getattr(message, name) for name in Message.__slots__}
     return Message(**{**content, "further_queues": (), **changes})

@@ -1,4 +1,4 @@
-"""The store, put together out of its parts."""
+"""The store, made of its parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from store_client.memory.transactions import Transactions
 
 
 class MemoryStore:
-    """Implements `domain.ports.Store`; each of its parts is one of the ports."""
+    """Implements `domain.ports.Store`; each part is one of the ports."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class MemoryStore:
 
 
 class _Condition:
-    """It never fails."""
+    """The condition of a store that never fails."""
 
     failure: EntrepotError | None = None
 

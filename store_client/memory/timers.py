@@ -1,4 +1,4 @@
-"""Messages that wait for their time."""
+"""Scheduled messages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from domain.timing import MAX_DELAY_MS, TimedMessage, TimerCursor
 from store_client.memory.state import State, as_message, as_stored
 
 STEP_SECONDS = 0.05
-"""Interval between looks at timers while nobody calls."""
+"""Interval between checks of timers without calls."""
 
 
 class Timers:
-    """`domain.ports.Timers`, and the way of every message into its queue: at once or in time."""
+    """Implements `domain.ports.Timers`, and puts every message into its queue, at once or in time."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -26,11 +26,11 @@ class Timers:
 
     @property
     def count(self) -> int:
-        """Number of those that wait."""
+        """Number of waiting messages."""
         return len(self._waiting)
 
     def refusal(self, message: Message) -> EntrepotError | None:
-        """Why the message's time is none, or None."""
+        """Return the refusal of an invalid delivery time, or None."""
         try:
             is_for_later(message, self._state.clock.now_ms())
         except EntrepotError as refusal:
@@ -43,7 +43,7 @@ class Timers:
         return None
 
     def accept(self, message: Message) -> None:
-        """Store a message that is not refused, or let it wait."""
+        """Store an accepted message, or let it wait."""
         now = self._state.clock.now_ms()
         deliver_at_ms = message.time_ms(SystemProperty.DELIVER_AT_MS) or 0
         if deliver_at_ms <= now:
@@ -54,12 +54,12 @@ class Timers:
         self._look_later()
 
     def _store(self, message: Message) -> None:
-        """Into its queue; where that is gone since, into another of the topic's."""
+        """Store it in its queue, or in another of the topic's if that is gone."""
         queues = self._state.topics[message.topic].queues
         self._state.store(replace(message, queue_id=message.queue_id % queues))
 
     def deliver_due(self) -> None:
-        """Store what is due, the earliest first."""
+        """Store due messages, the earliest first."""
         now = self._state.clock.now_ms()
         due = [timed for timed in self._waiting if timed.deliver_at_ms <= now]
         if not due:
@@ -86,7 +86,7 @@ class Timers:
         if self._next_look is not None:
             self._next_look.cancel()
 
-    # -- what clients ask ----------------------------------------------------------------------------------------
+    # -- requests of clients -------------------------------------------------------------------------------------
 
     async def recall(self, topic: str, message_id: bytes, deliver_at_ms: int) -> None:
         self._waiting.remove(self._find(topic, message_id, deliver_at_ms))

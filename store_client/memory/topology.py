@@ -23,7 +23,7 @@ from store_client.memory.state import Queue, State
 
 
 class Topology:
-    """`domain.ports.Topology`.  `on_topic_dropped` tells the other parts to forget a topic too."""
+    """Implements `domain.ports.Topology`.  `on_topic_dropped`: called so that other parts forget a topic too."""
 
     def __init__(self, state: State, group_defaults: ConsumerGroup) -> None:
         self._state = state
@@ -107,7 +107,7 @@ class Topology:
         return lambda: watchers.remove(callback) if callback in watchers else None
 
     def readable_topic(self, name: str) -> Topic:
-        """The topic to be popped; that of a group's dead letters is there where the group is."""
+        """Return the topic of a pop; a group's dead-letter topic is created if the group exists."""
         owner = dead_letter_group(name)
         if name not in self._state.topics and owner is not None and owner in self._state.groups:
             self._state.put_topic(Topic(name, queues=1))
@@ -132,7 +132,7 @@ class Topology:
         return group
 
     async def group_or_new(self, name: str) -> ConsumerGroup:
-        """The group, made with the defaults if it is not there."""
+        """Return the group, created with the defaults if it is missing."""
         return self._state.groups.get(name) or await self.put_group(replace(self._group_defaults, name=name))
 
     async def delete_group(self, name: str) -> None:
@@ -184,6 +184,6 @@ class Topology:
 
     @staticmethod
     def _plain_name(name: str) -> str:
-        """The name within its namespace; one that spells out the default namespace is no name at all."""
+        """Return the name within its namespace; one that spells out the default namespace stays, and is invalid."""
         namespace, plain = split_name(name)
         return name if namespace == DEFAULT_NAMESPACE or NAMESPACE_SEPARATOR in plain else plain

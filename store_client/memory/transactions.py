@@ -1,4 +1,4 @@
-"""Half messages: pending until their producer says how they end."""
+"""Half messages, pending until their producer ends them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Half:
 
 
 class Transactions:
-    """`domain.ports.Transactions`.  Half messages by topic and transaction id, in the order they came."""
+    """Implements `domain.ports.Transactions`.  Half messages by topic and transaction id, in order of arrival."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Transactions:
 
     @property
     def count(self) -> int:
-        """Number of those that wait."""
+        """Number of waiting half messages."""
         return len(self._halves)
 
     def append_half(self, messages: Sequence[Message]) -> Confirmation:
@@ -91,7 +91,7 @@ class Transactions:
         return [half.message for half in taken]
 
     def _expire(self) -> None:
-        """Roll back what was checked often enough and is due again."""
+        """Roll back half messages that are due again after the last check."""
         now = self._state.clock.now_ms()
         self._halves = {
             key: half for key, half in self._halves.items() if half.checks < self._max_checks or half.due_ms > now

@@ -1,11 +1,10 @@
 """Appending over several brokers: a batch is cut by broker, and each part is confirmed by itself.
 
-A message with further queues on other brokers goes to each of them as a message of its own, of the topic it lies in
-there; SENT_TO says where it was sent.  It is then stored once on each broker, not once in all, and may be taken by one
-and refused by another: it counts as refused.
+A message with further queues on other brokers goes to each of them as a message of its own, in its topic there; SENT_TO
+names the original one.  It is stored once on each broker.  If one accepts it and another refuses, it counts as refused.
 
-Of a broker with replicas the next master is asked about a part in doubt: it stores what it does not have of it.  A
-master of before cannot confirm it any more, and what it did confirm, the next one has.
+A part in doubt of a broker with replicas goes to the next master, which stores what it does not have.  An earlier
+master cannot confirm it any more, and the next one has all that it did confirm.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from store_client.remote.cluster import Cluster
 from store_client.remote.riding import Ride, Riding
 
 FRAME_BODY_BYTES: Final = 8 << 20
-"""A part with more bytes of bodies is cut further."""
+"""Size of bodies beyond which a part is cut further."""
 
 _NEVER_LEFT: Final = frozenset((Code.REQUEST_TIMEOUT, Code.TOO_MANY_REQUESTS, Code.MESSAGE_BODY_TOO_LARGE))
 MAY_BE_MISSING: Final = frozenset((wire.APPEND, wire.APPEND_MISSING))
-"""Operations after whose loss the next master can be asked what it has."""
+"""Operations that the next master can complete if their answer was lost."""
 OnSettled = Callable[[EntrepotError | None], None]
 
 
@@ -54,24 +53,24 @@ class PartedConfirmation(Confirmation):
 
     @property
     def is_pending(self) -> bool:
-        """Whether a part is under way."""
+        """True if a part is under way."""
         return bool(self._pending)
 
     def add_part(self, indexes: Sequence[int]) -> int:
-        """A part of the batch, by the places of its messages, ascending."""
+        """Add a part of the batch, by the places of its messages, ascending."""
         self._parts.append((indexes, None))
         self._pending.add(len(self._parts) - 1)
         return len(self._parts) - 1
 
     def refuse(self, index: int, refusal: EntrepotError) -> None:
-        """One message was not taken."""
+        """Note the refusal of one message."""
         if self.refusals is None:
             self.refusals = [None] * self._size
         assert isinstance(self.refusals, list)
         self.refusals[index] = refusal
 
     def settle_part(self, part: int, failure: EntrepotError | None = None) -> None:
-        """A part is confirmed, or its outcome is unknown."""
+        """Settle a part: it is confirmed, or its outcome is unknown."""
         self._parts[part] = (self._parts[part][0], failure)
         self._pending.discard(part)
         if not self._pending:
@@ -100,7 +99,7 @@ class PartedConfirmation(Confirmation):
 
 
 def _meets(indexes: Sequence[int], first: int, last: int) -> bool:
-    """Whether one of the ascending indexes is among `first` to `last`."""
+    """True if one of the ascending indexes is among `first` to `last`."""
     if not indexes or indexes[-1] < first or indexes[0] >= last:
         return False
     return any(first <= index < last for index in indexes)
@@ -115,16 +114,16 @@ class _Part:
     operation: wire.Operation = wire.APPEND
     size: int = 0
     rides_until: float = 0.0
-    """Once it waits for the next master of its broker: how long at most, in seconds of the event loop."""
+    """End of its wait for the next master of its broker, in seconds of the event loop."""
     sent_to: int = 0
     """Order of the master that it was sent to last (`BrokerInfo.epoch`)."""
     doubt: EntrepotError | None = None
-    """Why its outcome is unknown: only a master of a later order than `in_doubt_at` can say it."""
+    """Reason why its outcome is unknown: only a master of a later order than `in_doubt_at` can tell it."""
     in_doubt_at: int = 0
 
 
 class Appending:
-    """Sends batches to the brokers that have their queues."""
+    """The sender of batches to the brokers that have their queues."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -147,7 +146,7 @@ class Appending:
         return confirmation
 
     async def settle(self) -> None:
-        """Return when everything that was sent is settled, as it is when its deadline passes."""
+        """Return when everything sent is settled; deadlines settle it at the latest."""
         while self._unsettled:
             with suppress(EntrepotError):
                 await next(iter(self._unsettled)).wait()
@@ -195,14 +194,14 @@ class Appending:
             confirmation.settle_part(number)
             return
         part.sent_to = _order(part.client)
-        if part.doubt is not None and part.sent_to <= part.in_doubt_at:  # the same master may have it still to take
+        if part.doubt is not None and part.sent_to <= part.in_doubt_at:  # the same master may still have to take it
             confirmation.settle_part(number, part.doubt)
             return
         sent_at = self._loop.time()
         part.client.send(part.operation, payload, partial(self._answered, part, confirmation, number, sent_at))
 
     def _ride(self, number: int, part: _Part, confirmation: PartedConfirmation, refusal: EntrepotError) -> None:
-        """Nobody took it, or that is not known: wait for the next master, where its broker has replicas, or tell it."""
+        """Let a part wait for the next master, if its broker has replicas; else refuse it."""
 
         def go() -> None:
             part.client = self._cluster.of_number(broker) or part.client
@@ -219,13 +218,13 @@ class Appending:
             give_up()
 
     def _tell_refused(self, number: int, part: _Part, confirmation: PartedConfirmation, refusal: EntrepotError) -> None:
-        """Nobody takes it any more: it was not taken, or is in doubt for good."""
+        """Give up a part: its messages are refused, or in doubt for good."""
         if part.doubt is None:
             _refuse_all(confirmation, part, refusal)
         confirmation.settle_part(number, part.doubt)
 
     def _is_in_doubt(self, number: int, part: _Part, confirmation: PartedConfirmation, doubt: EntrepotError) -> None:
-        """Let the next master say whether it is stored."""
+        """Let the next master decide a part in doubt."""
         if part.operation not in MAY_BE_MISSING:
             confirmation.settle_part(number, doubt)
             return
@@ -254,7 +253,7 @@ class Appending:
         if error.code is Code.UNAVAILABLE:
             self._ride(number, part, confirmation, error)  # it never left here, or met a store that had failed before
         elif error.code in _NEVER_LEFT:
-            self._tell_refused(number, part, confirmation, error)  # nothing was taken, and we know it
+            self._tell_refused(number, part, confirmation, error)  # known not to be taken
         elif error.code is Code.OUTCOME_UNKNOWN:
             self._is_in_doubt(number, part, confirmation, error)
         else:
@@ -263,7 +262,7 @@ class Appending:
     def _taken(
         self, part: _Part, confirmation: PartedConfirmation, number: int, sent_at: float, payload: bytes
     ) -> None:
-        """A broker says of each message whether it took it."""
+        """Settle a part by the broker's answer for each message."""
         self._cluster.took(part.client, self._loop.time() - sent_at)
         try:
             refusals = _refusals_in(payload, len(part.indexes))
@@ -272,7 +271,7 @@ class Appending:
             return
         first = refusals[0] if refusals else None
         if first is not None and all(each is not None and each.message == wire.LEAVES for each in refusals):
-            self._ride(number, part, confirmation, first)  # a master that is about to go
+            self._ride(number, part, confirmation, first)  # a master that is about to leave
             return
         for index, refusal in zip(part.indexes, refusals, strict=True):
             if refusal is not None:
@@ -281,12 +280,12 @@ class Appending:
 
 
 def _order(client: BrokerClient) -> int:
-    """Order of the master that a client is connected to."""
+    """Return the order of the master that a client is connected to."""
     return 0 if client.known is None else client.known.epoch
 
 
 def _refusals_in(payload: bytes, size: int) -> Sequence[EntrepotError | None]:
-    """What an answer says of each message.  Raises RemotingError."""
+    """Return the answer's refusals by message.  Raises RemotingError."""
     assert wire.APPEND.result is not None
     refusals: Sequence[EntrepotError | None] = wire.APPEND.result.decode(payload) or [None] * size
     if len(refusals) != size:
@@ -300,7 +299,7 @@ def _refuse_all(confirmation: PartedConfirmation, part: _Part, refusal: Entrepot
 
 
 def _by_broker(message: Message) -> list[Message]:
-    """The message as each of the brokers gets it that have queues for it."""
+    """Return the message as each broker with queues for it gets it."""
     places: dict[int, list[tuple[str, int]]] = {}
     for place in ((message.topic, message.queue_id), *message.further_queues):
         places.setdefault(broker_of_queue(place[1]), []).append(place)

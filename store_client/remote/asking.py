@@ -1,5 +1,4 @@
-"""Asking: a broker, or a slave of it, over the wire, with the numbers that its queues, places and versions have for the
-world."""
+"""Asking: requests to a broker or its slave over the wire, with global numbers for its own."""
 
 from __future__ import annotations
 
@@ -20,7 +19,8 @@ AnyAsking = TypeVar("AnyAsking", bound="Asking")
 
 
 class Asking:
-    """`link`: its connection.  `request_seconds`: longest wait for an answer.  `may_lag`: of a slave."""
+    """A broker or slave to ask.  `link`: its connection.  `request_seconds`: longest wait for an answer.  `may_lag`: it
+    is a slave."""
 
     may_lag = False
     link: Link
@@ -44,8 +44,8 @@ class Asking:
         seconds: float | None = None,
         on_late: OnLate | None = None,
     ) -> Any:
-        """The result of an operation.  Raises its refusal, UNAVAILABLE, REQUEST_TIMEOUT or OUTCOME_UNKNOWN.  `on_late`
-        has an answer that comes after that."""
+        """Return the result of an operation.  Raises its refusal, UNAVAILABLE, REQUEST_TIMEOUT or OUTCOME_UNKNOWN.
+        `on_late` gets an answer that comes after that."""
         self.check_ready()
         seconds = self.request_seconds if seconds is None else seconds
         try:
@@ -53,11 +53,11 @@ class Asking:
         except EntrepotError as refusal:
             if refusal.code is not Code.BAD_REQUEST or not refusal.message.endswith(wire.NOT_HERE):
                 raise
-            # asked again over a new connection, where its master has become a slave
+            # asked again over a new connection, since its master has become a slave
             raise ConnectionLostError(f"broker {self.name!r} is not available: its master has moved") from refusal
 
     async def ask_messages(self, operation: wire.Operation, *arguments: Any) -> list[StoredMessage]:
-        """The messages that an operation finds."""
+        """Return the messages that an operation finds."""
         return self.decode(await self.ask(operation, *arguments))
 
     def decode(self, payload: bytes) -> list[StoredMessage]:
@@ -82,7 +82,7 @@ class Asking:
 
 
 async def ask_all(brokers: Sequence[AnyAsking], ask: Callable[[AnyAsking], Any]) -> list[tuple[AnyAsking, Any]]:
-    """The answer of each, or its refusal."""
+    """Return the answer of each broker, or its refusal."""
     found = await asyncio.gather(*(ask(client) for client in brokers), return_exceptions=True)
     for answer in found:
         if isinstance(answer, BaseException) and not isinstance(answer, EntrepotError):

@@ -1,8 +1,5 @@
-"""BrokerClient: one broker over the wire, with the numbers that its queues, places and versions have for the world.
-
-It knows what the broker told of itself (`view`), asks it, and says when it comes and goes.  It decides nothing about
-other brokers.
-"""
+"""BrokerClient: one broker over the wire, with global numbers for its queues, places and versions.  It keeps the
+broker's definitions (`view`), asks it, and tells when it comes and goes.  It decides nothing about other brokers."""
 
 from __future__ import annotations
 
@@ -25,19 +22,19 @@ from store_client.remote.definitions import BrokerView
 
 REQUEST_SECONDS: Final = 10.0
 AGAIN_SECONDS: Final = 0.1
-"""Pause before a broker that does not tell what it has is asked again."""
+"""Pause before the definitions of a broker that refuses them are asked for again."""
 log = structlog.get_logger(__name__)
 
 
 class OnDefinitions(Protocol):
-    """What a broker has is told."""
+    """The callback for changed definitions of a broker."""
 
     def __call__(self, client: BrokerClient, topics: list[str], groups: list[str], /, *, is_first: bool) -> None: ...
 
 
 class BrokerClient(Asking):
-    """`on_change` is called with the topics and groups that may differ, and whether they are the first that it tells
-    of since it is there."""
+    """One broker.  `on_change`: called with the topics and groups that may differ, and `is_first` for the first ones
+    since it came."""
 
     def __init__(
         self,
@@ -52,11 +49,11 @@ class BrokerClient(Asking):
         self.view = BrokerView()
         self.info: BrokerInfo | None = None
         self.registration: Registration | None = None
-        """What name servers say of it: for while it is away."""
+        """Name servers' registration of it, used while it is away."""
         self.number = 0
         self.is_ready = False
         self.has_other_store = False
-        """It came back with other data than it had: offsets of before mean nothing."""
+        """True if it came back with other data than it had: earlier offsets mean nothing."""
         self._is_first = True
         self._definitions: ClientStream | None = None
         self._again: asyncio.TimerHandle | None = None
@@ -78,7 +75,7 @@ class BrokerClient(Asking):
 
     @property
     def known(self) -> BrokerInfo | None:
-        """What it told of itself, or else what name servers say."""
+        """Its own information, or else that of name servers."""
         if self.info is None and self.registration is not None:
             return self.registration.broker
         return self.info
@@ -92,17 +89,17 @@ class BrokerClient(Asking):
         await self.link.close()
 
     def register(self, registration: Registration) -> None:
-        """Take what a name server says of it."""
+        """Take a name server's registration of it."""
         self.registration = registration
         if self.info is None:
             self.number = registration.broker.number
 
     def follow_on(self, other: BrokerClient) -> None:
-        """It is the broker that was known at another address: what that told holds until this one tells."""
+        """Take over from the client of the same broker's other address, until this one tells."""
         if self.info is None:
             self.info, self.number, self.view = other.info, other.number, other.view
 
-    # -- what it tells of itself ---------------------------------------------------------------------------------
+    # -- definitions ---------------------------------------------------------------------------------------------
 
     def _up(self) -> None:
         self._is_first = True
@@ -118,7 +115,7 @@ class BrokerClient(Asking):
             log.warning("a broker does not tell what it has", address=self.link.address, problem=error.message)
 
     def _definitions_ended(self, error: EntrepotError) -> None:
-        """A replica that is not master tells nothing; it may be master soon."""
+        """Ask again soon: a replica that is not master tells nothing, and may be master soon."""
         self._definitions = None
         if self.link.is_up and self._again is None:
             self._again = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._open_again)
@@ -152,17 +149,17 @@ class BrokerClient(Asking):
     # -- asking --------------------------------------------------------------------------------------------------
 
     def send(self, operation: wire.Operation, payload: bytes, on_answer: OnAnswer) -> int:
-        """Ask without waiting."""
+        """Send a request without waiting."""
         return self.link.send(operation, payload, self.request_seconds, on_answer)
 
     # -- numbers -------------------------------------------------------------------------------------------------
 
     def own(self, message: StoredMessage) -> bytes:
-        """A stored message as the broker itself has it, for the wire."""
+        """Return a stored message with the broker's own numbers, for the wire."""
         place = local_place(message.commit_log_offset)
         return encode_stored([replace(message, queue_id=local_queue(message.queue_id), commit_log_offset=place)])
 
 
 def unavailable(what: str) -> EntrepotError:
-    """The refusal where no broker is there that could answer."""
+    """Return the refusal for lack of a broker that could answer."""
     return ConnectionLostError(f"no broker is available: {what}")

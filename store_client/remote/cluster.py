@@ -1,8 +1,8 @@
-"""Cluster: the brokers that there are, what they have together, and which queues of a topic they make.
+"""Cluster: the known brokers, their joint definitions, and the queues of a topic.
 
-Brokers come from routes (name servers, or a list); what they have they tell themselves.  Definitions are merged here,
-and brokers that are behind are told (`definitions`).  A broker that is away stays known: its queues keep their place
-among those that ordering keys are spread over, so that a key's messages do not wander while it restarts.
+Brokers come from routes (name servers, or a list), definitions from the brokers.  Definitions are merged here, and
+brokers that are behind are told (`definitions`).  A broker that is away stays known: its queues keep their place for
+ordering keys, so that a key's messages keep their queue while it restarts.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ log = structlog.get_logger(__name__)
 
 
 class Cluster:
-    """`zone`: where this gateway is; brokers of the same zone are preferred if there is one.  `reads_nearest`: what a
-    slave of the zone has is read there."""
+    """The brokers of a store.  `zone`: the gateway's zone, whose brokers are preferred.  `reads_nearest`: slaves of the
+    zone answer reads."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Cluster:
         self.topics: dict[str, Topic] = {}
         self.groups: dict[str, ConsumerGroup] = {}
         self.confirmed_here: set[str] = set()
-        """Topics whose messages the disk of the master alone confirms."""
+        """Topics whose messages the master's disk alone confirms."""
         self.faults = FaultDetector()
         self.topic_watchers: list[Callable[[str], None]] = []
         self.ready_watchers: list[Callable[[BrokerClient, bool], None]] = []
@@ -86,12 +86,12 @@ class Cluster:
         self._arriving.close()
         await self._repairing.close()
         await asyncio.gather(*(client.close() for client in self.clients.values()))
-        await self.slaves.close()  # last: it connects to the slaves of whoever is away
+        await self.slaves.close()  # last: it connects to slaves of brokers that are away
 
-    # -- who there is --------------------------------------------------------------------------------------------
+    # -- brokers -------------------------------------------------------------------------------------------------
 
     def add(self, address: str) -> BrokerClient:
-        """Know of a broker by its address alone."""
+        """Add a broker by its address alone."""
         client = self.clients.get(address)
         if client is None:
             client = BrokerClient(
@@ -102,7 +102,7 @@ class Cluster:
         return client
 
     def take_routes(self, brokers: Iterable[BrokerRoute]) -> None:
-        """Know of the brokers that name servers know, and forget those that have left."""
+        """Add the brokers that name servers know, and forget those that have left."""
         for route in brokers:
             address = route.broker.address
             if route.has_left:
@@ -134,7 +134,7 @@ class Cluster:
 
     @property
     def ready(self) -> list[BrokerClient]:
-        """Those that can be asked now, by number."""
+        """Brokers that can be asked now, by number."""
         return sorted((c for c in self.clients.values() if c.is_ready), key=lambda c: c.number)
 
     @property
@@ -143,14 +143,14 @@ class Cluster:
         return any(client.is_ready or self.slaves.instead_of(client) for client in self.clients.values())
 
     def some_ready(self, what: str) -> list[BrokerClient]:
-        """The same.  Raises UNAVAILABLE where there is none."""
+        """Return the ready brokers.  Raises UNAVAILABLE if there is none."""
         found = self.ready
         if not found:
             raise unavailable(what)
         return found
 
     def all_ready(self, what: str) -> list[BrokerClient]:
-        """The same.  Raises UNAVAILABLE where one that is known is away."""
+        """Return the ready brokers.  Raises UNAVAILABLE if a known one is away."""
         found = self.some_ready(what)
         if len(found) < len(self.clients):
             raise unavailable(what)
@@ -161,7 +161,7 @@ class Cluster:
         return next((c for c in found if c.is_ready), found[0] if found else None)
 
     def of_queue(self, topic: str, queue_id: int) -> BrokerClient:
-        """The broker that has a queue.  Raises TOPIC_NOT_FOUND where no broker can have it."""
+        """Return the broker that has a queue.  Raises TOPIC_NOT_FOUND if no broker can have it."""
         client = self.of_number(broker_of_queue(queue_id))
         if client is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue {queue_id} of topic {topic!r}")
@@ -171,7 +171,7 @@ class Cluster:
         return self.of_queue(message.topic, message.queue_id)
 
     def of_topic(self, topic: str) -> list[BrokerClient]:
-        """Those that have queues of a topic and can be asked now.  Raises UNAVAILABLE where there is none."""
+        """Return the ready brokers with queues of a topic.  Raises UNAVAILABLE if there is none."""
         definition = self.topics.get(topic)
         found = self.some_ready(f"topic {topic!r} cannot be asked")
         if definition is not None and definition.placement:
@@ -182,7 +182,7 @@ class Cluster:
         return found
 
     def readers_of_topic(self, topic: str) -> list[Asking]:
-        """The same for reading: a slave stands in for a master that is away."""
+        """Return the readers of a topic's brokers: a slave stands in for a master that is away."""
         definition = self.topics.get(topic)
         having = [c for c in self.clients.values() if definition is None or definition.queues_on(c.name)]
         stand_ins = [self.slaves.instead_of(c) for c in having]
@@ -195,7 +195,7 @@ class Cluster:
             return slaves
 
     def absent_of(self, topic: str, *, for_reading: bool = False) -> bool:
-        """True while a broker is away that may have something of a topic.  `for_reading`: and no slave stands in."""
+        """True while a broker is away that may have part of a topic.  `for_reading`: and no slave stands in."""
         definition = self.topics.get(topic)
         return any(
             not c.is_ready
@@ -205,13 +205,13 @@ class Cluster:
         )
 
     def _slave_offers(self, name: str, offer: ReadOffer) -> None:
-        """Know the topics of a broker whose master was never met."""
+        """Learn the topics of a broker whose master was never met."""
         for client in self.clients.values():
             if client.name == name and client.info is None and offer.topics:
                 client.view.topics.update({topic.name: topic for topic in offer.topics})
                 self.merge([topic.name for topic in offer.topics], (), are_complete=True)
 
-    # -- which queues --------------------------------------------------------------------------------------------
+    # -- queues --------------------------------------------------------------------------------------------------
 
     def queues(self, topic: Topic) -> TopicQueues:
         found = self._queues.get(topic.name)
@@ -244,13 +244,13 @@ class Cluster:
         return TopicQueues(tuple(readable), tuple(writable), tuple(near or best or there or writable))
 
     def _counts(self, client: BrokerClient, topic: Topic) -> tuple[int, int]:
-        """Queues of a topic that a broker has, and those of them that take new messages."""
+        """Return the numbers of a topic's queues on a broker: all, and those for new messages."""
         known = client.view.topics.get(topic.name)
         if topic.placement and not topic.queues_on(client.name):
             return 0, 0
         if known is not None:
             if known.revision <= (self.deletion(f"topic/{topic.name}") or -1):
-                return 0, 0  # it was away when the topic was deleted: what it has goes as soon as it is told
+                return 0, 0  # it missed the topic's deletion: what it has goes as soon as it is told
             return known.queues, known.writable_queues
         if client.registration is not None and not client.is_ready:
             for route in client.registration.topics:
@@ -259,7 +259,7 @@ class Cluster:
         return 0, 0
 
     def _queues_changed(self, topics: Iterable[str]) -> None:
-        """Forget the queues of topics, and tell who watches topics whose queues have become others."""
+        """Forget the queues of topics, and tell watchers of topics whose queues have changed."""
         for name in tuple(topics):
             before = self._queues.pop(name, None)
             topic = self.topics.get(name)
@@ -271,24 +271,24 @@ class Cluster:
         for watcher in tuple(self.topic_watchers):
             watcher(name)
 
-    # -- how they are --------------------------------------------------------------------------------------------
+    # -- faults and readiness ------------------------------------------------------------------------------------
 
     def is_avoided(self, client: BrokerClient) -> bool:
-        """Whether a broker had better be left alone for now."""
+        """True if a broker should get no new messages for now."""
         return self.faults.is_avoided(client.number, self._loop.time())
 
     def took(self, client: BrokerClient, seconds: float) -> None:
-        """A broker has answered an append."""
+        """Note that a broker answered an append."""
         if self.faults.took(client.number, seconds, self._loop.time()):
             self._advice_changed()
 
     def failed(self, client: BrokerClient) -> None:
-        """A broker has not."""
+        """Note that a broker did not answer an append."""
         if self.faults.failed(client.number, self._loop.time()):
             self._advice_changed()
 
     def _advice_changed(self) -> None:
-        for name in tuple(self._queues):  # what is readable and writable is the same: nobody is told
+        for name in tuple(self._queues):  # readable and writable queues are the same: nobody is told
             topic = self.topics.get(name)
             if topic is not None:
                 self._queues[name] = self._find_queues(topic)
@@ -302,11 +302,11 @@ class Cluster:
         log.info("broker is there" if is_ready else "broker is away", broker=client.name, address=client.link.address)
         self._repairing.look_at_all()
         self.slaves.ready_changed(client, is_ready)
-        for watcher in tuple(self.ready_watchers):  # first: tails forget their places in a store that is no more
+        for watcher in tuple(self.ready_watchers):  # first: tails forget their places in a lost store
             watcher(client, is_ready)
         self._queues_changed(self.topics)
 
-    # -- what they have ------------------------------------------------------------------------------------------
+    # -- definitions ---------------------------------------------------------------------------------------------
 
     def _definitions_changed(
         self, client: BrokerClient, topics: list[str], groups: list[str], *, is_first: bool
@@ -314,7 +314,7 @@ class Cluster:
         for other in self.clients.values():
             if other is not client and other.is_ready and client.is_ready and other.number == client.number:
                 log.error("two brokers have one number", one=other.name, other=client.name, number=client.number)
-        self.merge(topics, groups, are_complete=is_first)  # what a broker brings that has just come is not new
+        self.merge(topics, groups, are_complete=is_first)  # definitions of a broker that has just come are not new
         self._repairing.look_at(topics, groups)
         assert client.info is not None
         for address, other in tuple(self.clients.items()):
@@ -328,11 +328,11 @@ class Cluster:
             watcher()
 
     def definition(self, name: str) -> Topic | None:
-        """A topic as brokers have told of it, also while it is not known here because others lack it."""
+        """Return a topic that brokers have told of, even while it is kept back because others lack it."""
         return self.topics.get(name) or prevailing_topic(name, [client.view for client in self.clients.values()])
 
     def merge(self, topics: Iterable[str], groups: Iterable[str], *, are_complete: bool = False) -> None:
-        """Look at some definitions anew, and tell who watches topics.  `are_complete`: new topics wait for no broker
+        """Merge some definitions again, and tell watchers of topics.  `are_complete`: new topics wait for no broker
         that lacks them."""
         views = [client.view for client in self.clients.values()]
         for name in groups:
@@ -344,7 +344,7 @@ class Cluster:
         for name in topics:
             topic = prevailing_topic(name, views)
             if topic is not None and not are_complete and self._is_new(name) and self._is_arriving(topic):
-                if self.topics.pop(name, None) is not None:  # another of its name, that is gone
+                if self.topics.pop(name, None) is not None:  # another topic of its name, now gone
                     self._queues.pop(name, None)
                     self._tell(name)
                 continue
@@ -365,22 +365,22 @@ class Cluster:
         return known is None or 0 < known.revision <= self.deletion(f"topic/{name}")
 
     def _is_arriving(self, topic: Topic) -> bool:
-        """Whether a new topic is to wait for a broker that is there and lacks it.  (Each makes its system topics.)"""
+        """True if a new topic must wait for a ready broker that lacks it.  (Each broker makes its system topics.)"""
         if is_system_topic(topic.name):
             return False
         is_lacking = any(topic.queues_on(c.name) and not self._counts(c, topic)[0] for c in self.ready)
         return is_lacking and self._arriving.keep_back(topic.name)
 
     def namespaces(self) -> dict[str, int]:
-        """Every namespace but `default`, with its revision."""
+        """Return every namespace but `default`, with its revision."""
         return prevailing_namespaces([client.view for client in self.clients.values()])
 
     def deletion(self, what: str) -> int:
-        """The revision of the last deletion of a definition; 0 if there was none."""
+        """Return the revision of the last deletion of a definition; 0 if there was none."""
         return deletion(what, [client.view for client in self.clients.values()])
 
     def next_revision(self, what: str, current: int = 0) -> int:
-        """A revision above all that is known of a definition; two gateways never make the same."""
+        """Return a revision above all known ones of a definition; two gateways never make the same."""
         known = max(current, self.deletion(what), self._last_revision)
         now = self._clock.now_ms() << REVISION_BITS
         self._last_revision = max(now, known + 1) + random.randrange(1 << REVISION_BITS)
@@ -388,5 +388,4 @@ class Cluster:
 
 
 def _is_one(one: BrokerInfo, other: BrokerInfo) -> bool:
-    """Whether two addresses lead to the same broker."""
     return bool(one.store_id) and (one.name, one.store_id) == (other.name, other.store_id)

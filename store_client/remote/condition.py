@@ -1,4 +1,4 @@
-"""RemoteCondition: what all brokers say of themselves."""
+"""RemoteCondition: the joint condition of all brokers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 
 OF_THE_WORST: Final = frozenset(("disk_state",))
-"""Gauges that are of the worst broker; all others add up."""
+"""Gauges of the worst broker; all others add up."""
 
 
 class RemoteCondition:
-    """`domain.ports.Condition`."""
+    """Implements `domain.ports.Condition`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     @property
     def failure(self) -> EntrepotError | None:
-        """Brokers may fail; a gateway goes on without them."""
+        """None: brokers may fail, and a gateway goes on without them."""
         return None
 
     @property

@@ -1,4 +1,4 @@
-"""RemoteConsumption: pop and what follows it over several brokers: a receipt says which broker it is from."""
+"""RemoteConsumption: pop and settlement over several brokers; a receipt names its broker."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from store_client.remote.riding import rides
 from store_client.remote.topology import RemoteTopology
 
 MAX_REMEMBERED_ROUTES: Final = 10_000
-"""Heads of handles whose broker is remembered: all handles of a topic, group and broker begin alike."""
+"""Size of the cache of handle heads with their broker: handles of a topic, group and broker begin alike."""
 
 
 class RemoteConsumption:
-    """`domain.ports.Consumption`.  `group_defaults`: of groups that come into being by a pop."""
+    """Implements `domain.ports.Consumption`.  `group_defaults`: definition of groups created by a pop."""
 
     def __init__(self, cluster: Cluster, topology: RemoteTopology, group_defaults: ConsumerGroup) -> None:
         self._cluster = cluster
@@ -72,8 +72,8 @@ class RemoteConsumption:
     async def _settle(
         self, operation: wire.Operation, topic: str, group: str, receipts: Sequence[Receipt], *others: Any
     ) -> list[EntrepotError | None]:
-        """Each receipt's outcome, from the broker that it came from.  What concerns a whole broker is the outcome of
-        all that came from it, and is raised if there is no other broker."""
+        """Return each receipt's outcome, from its broker.  A failure of a whole broker is the outcome of all its
+        receipts, and is raised if there is no other broker."""
         outcomes: list[EntrepotError | None] = [None] * len(receipts)
         by_broker: dict[BrokerClient, list[int]] = {}
         known: dict[int, BrokerClient] = {}
@@ -98,8 +98,8 @@ class RemoteConsumption:
         return outcomes
 
     def _broker_of(self, delivery: Delivery, known: dict[int, BrokerClient]) -> BrokerClient:
-        """Raises INVALID_RECEIPT_HANDLE for one of a broker that is not known."""
-        if not isinstance(delivery.run, RecordRun):  # another gateway popped it: its receipt handle is all there is
+        """Return the broker of a delivery.  Raises INVALID_RECEIPT_HANDLE for an unknown broker."""
+        if not isinstance(delivery.run, RecordRun):  # another gateway popped it: only its receipt handle is known
             return self._broker_named(delivery.receipt_handle)
         number = delivery.run.broker
         client = known.get(number) or self._cluster.of_number(number)
@@ -109,7 +109,8 @@ class RemoteConsumption:
         return client
 
     def _broker_named(self, receipt: str) -> BrokerClient:
-        """Raises INVALID_RECEIPT_HANDLE for what is no receipt handle, or of no broker that is known."""
+        """Return the broker of a receipt handle.  Raises INVALID_RECEIPT_HANDLE for an invalid one, or an unknown
+        broker."""
         head = receipt[:-TAIL_TEXT_LENGTH]
         name = self._routes.get(head)
         if name is None:

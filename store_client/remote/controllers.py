@@ -1,8 +1,5 @@
-"""ControllerClients: the controllers of a cluster, as a gateway asks them for its operators.
-
-Connections come into being when somebody asks.  Addresses are those of the settings, those that replicas name, and
-those that controllers name themselves: members that came later are in no settings yet.
-"""
+"""ControllerClients: a cluster's controllers, as a gateway asks them for its operators.  Connections are made on
+demand.  Addresses come from the settings, from replicas, and from controllers: later members are in no settings."""
 
 from __future__ import annotations
 
@@ -17,9 +14,9 @@ from domain.replication.control import ControllerView, GroupView, ReplicaChange
 from protocols.remoting import operations as wire
 
 LOOK_SECONDS: Final = 1.0
-"""Longest wait for a connection to a controller, and for a look at it."""
+"""Longest wait for a connection to a controller, and for its view."""
 LEADER_SECONDS: Final = 5.0
-"""Longest wait of an order for a controller that leads."""
+"""Longest wait of an order for a leading controller."""
 PAUSE_SECONDS: Final = 0.1
 ELECT_SECONDS: Final = 35.0
 """Longest time of an election: to catch up, to promise, and to open."""
@@ -28,7 +25,7 @@ NO_ANSWER: Final = "it does not answer"
 
 
 class ControllerClients:
-    """`named`: host:port by id, as the settings have them."""
+    """The controllers of a cluster.  `named`: host:port by id, from the settings."""
 
     def __init__(self, named: Mapping[int, str], settings: LinkSettings) -> None:
         self._named, self._settings = dict(named), settings
@@ -39,17 +36,17 @@ class ControllerClients:
         await asyncio.gather(*(link.close() for link in self._links.values()))
 
     def learn(self, addresses: Iterable[str]) -> None:
-        """Ask those at these addresses, too."""
+        """Add the controllers at these addresses."""
         self._addresses |= set(addresses)
 
-    # -- looking -------------------------------------------------------------------------------------------------
+    # -- views ---------------------------------------------------------------------------------------------------
 
     async def statuses(self) -> list[ControllerStatus]:
-        """Every member, and others that answer, by id."""
+        """Return every member, and others that answer, by id."""
         return statuses_of(await self._views(), self._named, self._addresses)
 
     async def elections(self) -> dict[str, ElectionView]:
-        """By broker; none where no controller leads."""
+        """Return elections by broker; empty where no controller leads."""
         leader = leader_of(await self._views())
         if leader is None:
             return {}
@@ -60,7 +57,7 @@ class ControllerClients:
         return {group.name: _election(group) for group in groups}
 
     async def _views(self) -> dict[str, ControllerView]:
-        """Views that controllers have of themselves, of those that answer, by address."""
+        """Return the own views of controllers that answer, by address."""
         found: dict[str, ControllerView] = {}
         asked: set[str] = set()
         while new := self._addresses - asked:
@@ -119,7 +116,7 @@ class ControllerClients:
         return next((view.problem for view in views.values() if view.problem), "no controller leads")
 
     async def _check_new(self, number: int, address: str) -> None:
-        """A controller that is to come has to run, and to belong to no other group: it would hold up each change."""
+        """Check that a new controller runs, and belongs to no other group: it would delay every change."""
         clusters = {view.cluster for view in (await self._views()).values() if view.leader}
         link = Link(address, self._settings)
         link.start()
@@ -153,7 +150,7 @@ def _unfit(number: int, address: str, problem: str) -> EntrepotError:
 
 
 def leader_of(views: Mapping[str, ControllerView]) -> str | None:
-    """Address of the controller that leads; None where none does."""
+    """Return the address of the leading controller, or None."""
     leading = {address: view.term for address, view in views.items() if view.role == "leader"}
     return max(leading, key=lambda address: leading[address]) if leading else None
 
@@ -161,7 +158,7 @@ def leader_of(views: Mapping[str, ControllerView]) -> str | None:
 def statuses_of(
     views: Mapping[str, ControllerView], named: Mapping[int, str], addresses: Iterable[str]
 ) -> list[ControllerStatus]:
-    """Controllers out of what each says of itself, by address.  `named`: those of the settings."""
+    """Return the statuses of controllers from their own views, by address.  `named`: those of the settings."""
     leader = leader_of(views)
     if leader is not None:
         members = dict(views[leader].members)

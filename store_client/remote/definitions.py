@@ -1,8 +1,8 @@
-"""Definitions over several brokers: which one of a topic, group or namespace holds, and what is to be told to whom.
+"""Definitions over several brokers: the prevailing one of a topic, group or namespace, and the repairs of brokers.
 
-Every broker has every definition; there is no broker that others depend on for it.  The highest revision holds; a
-deletion has a revision too, and what is not above it is gone.  Whoever sees brokers disagree tells those that are
-behind: this module says what, deciding by what it was shown alone, so all gateways decide the same.
+Every broker has every definition, and none depends on another for it.  The highest revision prevails; a deletion has a
+revision too, and removes everything not above it.  A gateway that sees brokers disagree tells those that are behind.
+This module plans that from its arguments alone, so all gateways decide alike.
 
 The plan of repairs is empty exactly when all brokers agree.
 """
@@ -26,7 +26,7 @@ _D = TypeVar("_D", Topic, ConsumerGroup)
 
 @dataclass(slots=True)
 class BrokerView:
-    """What one broker has, as it told; kept while it is away."""
+    """The definitions of one broker, as it told; kept while it is away."""
 
     name: str = ""
     topics: dict[str, Topic] = field(default_factory=dict)
@@ -35,8 +35,8 @@ class BrokerView:
     deleted: dict[str, int] = field(default_factory=dict)
 
     def apply(self, told: Definitions, *, is_first: bool) -> tuple[list[str], list[str]]:
-        """Take what it told; `is_first`: it is all that it has.  Returns the topics and groups that may
-        differ, in the order they were told."""
+        """Apply what it told; `is_first`: it is everything it has.  Returns the topics and groups that may differ, in
+        order."""
         self.name = told.info.name
         topics = {topic.name: topic for topic in told.topics}
         groups = {group.name: group for group in told.groups}
@@ -62,19 +62,19 @@ class BrokerView:
         return list(dict.fromkeys(touched_topics)), list(dict.fromkeys(touched_groups))
 
     def took_topic(self, topic: Topic) -> None:
-        """It has taken a definition, unless it has told of a later one, or of its deletion, since."""
+        """Note that it took a definition, unless it has told of a later one, or of its deletion, since."""
         _take(self.topics, topic, self.deleted.get(f"topic/{topic.name}", 0))
 
     def took_group(self, group: ConsumerGroup) -> None:
-        """The same of a group."""
+        """Note that it took a group, as `took_topic`."""
         _take(self.groups, group, self.deleted.get(f"group/{group.name}", 0))
 
     def dropped_topic(self, name: str, revision: int) -> None:
-        """It has forgotten what a topic was up to a revision."""
+        """Note that it has deleted a topic up to a revision."""
         _drop(self.topics, name, revision)
 
     def dropped_group(self, name: str, revision: int) -> None:
-        """The same of a group."""
+        """Note that it has deleted a group up to a revision."""
         _drop(self.groups, name, revision)
         self.deleted[f"group/{name}"] = max(revision, self.deleted.get(f"group/{name}", 0))
 
@@ -91,8 +91,8 @@ def _drop(known: dict[str, _D], name: str, revision: int) -> None:
 
 
 def localized(topic: Topic, broker: str) -> Topic:
-    """The definition as one broker keeps it: with its own count of queues.  One that has none of the topic's queues
-    keeps it with a single queue, which nobody uses."""
+    """Return the definition as one broker keeps it, with its own count of queues.  A broker outside the placement keeps
+    it with a single queue, which nobody uses."""
     if not topic.placement:
         return topic
     queues = max(topic.queues_on(broker), 1)
@@ -101,7 +101,7 @@ def localized(topic: Topic, broker: str) -> Topic:
 
 
 def prevailing_topic(name: str, views: list[BrokerView]) -> Topic | None:
-    """The definition that holds, or None where there is none."""
+    """Return the prevailing definition of a topic, or None."""
     found = [view.topics[name] for view in views if name in view.topics]
     held = _prevailing(f"topic/{name}", found, views)
     if held is not None and held.placement:
@@ -110,7 +110,7 @@ def prevailing_topic(name: str, views: list[BrokerView]) -> Topic | None:
 
 
 def prevailing_group(name: str, views: list[BrokerView]) -> ConsumerGroup | None:
-    """The definition that holds, or None where there is none."""
+    """Return the prevailing definition of a group, or None."""
     return _prevailing(f"group/{name}", [view.groups[name] for view in views if name in view.groups], views)
 
 
@@ -128,17 +128,17 @@ def _prevailing(what: str, found: list[_D], views: list[BrokerView]) -> _D | Non
 
 
 def _rank(each: Topic | ConsumerGroup) -> tuple[int, bytes]:
-    """Of one revision that of the broker with most queues, for others have `write_queues` cut short."""
+    """Return the rank among equal revisions: most queues first, since others have `write_queues` cut."""
     return each.queues if isinstance(each, Topic) else 0, _encode(each)
 
 
 def deletion(what: str, views: list[BrokerView]) -> int:
-    """The revision of the last deletion that any broker knows of; 0 if there was none."""
+    """Return the revision of the last deletion that any broker knows of; 0 if there was none."""
     return max((view.deleted.get(what, 0) for view in views), default=0)
 
 
 def prevailing_namespaces(views: list[BrokerView]) -> dict[str, int]:
-    """Every namespace that holds, with its revision."""
+    """Return every prevailing namespace, with its revision."""
     found: dict[str, int] = {}
     for view in views:
         for name, revision in view.namespaces.items():
@@ -152,7 +152,7 @@ def prevailing_namespaces(views: list[BrokerView]) -> dict[str, int]:
 
 @dataclass(slots=True)
 class Repairs:
-    """What one broker is to be told so that it agrees.  The lists of deletions have names with revisions."""
+    """Messages that bring one broker to agreement.  Deletions are names with revisions."""
 
     namespaces: list[tuple[str, int]] = field(default_factory=list)
     topics: list[Topic] = field(default_factory=list)
@@ -178,10 +178,8 @@ def plan_repairs(
     topics: Iterable[str] | None = None,
     groups: Iterable[str] | None = None,
 ) -> Repairs:
-    """What the broker of `view` is to be told, `views` being those of all brokers, it included.
-
-    `topics` and `groups`: those that are to be looked at; None is all.
-    """
+    """Return the repairs of the broker of `view`; `views` are those of all brokers, it included.  `topics` and
+    `groups`: those to examine; None is all."""
     plan = Repairs()
     if topics is None:
         topics = {name for each in views for name in each.topics}
@@ -217,15 +215,15 @@ def plan_repairs(
 
 
 def _settled(wanted: _D, pairs: list[tuple[_D, _D]]) -> _D:
-    """What a broker is to be told: with the next revision, where another definition has the same one, as in stores that
-    were alone before.  `pairs`: what each broker should have, and has."""
+    """Return the definition to tell, with the next revision if another definition has the same one.  That happens in
+    stores that were alone before.  `pairs`: each broker's wanted and actual definition."""
     if any(should.revision == has.revision and should != has for should, has in pairs):
         return replace(wanted, revision=wanted.revision + 1)
     return wanted
 
 
 def _has(view: BrokerView, kind: str, name: str, revision: int) -> bool:
-    """Whether a broker still has what was deleted at a revision."""
+    """True if a broker still has something that was deleted at a revision."""
     if kind == "topic":
         return name in view.topics and view.topics[name].revision <= revision
     if kind == "group":

@@ -1,8 +1,9 @@
-"""Directory: the brokers that the name servers know, put together, and remembered.
+"""Directory: the brokers that the name servers know, merged and remembered.
 
-Every name server is followed by itself.  What any of them says of a broker last counts, by the broker's own epoch and
-version; that one has forgotten a broker means nothing, for it may have begun anew.  Only a broker that said it leaves
-is gone.  The last known brokers are kept in a file if there is one, so that a gateway can start without name servers.
+Every name server is followed by itself.  The latest word on a broker counts, by the broker's own epoch and version.  A
+name server that has forgotten a broker counts for nothing, for it may have begun anew: only a broker that said it
+leaves is gone.  The last known brokers are kept in a file, if there is one, so that a gateway can start without name
+servers.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 class Directory:
-    """`on_routes` is called with all brokers whenever they have changed."""
+    """The merged routes.  `on_routes`: called with all brokers whenever they have changed."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class Directory:
         return link
 
     def start(self) -> None:
-        """Begin with what is remembered, and follow the name servers."""
+        """Begin with the remembered brokers, and follow the name servers."""
         self._read_cache()
         for link in self._links:
             link.start()
@@ -62,11 +63,11 @@ class Directory:
         await asyncio.gather(*(link.close() for link in self._links))
 
     def name_servers(self) -> dict[str, bool]:
-        """Each by address, and whether it is there."""
+        """Return each name server's address, with True if it is connected."""
         return {link.address: link.is_up for link in self._links}
 
     def routes(self) -> list[BrokerRoute]:
-        """Every broker that is known, by name."""
+        """Return every known broker, by name."""
         return [self._known[name] for name in sorted(self._known)]
 
     def _follow(self, link: Link) -> None:
@@ -78,7 +79,7 @@ class Directory:
             log.warning("a name server cannot be followed", address=link.address, problem=error.message)
 
     def _ended(self, error: EntrepotError) -> None:
-        """It goes on when the connection is back; until then what it said last holds."""
+        """Keep its last word; following goes on when the connection is back."""
 
     def _item(self, link: Link, payload: bytes) -> None:
         assert wire.WATCH_ROUTES.result is not None
@@ -87,7 +88,7 @@ class Directory:
         for name, route in self._best().items():
             known = now.get(name)
             if route.broker.epoch <= self._left.get(name, 0):
-                continue  # a name server that did not hear that it left
+                continue  # a name server that missed its leaving
             if known is None and route.has_left:
                 self._left[name] = route.broker.epoch
                 continue
@@ -101,7 +102,7 @@ class Directory:
             self._write_soon()
 
     def _best(self) -> dict[str, BrokerRoute]:
-        """Of what name servers say of each broker, what counts."""
+        """Return the best route of each broker among the name servers'."""
         best: dict[str, BrokerRoute] = {}
         for routes in self._told.values():
             for route in routes.brokers:
@@ -110,7 +111,7 @@ class Directory:
                     best[route.broker.name] = route
         return best
 
-    # -- what is remembered --------------------------------------------------------------------------------------
+    # -- cache ---------------------------------------------------------------------------------------------------
 
     def _read_cache(self) -> None:
         if self._cache is None or not self._cache.exists():
@@ -141,7 +142,7 @@ class Directory:
 
 
 def _rank(route: BrokerRoute) -> tuple[int, bool, int, bool]:
-    """The later process of a broker counts; of one process, that it has left, then its later word, then that somebody
-    sees it."""
+    """Return the rank of a route: the later process, then one that has left, then the later version, then a live
+    one."""
     registration = route.registration
     return registration.broker.epoch, route.has_left, registration.version, route.is_alive

@@ -2,8 +2,8 @@
 
     look at all replicas -> let the wanted one catch up -> fence -> choose -> appoint -> wait until it is open
 
-A planned move, to a replica that can catch up, leaves nothing behind; where the master is gone it is as the group's
-rule says (`domain.replication.election`).
+A planned move, to a replica that can catch up, loses nothing; without the old master the group's rule decides
+(`domain.replication.election`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from protocols.remoting import operations as wire
 
 ASK_SECONDS: Final = 3.0
 FENCE_SECONDS: Final = 30.0
-"""Longest time for a replica to promise: a master opens its store anew, as a slave's."""
+"""Longest time for a replica to promise: a master opens its store again as a slave's."""
 CATCH_UP_SECONDS: Final = 5.0
-"""Longest time for which a planned move holds messages back, for its target to have them all."""
+"""Longest hold of messages in a planned move, for its target to have them all."""
 OPEN_SECONDS: Final = 15.0
 """Longest time for an elected master to open."""
 WHO: Final = "replica election"
@@ -34,8 +34,8 @@ log = structlog.get_logger(__name__)
 
 
 class Electing:
-    """One election, over connections of its own.  `addresses`: of all replicas, by id.  `seconds`: longest wait for a
-    connection."""
+    """One election, over connections of its own.  `addresses`: those of all replicas, by id.  `seconds`: longest wait
+    for a connection."""
 
     def __init__(self, addresses: Mapping[int, str], settings: LinkSettings, seconds: float = ASK_SECONDS) -> None:
         self._seconds = seconds
@@ -57,7 +57,7 @@ class Electing:
         seconds: float = ASK_SECONDS,
         counts: Callable[[int], bool] = lambda replica: True,
     ) -> dict[int, Any]:
-        """Answers of those that give one, of the replicas that count."""
+        """Return the answers by replica, of those that count and answer."""
         up = {replica: link for replica, link in self._links.items() if link.is_up and counts(replica)}
         answers = await asyncio.gather(
             *(link.ask(operation, *arguments, seconds=seconds) for link in up.values()), return_exceptions=True
@@ -71,11 +71,12 @@ class Electing:
         return found
 
     async def statuses(self) -> dict[int, wire.ReplicaStatus]:
-        """The view that each replica has of itself, of those that answer."""
+        """Return each replica's own view, of those that answer."""
         return await self._ask_all(wire.REPLICA_STATUS)
 
     async def elect(self, wanted: int, lost: Sequence[int], *, is_unclean: bool) -> Appointment:
-        """Elect a master; NOBODY wanted: the best.  Raises PRECONDITION_FAILED where nobody can be, with why."""
+        """Elect a master; NOBODY wanted: the best.  Raises PRECONDITION_FAILED with the reason if nobody can be
+        elected."""
         told = await self.statuses()
         if not told:
             raise EntrepotError(Code.UNAVAILABLE, "no replica answers")
@@ -89,7 +90,7 @@ class Electing:
         def election(of: int) -> Election:
             return Election(epoch, token, lost=lost, wanted=of, is_unclean=is_unclean)
 
-        decide(election(wanted), map(_as_promised, told.values()))  # nobody is fenced for what cannot be
+        decide(election(wanted), map(_as_promised, told.values()))  # nobody is fenced for an impossible election
         latest = max((each.appointment for each in told.values()), key=lambda each: each.order)
         asked = await self._ask_all(wire.FENCE, epoch, token, seconds=FENCE_SECONDS, counts=latest.counts)
         answers = [a or p for a, p in asked.values()]
@@ -105,7 +106,8 @@ class Electing:
         return made
 
     async def _let_catch_up(self, master: int, wanted: int, rule: Rule) -> None:
-        """Under a rule that confirms nothing alone it may be without that: a master may be out of its slaves' reach."""
+        """Let the wanted replica catch up.  Under a rule with confirming slaves it may be elected without: the master
+        may be cut off from its slaves."""
         if wanted not in self._links or not self._links[wanted].is_up:
             raise EntrepotError(Code.PRECONDITION_FAILED, f"replica {wanted} does not answer")
         is_even = await self._links[master].ask(
@@ -136,7 +138,7 @@ class Electing:
 
 
 def _as_promised(status: wire.ReplicaStatus) -> FenceAnswer:
-    """The answer that a replica would give, as it is now."""
+    """Return the answer that a replica would give now."""
     return FenceAnswer(
         status.member,
         status.run,
@@ -150,7 +152,7 @@ def _as_promised(status: wire.ReplicaStatus) -> FenceAnswer:
 
 
 def decide(election: Election, answers: Iterable[FenceAnswer | Promise]) -> Appointment:
-    """The replica that is to be master.  Raises PRECONDITION_FAILED, with why nobody can be."""
+    """Return the appointment of an election.  Raises PRECONDITION_FAILED with the reason if nobody can be elected."""
     for answer in answers:
         election.answered(answer)
     try:

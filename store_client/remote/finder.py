@@ -1,4 +1,4 @@
-"""Looking messages up over several brokers: each is asked, and the answers are merged."""
+"""The look-up of messages over several brokers: each is asked, and the answers are merged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _read_cursor: Final = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class RemoteFinder:
-    """`domain.ports.MessageFinder`."""
+    """Implements `domain.ports.MessageFinder`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -77,7 +77,7 @@ class RemoteFinder:
 
 
 def _cursors_of(cursor: str | None) -> dict[str, str] | None:
-    """By broker number: where its answer goes on, empty for its beginning; None where nothing was asked yet."""
+    """Return the cursor of each broker by number, empty for its start; None for a new query."""
     if cursor is None:
         return None
     try:
@@ -87,8 +87,8 @@ def _cursors_of(cursor: str | None) -> dict[str, str] | None:
 
 
 def _merged(pages: list[tuple[Asking, str, MessagePage]], limit: int) -> MessagePage:
-    """The newest of all pages, each with the cursor it was asked with; and where each broker goes on."""
-    # Each broker's own order is kept even where its clock was set back: what is taken of a page is its beginning.
+    """Return the newest of all pages, each given with its cursor, and the new cursors of the brokers."""
+    # Each broker's own order is kept even where its clock was set back: a page is taken from its start.
     found = list(islice(merge(*(page.messages for _, _, page in pages), key=_newest_first), limit))
     cursors: dict[str, str] = {}
     for client, cursor, page in pages:
@@ -96,7 +96,7 @@ def _merged(pages: list[tuple[Asking, str, MessagePage]], limit: int) -> Message
         if len(taken) == len(page.messages):
             if page.next is not None:
                 cursors[str(client.number)] = page.next
-        else:  # of what it told some was left: it is told again
+        else:  # some of its answer was left: it is asked for again
             cursors[str(client.number)] = str(local_place(taken[-1].commit_log_offset)) if taken else cursor
     return MessagePage(found, msgspec.json.encode(cursors).decode() if cursors else None)
 
@@ -113,7 +113,7 @@ def _all_of(
 
 
 def _check_answered(answers: Sequence[tuple[BrokerClient, object]], *, everywhere: bool = False) -> None:
-    """Raise a refusal in earnest, or that nobody answered; with `everywhere` any refusal."""
+    """Raise a serious refusal, or that nobody answered; with `everywhere` any refusal."""
     refusals = [answer for _, answer in answers if isinstance(answer, EntrepotError)]
     for refusal in refusals:
         if everywhere or refusal.code not in AWAY or len(refusals) == len(answers):

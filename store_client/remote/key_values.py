@@ -1,7 +1,5 @@
-"""Key-values over several brokers: one of them keeps them all (`BrokerInfo.keeps_key_values`).
-
-Versions get the broker's number, so that those of one keeper are never those of another.
-"""
+"""Key-values over several brokers: one of them keeps them all (`BrokerInfo.keeps_key_values`).  Versions get the
+broker's number, so that versions of two keepers never coincide."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class RemoteKeyValues:
-    """`domain.ports.KeyValues`."""
+    """Implements `domain.ports.KeyValues`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -36,7 +34,7 @@ class RemoteKeyValues:
         cluster.info_watchers.append(self._look)
 
     def keeper(self) -> BrokerClient:
-        """The broker that keeps them.  Raises UNAVAILABLE."""
+        """Return the broker that keeps them.  Raises UNAVAILABLE."""
         claims = [c for c in self._cluster.clients.values() if c.info is not None and c.info.keeps_key_values]
         if not claims:
             raise unavailable("the one that keeps key-values is away")
@@ -104,7 +102,7 @@ def _to_keeper(change: KeyValueChange, keeper: BrokerClient) -> KeyValueChange:
 
 
 class _Watch:
-    """One watcher, whoever keeps them: with each keeper, and after each break, it begins anew."""
+    """One watcher, whichever broker keeps them: it begins anew with each keeper and after each break."""
 
     def __init__(
         self, key_values: RemoteKeyValues, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]
@@ -117,7 +115,7 @@ class _Watch:
         self._has_begun = False
 
     def look(self) -> None:
-        """Follow the keeper, if it is another than before or is back."""
+        """Follow the keeper, if it has changed or is back."""
         if self._is_closed:
             return
         try:
@@ -129,7 +127,7 @@ class _Watch:
             self._keeper, self._has_begun = keeper, False
             payload = wire.WATCH_KEY_VALUES.encode_arguments(self._prefix)
             self._stream = keeper.link.open_stream(wire.WATCH_KEY_VALUES, payload, self._item, self._ended)
-        except EntrepotError:  # looked for again when a broker comes
+        except EntrepotError:  # retried when a broker comes
             if self._stream is not None:
                 self._stream.close()
             self._stream = None
@@ -154,5 +152,5 @@ class _Watch:
                 self._on_begun()
             if told:
                 self._on_events([KeyValueEvent(e.key, e.value, self._keeper.world_place(e.version)) for e in told])
-        except Exception:  # a fault of whoever watches: others go on
+        except Exception:  # a fault of the watcher: others go on
             log.exception("a watcher of key-values failed", prefix=self._prefix)

@@ -1,4 +1,4 @@
-"""RemoteMessages: appending, reading by offset and tails, each at the broker that has the message queue."""
+"""RemoteMessages: append, read by offset and tails, each at the broker that has the message queue."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from store_client.remote.tails import Tails
 
 
 class RemoteMessages:
-    """`domain.ports.Messages`."""
+    """Implements `domain.ports.Messages`."""
 
     def __init__(self, cluster: Cluster, appending: Appending, tails: Tails) -> None:
         self._cluster = cluster
@@ -43,7 +43,7 @@ class RemoteMessages:
     async def _from(
         self, topic: str, queue_id: int, operation: wire.Operation, *arguments: Any, may_lag: bool
     ) -> tuple[Asking, Any]:
-        """The answer about a queue, and whose it is.  `may_lag`: a slave's will do while the master is there."""
+        """Return the source and its answer about a queue.  `may_lag`: a slave may answer while the master is there."""
         client = self._cluster.of_queue(topic, queue_id)
         slave = self._cluster.slaves.nearest(client) if may_lag else self._cluster.slaves.instead_of(client)
         if slave is not None and (self._cluster.slaves.may_know(topic) or not client.is_ready):
@@ -51,7 +51,7 @@ class RemoteMessages:
                 return slave, await slave.ask(operation, topic, local_queue(queue_id), *arguments)
             except EntrepotError as refusal:
                 is_known = refusal.code is Code.TOPIC_NOT_FOUND and topic in self._cluster.topics
-                if not client.is_ready and not is_known:  # else it has not come to the slave yet
+                if not client.is_ready and not is_known:  # else the slave does not have it yet
                     raise
         return client, await client.ask(operation, topic, local_queue(queue_id), *arguments)
 
@@ -87,8 +87,8 @@ class RemoteMessages:
         max_bytes: int,
         filter: FilterExpression | None = None,
     ) -> RecordRun:
-        """The records from an offset up to another that the filter wants (`protocols.remoting.records`).  Raises
-        UNAVAILABLE where there is only a slave, which has nothing of it yet."""
+        """Return the records between two offsets that match the filter (`protocols.remoting.records`).  Raises
+        UNAVAILABLE if only a slave without any of them is there."""
         arguments = (from_offset, to_offset, max_bytes, filter)
         source, found = await self._from(topic, queue_id, wire.RECORDS, *arguments, may_lag=True)
         run = decode_run(found)
@@ -98,7 +98,7 @@ class RemoteMessages:
         return run
 
     async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
-        """About how many bytes of the log they have."""
+        """Return the approximate log size, in bytes, of the messages between two offsets."""
         found: int
         _, found = await self._from(topic, queue_id, wire.BYTES_BETWEEN, from_offset, to_offset, may_lag=False)
         return found

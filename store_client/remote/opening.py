@@ -1,4 +1,4 @@
-"""Opening a store on other machines."""
+"""Opening of a store on other machines."""
 
 from __future__ import annotations
 
@@ -21,17 +21,15 @@ from store_client.remote.store import RemoteStore
 from store_client.remote.tails import Tails
 
 SETTLE_SECONDS = 3.0
-"""Once one broker is there, others that are known have so long to come, too, before doors open."""
+"""Wait for the other known brokers once one is there, before listeners open."""
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteSettings:
-    """Where the brokers are, and how they are talked to.  `name_servers` or `brokers` have at least one address.
-    `reads_nearest`: what a slave of the zone has is read there.  `only_reads`: slaves will do for a start, too.
-
-    `tls`: certificate, key and authority (PEM files); with none of them the wire is plain TCP.
-    """
+    """The brokers' addresses, and the settings of connections.  `name_servers` or `brokers` have at least one address.
+    `reads_nearest`: slaves of the zone answer reads.  `only_reads`: slaves are enough to start.  `tls`: certificate,
+    key and authority (PEM files); with none of them the wire is plain TCP."""
 
     name_servers: Sequence[str] = ()
     brokers: Sequence[str] = ()
@@ -47,14 +45,12 @@ class RemoteSettings:
     group_defaults: ConsumerGroup = field(default_factory=lambda: ConsumerGroup("defaults"))
     tls: tuple[Path | None, Path | None, Path | None] = (None, None, None)
     controllers: Mapping[int, str] = field(default_factory=dict)
-    """host:port by id; those that brokers name are found, too."""
+    """host:port by id; those that brokers name are added."""
 
 
 async def open_remote(settings: RemoteSettings, clock: Clock) -> RemoteStore:
-    """A store over the brokers of a cluster, once one of them is there.
-
-    Raises BAD_REQUEST where nothing says where they are, UNAVAILABLE where none comes within `start_seconds`.
-    """
+    """Open a store over the brokers of a cluster, once one of them is there.  Raises BAD_REQUEST without any addresses,
+    UNAVAILABLE if none comes within `start_seconds`."""
     if not settings.name_servers and not settings.brokers:
         raise EntrepotError(Code.BAD_REQUEST, "neither name servers nor brokers are given: where is the store?")
     links = LinkSettings(
@@ -84,7 +80,7 @@ async def open_remote(settings: RemoteSettings, clock: Clock) -> RemoteStore:
 
 
 async def _some_broker(cluster: Cluster, seconds: float, *, only_reads: bool) -> bool:
-    """Wait for the first broker, and a moment for the others.  Returns whether there is one."""
+    """Wait for the first broker, and a moment for the others.  Returns True if there is one."""
 
     def is_some_there() -> bool:
         return cluster.some_readable if only_reads else bool(cluster.ready)

@@ -1,4 +1,4 @@
-"""Operating a cluster through a gateway: `domain.cluster.ClusterControl` over the wire."""
+"""Operating of a cluster through a gateway: `domain.cluster.ClusterControl` over the wire."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ log = structlog.get_logger(__name__)
 
 
 class ClusterOperations:
-    """What operators do."""
+    """The operators' actions."""
 
     def __init__(
         self, cluster: Cluster, directory: Directory, links: LinkSettings, controllers: Mapping[int, str]
     ) -> None:
-        """`controllers`: host:port by id, as far as the settings name them."""
+        """`controllers`: host:port by id, from the settings."""
         self._cluster = cluster
         self._links = replace(links, who=WHO)
         self._controllers = ControllerClients(controllers, self._links)
@@ -71,7 +71,7 @@ class ClusterOperations:
         return await self._elected(await asyncio.gather(*(self._status(client, readers) for client in clients)))
 
     async def _elected(self, brokers: Sequence[BrokerStatus]) -> list[BrokerStatus]:
-        """Brokers with their elections, where controllers hold these."""
+        """Return brokers with their elections, where controllers hold these."""
         elections = await self._controllers.elections()
         return [replace(each, election=elections.get(each.name)) for each in brokers]
 
@@ -80,7 +80,7 @@ class ClusterOperations:
         return found
 
     async def _readers(self) -> wire.Readers:
-        """Every group with the topics that it reads anywhere."""
+        """Return every group with the topics that it reads anywhere."""
         answers = await ask_all(self._cluster.ready, lambda client: client.ask(wire.READERS))
         return sorted({tuple(each) for _, told in answers if not isinstance(told, EntrepotError) for each in told})
 
@@ -108,7 +108,7 @@ class ClusterOperations:
         return seen_by_themselves(found, addresses, told)
 
     def _learn(self, told: Iterable[wire.ReplicaStatus]) -> bool:
-        """Remember the controllers that replicas name; whether there are any."""
+        """Add the controllers that replicas name; returns True if there are any."""
         named = {address for each in told for address in each.controllers}
         self._controllers.learn(named)
         return bool(named)
@@ -158,7 +158,7 @@ class ClusterOperations:
         return await self._shown(name)
 
     def _replicas(self, name: str, wanted: set[int]) -> dict[int, str]:
-        """Addresses of a broker's replicas.  Raises BAD_REQUEST where one that is wanted is not among them."""
+        """Return the addresses of a broker's replicas.  Raises BAD_REQUEST if a wanted one is missing."""
         addresses = replicas_of(self._named(name))
         if not addresses:
             raise EntrepotError(Code.BAD_REQUEST, f"broker {name!r} has no replicas")
@@ -189,7 +189,7 @@ class ClusterOperations:
         return await self._shown(name)
 
     async def _found(self, name: str) -> None:
-        """Return when this gateway has found the new master, too, or after a while."""
+        """Return when this gateway has found the new master, or after a while."""
         found = asyncio.get_running_loop().create_future()
 
         def look(client: BrokerClient, is_ready: bool) -> None:
@@ -209,15 +209,13 @@ class ClusterOperations:
         try:
             await client.ask(wire.LEAVE, await self._readers())
         except EntrepotError as error:
-            if error.code != Code.OUTCOME_UNKNOWN:  # it is gone before it could answer
+            if error.code != Code.OUTCOME_UNKNOWN:  # it left before it could answer
                 raise
 
     async def _move_key_values(self, old: BrokerClient, new: BrokerClient) -> None:
-        """Hand all of them to another broker: none may change meanwhile, and there is always one that has them all.
-
-        Of two that keep them the one with the lower number is asked.  So where this was cut short before `old` gave
-        them up, `new` has been asked since, or never was; and it is ended, or begun anew.
-        """
+        """Move all key-values to another broker: none may change meanwhile, and one broker always has them all.  Of two
+        keepers the one with the lower number is asked.  So if a move was cut short before `old` gave them up, `new` has
+        been asked since, or never was; the move is completed, or begun anew."""
         async with self._moving:
             if new.info is not None and new.info.keeps_key_values:
                 if new.number < old.number:
@@ -241,7 +239,7 @@ class ClusterOperations:
 
 
 def as_known(client: BrokerClient) -> BrokerStatus:
-    """A broker without asking it anything."""
+    """Return a broker's status without asking it."""
     info, problem = client.info, client.link.problem
     return BrokerStatus(
         client.name,
@@ -256,10 +254,10 @@ def as_known(client: BrokerClient) -> BrokerStatus:
 
 
 def replicas_of(client: BrokerClient) -> dict[int, str]:
-    """Addresses of a broker's replicas by id; none where it has no replicas."""
+    """Return the addresses of a broker's replicas by id; empty without replicas."""
     return {} if client.known is None else dict(client.known.replicas)
 
 
 def _keeps_already(client: BrokerClient) -> tuple[bool, int]:
-    """First the one that a hand-over was begun to."""
+    """Return the order of targets: first the one that a move was begun to."""
     return not (client.info is not None and client.info.keeps_key_values), client.number

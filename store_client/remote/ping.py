@@ -1,4 +1,4 @@
-"""Asking a broker or a name server whether it is there: a connection, a greeting, and how it is as a replica."""
+"""The check of a broker or name server: a connection, a greeting, and its state as a replica."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from protocols.remoting.operations import REPLICA_HEALTH
 from store_client.remote.replica_views import seen_by_itself
 
 LEAST_SECONDS: Final = 0.02
-"""Wait for a second answer where the first took nearly all of the time."""
+"""Least wait for the second answer, where the first took nearly all of the time."""
 
 
 class Pong(NamedTuple):
-    """`seconds`: from the first packet until it has greeted back.  `replica`: None where it is none, or has not told.
-
-    `master`: id of the master that it knows, 0 where it knows none.  `untold`: reason for no word about that.
-    """
+    """The result.  `seconds`: time from the first packet until its greeting.  `replica`: None if it is none, or did not
+    tell.  `master`: id of the master that it knows, or 0.  `untold`: reason why it did not tell."""
 
     seconds: float
     replica: ReplicaView | None = None
@@ -32,11 +30,9 @@ class Pong(NamedTuple):
 async def ping(
     address: str, *, cluster: str = "", tls: tuple[Path | None, Path | None, Path | None], seconds: float
 ) -> Pong:
-    """Greet it as one of `cluster`, and ask how it is.
-
-    `tls`: certificate, key and authority.  Raises UNAVAILABLE with why at the first failure: whoever asks wants to know
-    how it is now.  Raises OSError or ssl.SSLError for files that cannot be used.
-    """
+    """Greet it as a client of `cluster`, and ask for its state.  `tls`: certificate, key and authority.  Raises
+    UNAVAILABLE with the reason at the first failure, since the present state is asked for.  Raises OSError or
+    ssl.SSLError for unusable files."""
     settings = LinkSettings(who="ping", cluster=cluster, tls=TlsFiles(*tls).client(), connect_seconds=seconds)
     loop = asyncio.get_running_loop()
     begun = loop.time()
@@ -53,7 +49,7 @@ async def ping(
 
 
 async def _health(link: Link, took: float, seconds: float) -> Pong:
-    """Only replicas answer this; where one does not, its greeting counts all the same."""
+    """Ask a replica for its health.  Other servers do not answer; their greeting is enough."""
     try:
         own, master = await link.ask(REPLICA_HEALTH, seconds=max(seconds, LEAST_SECONDS))
     except EntrepotError as error:

@@ -1,11 +1,11 @@
 """Popping over several brokers.
 
-Where one broker has all of a topic, it does the waiting.  Where several have it, they are asked at once, each for its
-part of what is wanted, and those that had all of it once more; if nothing is there, brokers tell when it may be worth
-while to ask again (`watch_available`), one stream for a topic and group and broker however many pops wait here, and one
-of those that wait is woken, who wakes the next when it was given all that it asked for.
+If one broker has all of a topic, it does the waiting.  If several have it, they are asked at once, each for a part, and
+those that had all of their part once more.  If nothing is there, brokers tell when to ask again (`watch_available`):
+one stream for a topic, group and broker, however many pops wait here.  One waiting pop is woken, which wakes the next
+if it got all that it asked for.
 
-A pop that is cancelled gives back what brokers have claimed for it, also where their answers are still under way.
+A cancelled pop gives back the messages that brokers have claimed for it, also in answers still under way.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 
 LINGER_SECONDS: Final = 10.0
-"""Life of streams after the last pop that waited: consumers come back."""
+"""Life of streams after the last waiting pop: consumers come back."""
 AT_ONCE_SECONDS: Final = 2.0
-"""A pop that does not wait is answered at once, or its broker is not well: others are asked."""
+"""Longest wait for a pop without waiting: a slower broker is unwell, and others are asked."""
 MAX_WAITING: Final = 100_000
 
 
 class Popping:
-    """`domain.ports.Consumption.pop`."""
+    """Implements `domain.ports.Consumption.pop`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -47,7 +47,7 @@ class Popping:
         cluster.ready_watchers.append(self._ready_changed)
 
     def release(self) -> None:
-        """Answer all that wait, and keep none waiting from here on."""
+        """Answer all waiting pops, and keep none waiting from here on."""
         if not self._released.done():
             self._released.set_result(None)
         for waiting in self._waiting.values():
@@ -74,7 +74,7 @@ class Popping:
                 found = await self._round(request)
                 is_enough = len(found) >= request.max_messages
             finally:
-                if is_enough:  # or it was cut short, and what is there is for the next
+                if is_enough:  # or it was cut short, and the messages are for the next
                     waiting.wake()
             if found:
                 return found
@@ -83,8 +83,7 @@ class Popping:
     # -- one broker ----------------------------------------------------------------------------------------------
 
     async def _pop_waiting(self, client: BrokerClient, request: PopRequest) -> Deliveries | None:
-        """Let the broker wait; give it up when nobody is to wait any more, or, with None, when another has come that
-        may have messages, too."""
+        """Let the broker wait; give up at a release, or (None) when another broker comes that may have messages."""
         if request.wait_ms <= 0:
             return await self._pop_at(client, request)
         if self._released.done():
@@ -105,7 +104,7 @@ class Popping:
         seconds = request.wait_ms / 1000 + client.request_seconds
         if not request.wait_ms:
             seconds = min(seconds, AT_ONCE_SECONDS)
-        # What an attempt was given that has a name is found again by it.
+        # An attempt with a name finds its messages again by it.
         on_late = None if request.attempt_id else partial(self._give_back_late, client, request)
         answer = await client.ask(wire.POP_RUNS, request, seconds=seconds, on_late=on_late)
         return decode_runs(answer, client.number)
@@ -114,23 +113,23 @@ class Popping:
         self._give_back(client, request, decode_runs(answer, client.number))
 
     def _give_back(self, client: BrokerClient, request: PopRequest, deliveries: Deliveries) -> None:
-        """Nobody waits any more for what a broker has given: others can have it at once."""
+        """Give back deliveries that nobody waits for any more: others can have them at once."""
         if deliveries and not request.attempt_id:
             operation = wire.CHANGE_INVISIBLE_DURATION
             payload = operation.encode_arguments(request.topic, request.group, places_of(deliveries), 0, True, True)
-            client.send(operation, payload, lambda refusal, told: None)  # else when their invisible time is over
+            client.send(operation, payload, lambda refusal, told: None)  # else they return with their invisible time
 
     def _end(self, client: BrokerClient, request: PopRequest, popping: asyncio.Task[Deliveries]) -> None:
         """Cancel the pop of one broker, whose answer may have come just now."""
         if not popping.cancel() and not popping.cancelled() and popping.exception() is None:
             self._give_back(client, request, popping.result())
 
-    # -- several -------------------------------------------------------------------------------------------------
+    # -- several brokers -----------------------------------------------------------------------------------------
 
     async def _round(self, request: PopRequest) -> Deliveries:
-        """Ask for what there is now; those that had better be avoided only where the others have nothing.  A try that
-        has a name is first asked about everywhere, so that it finds again what it was given.  Raises only if none of
-        them answers: one that refuses may not know the topic yet, or have given the group all that it may hold."""
+        """Ask for the present messages; brokers to avoid only if the others have none.  An attempt with a name is first
+        looked up everywhere, to find its messages again.  Raises only if no broker answers: one that refuses may not
+        know the topic yet, or have reached the group's limit."""
         brokers = self._cluster.of_topic(request.topic)
         self._turn += 1
         first = self._turn % len(brokers)
@@ -187,7 +186,7 @@ class Popping:
         self._waiting.pop(key, None)
 
     def brokers_of(self, topic: str) -> list[BrokerClient]:
-        """Those that can tell, now."""
+        """Return the brokers that can tell now."""
         try:
             return self._cluster.of_topic(topic)
         except EntrepotError:
@@ -205,7 +204,7 @@ class Popping:
 
 
 class _Asking:
-    """What brokers have answered to one pop.  `turn`: those that may have (more) messages, in the order of asking."""
+    """The brokers' answers to one pop.  `turn`: those that may have (more) messages, in the order of asking."""
 
     def __init__(self, request: PopRequest, turn: list[BrokerClient]) -> None:
         self.request, self.turn = request, turn
@@ -215,7 +214,7 @@ class _Asking:
         self._problem: EntrepotError | None = None
 
     def parts(self) -> dict[BrokerClient, int]:
-        """Messages that each is asked for now: all together no more than are missing."""
+        """Return the number of messages to ask of each now: together no more than are missing."""
         asked, self.turn = self.turn[: self._missing], self.turn[self._missing :]
         return {client: (self._missing + place) // len(asked) for place, client in enumerate(reversed(asked))}
 
@@ -232,7 +231,7 @@ class _Asking:
             self._problem = error
 
     def result(self) -> Deliveries:
-        """All that was found.  Raises the refusal where none of them answered."""
+        """Return all that was found.  Raises the refusal if none of them answered."""
         if self._problem is not None and not self._has_answer:
             raise self._problem
         return Deliveries([part for parts in self.found.values() for part in parts])
@@ -250,7 +249,7 @@ class _Waiting:
         self._closing: asyncio.TimerHandle | None = None
 
     async def wait(self, deadline: float) -> bool:
-        """Whether it may be worth while to pop; False once the time is over."""
+        """Wait until a pop may be worthwhile; False once the time is over."""
         if self._closing is not None:
             self._closing.cancel()
             self._closing = None

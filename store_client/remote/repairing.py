@@ -1,8 +1,6 @@
-"""Repairing: tells brokers what they missed of topics, groups and namespaces (`definitions` says what that is).
-
-Every gateway does it, a moment after it sees brokers disagree: often another has done it by then, and telling a broker
-what it has changes nothing.  What a broker refuses is told once in the log, and tried again now and then.
-"""
+"""Repairing: tells brokers the topics, groups and namespaces that they missed (`definitions` plans it).  Every gateway
+does it, a moment after it sees brokers disagree.  Often another has done it by then, and telling a broker what it has
+changes nothing.  Refusals are logged once, and retried now and then."""
 
 from __future__ import annotations
 
@@ -21,13 +19,13 @@ from store_client.remote.definitions import Repairs, plan_repairs
 PAUSE_SECONDS: Final = 0.3
 AGAIN_SECONDS: Final = 10.0
 ABSENCE: Final = NOT_THERE | {Code.BAD_REQUEST}
-"""Deleting what is not there has been done."""
+"""Refusals that mean a deletion is done already."""
 
 log = structlog.get_logger(__name__)
 
 
 class Repairing:
-    """`clients`: all brokers that are known."""
+    """The repairs of brokers.  `clients`: all known brokers."""
 
     def __init__(self, clients: Callable[[], Collection[BrokerClient]]) -> None:
         self._clients = clients
@@ -48,7 +46,7 @@ class Repairing:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def look_at(self, topics: Collection[str], groups: Collection[str]) -> None:
-        """Brokers may disagree about these."""
+        """Note topics and groups on which brokers may disagree."""
         if self._topics is not None:
             self._topics.update(topics)
         if self._groups is not None:
@@ -56,7 +54,7 @@ class Repairing:
         self._soon(PAUSE_SECONDS)
 
     def look_at_all(self) -> None:
-        """A broker has come, or something was refused: brokers may disagree about anything."""
+        """Note that brokers may disagree about anything: one has come, or refused something."""
         self._topics = self._groups = None
 
     def _soon(self, seconds: float) -> None:
@@ -88,7 +86,7 @@ class Repairing:
             self._soon(AGAIN_SECONDS)
 
     async def _carry_out(self, client: BrokerClient, plan: Repairs) -> bool:
-        """Whether all of it was taken."""
+        """Carry out a plan; returns True if all of it was taken."""
         log.info(
             "bringing a broker up to date",
             broker=client.name,
@@ -121,7 +119,7 @@ class Repairing:
     async def _tell(
         self, client: BrokerClient, what: str, telling: Awaitable[object], fine: Collection[Code] = ()
     ) -> bool:
-        """Whether the broker took it."""
+        """Tell one thing; returns True if the broker took it."""
         try:
             await telling
         except EntrepotError as error:

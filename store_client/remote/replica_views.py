@@ -1,4 +1,4 @@
-"""Replicas of a broker, as operators see them: out of what each tells of itself, or out of what its master tells."""
+"""Replicas of a broker as operators see them, from their own views or from their master's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from protocols.remoting.operations import ReplicaStatus
 def seen_by_themselves(
     status: BrokerStatus, addresses: Mapping[int, str], told: Mapping[int, ReplicaStatus]
 ) -> BrokerStatus:
-    """A broker with its replicas; those that do not answer are away, as their master has them."""
+    """Return a broker with its replicas; those that do not answer are away, in their master's view."""
     latest = max((each.appointment for each in told.values()), key=lambda each: each.order, default=Appointment())
     master = told.get(latest.master)
     views = []
@@ -27,7 +27,7 @@ def seen_by_themselves(
 
 
 def seen_by_master(status: BrokerStatus, addresses: Mapping[int, str], master: ReplicaStatus) -> BrokerStatus:
-    """A broker with its replicas, where the master alone was asked."""
+    """Return a broker with its replicas, if the master alone was asked."""
     views = [
         seen_by_itself(master, address, master, master.appointment)
         if replica == master.member.replica
@@ -40,8 +40,8 @@ def seen_by_master(status: BrokerStatus, addresses: Mapping[int, str], master: R
 def seen_by_itself(
     own: ReplicaStatus, address: str, master: ReplicaStatus | None, latest: Appointment | None = None
 ) -> ReplicaView:
-    """A replica that was asked.  `master`: the master as it sees itself, where that is known.  `latest`: appointment
-    that anybody knows."""
+    """Return the view of a replica that was asked.  `master`: the master's own view, if known.  `latest`: the latest
+    appointment known to any replica."""
     known = latest or (own if master is None else master).appointment
     behind, seconds = None, None
     if master is not None and master.is_open:
@@ -66,7 +66,6 @@ def seen_by_itself(
 
 
 def _as_slave(replica: int, address: str, master: ReplicaStatus) -> ReplicaView:
-    """Another replica than the master, as the master knows it."""
     slave, is_observer = master.slaves.get(replica), not master.appointment.counts(replica)
     is_member = any(member.replica == replica for member in master.appointment.members)
     if slave is None:

@@ -1,8 +1,8 @@
-"""Riding: messages and questions that wait while the mastership of their broker moves.
+"""Riding: messages and requests that wait while the mastership of their broker moves.
 
-Requests that wait here are known to be done by nobody: they had not left, or were refused by a replica that is not
-master, or about to go.  Or they are appends in doubt, which only the next master can settle.  They go to that one,
-messages in the order in which they were first sent, or are told when their time is over.
+Requests that wait here were certainly not executed: they had not left, or were refused by a replica that is not master,
+or about to leave.  Or they are appends in doubt, which only the next master can settle.  They go to that one, messages
+in the order in which they were first sent, or fail when their time is over.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 RIDE_SECONDS: Final = 6.0
-"""Longest wait for the next master: the default lease of a master that falls silent, and as long again to elect."""
+"""Longest wait for the next master: the default lease of a silent master, and as long again to elect."""
 MAX_RIDING_BYTES: Final = 64 << 20
-"""Named limit: of all that waits; beyond it, messages are refused at once."""
+"""Limit of all that waits; beyond it, messages are refused at once."""
 AGAIN_SECONDS: Final = 0.02
-"""Pause before a broker is asked again that is taken for there."""
+"""Pause before a broker that seems ready is asked again."""
 
 
 @dataclass(order=True, slots=True)
 class Ride:
-    """`sequence`: when it was first sent.  `until`: how long it waits, in seconds of the event loop.  `go` sends it;
-    `give_up` refuses it."""
+    """A waiting request.  `sequence`: order of first sending.  `until`: end of its wait, in seconds of the event loop.
+    `go` sends it; `give_up` refuses it."""
 
     sequence: int
     broker: int = field(compare=False)
@@ -44,7 +44,7 @@ class Ride:
 
 
 class Riding:
-    """All that waits, by broker number."""
+    """All waiting requests, by broker number."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -54,11 +54,11 @@ class Riding:
         cluster.ready_watchers.append(self._on_ready)
 
     def deadline(self) -> float:
-        """Until when waits what begins to wait now."""
+        """Return the end of a wait that begins now."""
         return self._loop.time() + RIDE_SECONDS
 
     def take(self, client: BrokerClient, ride: Ride) -> bool:
-        """Let it wait, if its broker has replicas, and there is room; says whether it does."""
+        """Let a request wait, if its broker has replicas and there is room; returns True if so."""
         if ride.until <= self._loop.time():
             return False
         if not has_replicas(client) or self._bytes + ride.size > MAX_RIDING_BYTES:
@@ -90,7 +90,7 @@ def has_replicas(client: BrokerClient) -> bool:
 
 
 async def next_master(cluster: Cluster, until: float) -> bool:
-    """Wait for a broker with replicas to be there; says whether it is worth while to ask again in time."""
+    """Wait for a broker with replicas; returns True if asking again in time is worthwhile."""
     brokers = [client for client in cluster.clients.values() if has_replicas(client)]
     loop = asyncio.get_running_loop()
     left = until - loop.time()
@@ -114,7 +114,7 @@ async def next_master(cluster: Cluster, until: float) -> bool:
 
 
 def rides(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """For a method of a port: what nobody did, as no master was there, the next one is asked."""
+    """Decorate a method of a port: a request that no master took goes to the next one."""
 
     @wraps(call)
     async def riding(*arguments: P.args, **named: P.kwargs) -> T:

@@ -1,8 +1,5 @@
-"""SlaveReaders: slaves that answer reads, in place of a master that is away, or because they are nearer.
-
-What a slave answers is confirmed, and may be less than the master has: an offset that it has not reached is one that
-has not come yet.
-"""
+"""SlaveReaders: slaves that answer reads, in place of a master that is away, or because they are nearer.  A slave's
+answers are confirmed, and may be less than the master has: an offset it has not reached is still to come."""
 
 from __future__ import annotations
 
@@ -26,14 +23,14 @@ if TYPE_CHECKING:
 AWAY_SECONDS: Final = 0.5
 """Time without a master after which its slaves are asked."""
 CHANGED_SECONDS: Final = 10.0
-"""Time for which a topic that was made, changed or deleted is read from its master alone."""
+"""Time for which a created, changed or deleted topic is read from its master alone."""
 AGAIN_SECONDS: Final = 0.2
-"""Pause before a slave that answers no reads is asked again."""
+"""Pause before a slave that refuses reads is asked again."""
 log = structlog.get_logger(__name__)
 
 
 class SlaveReader(Asking):
-    """One slave.  `on_ready` is told when it begins to answer reads."""
+    """One slave.  `on_ready`: called with each offer to answer reads."""
 
     may_lag = True
 
@@ -67,7 +64,7 @@ class SlaveReader(Asking):
         await self.link.close()
 
     def ask_anew(self) -> None:
-        """Have it say again how far it is."""
+        """Ask it for a new offer, with its present progress."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
@@ -89,15 +86,15 @@ class SlaveReader(Asking):
         self._on_ready(offer)
 
     def _ended(self, error: EntrepotError) -> None:
-        """It is no slave, or its store is opened anew."""
+        """Ask again soon: it is no slave, or its store is being opened again."""
         self.is_ready, self._stream = False, None
         if self.link.is_up and self._again is None:
             self._again = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._open)
 
 
 class SlaveReaders:
-    """By the name of their broker and their address.  `clients`: all brokers.  `is_nearest`: those of the own `zone`
-    are asked while their master is there, too."""
+    """The slaves by the name of their broker and their address.  `clients`: all brokers.  `is_nearest`: slaves of the
+    own `zone` are asked even while their master is there."""
 
     def __init__(
         self,
@@ -117,7 +114,7 @@ class SlaveReaders:
         self._closing: set[asyncio.Task[None]] = set()
         self._changed: dict[str, float] = {}  # topics that changed a moment ago
         self.watchers: list[Callable[[str, wire.ReadOffer], None]] = []
-        """Told the name of a broker that one of them answers reads of."""
+        """Called with the name of a broker and an offer of its slave to answer reads."""
 
     async def close(self) -> None:
         for look in self._looks.values():
@@ -126,10 +123,10 @@ class SlaveReaders:
             self._drop(name, ())
         await asyncio.gather(*self._closing, return_exceptions=True)
 
-    # -- which are there -----------------------------------------------------------------------------------------
+    # -- connections ---------------------------------------------------------------------------------------------
 
     def ready_changed(self, client: BrokerClient, is_ready: bool) -> None:
-        """The master of a broker is there, or away."""
+        """Note that the master of a broker is there, or away."""
         if client.name in self._looks:
             self._looks.pop(client.name).cancel()
         if is_ready and not self._is_nearest:
@@ -153,7 +150,6 @@ class SlaveReaders:
                 self._have(client)
 
     def _have(self, client: BrokerClient) -> None:
-        """Be connected to all slaves of a broker."""
         name = client.name
         addresses = () if client.known is None else tuple(address for _, address in client.known.replicas)
         wanted = [each for each in addresses if each != client.link.address or not client.is_ready]
@@ -181,19 +177,20 @@ class SlaveReaders:
             watcher(name, offer)
 
     def topic_changed(self, name: str) -> None:
-        """A slave may know another topic of that name for a moment yet."""
+        """Note a changed topic: a slave may still know an earlier one of that name."""
         now = self._loop.time()
         self._changed = {each: until for each, until in self._changed.items() if until > now}
         self._changed[name] = now + CHANGED_SECONDS
 
     def may_know(self, topic: str) -> bool:
-        """True where slaves know a topic as it is."""
+        """True if slaves know a topic's present state."""
         return self._changed.get(topic, 0.0) <= self._loop.time()
 
-    # -- which is asked ------------------------------------------------------------------------------------------
+    # -- choice of a slave ---------------------------------------------------------------------------------------
 
     def nearest(self, client: BrokerClient) -> SlaveReader | None:
-        """The slave to read from, while the master is there or away; None where the master is nearer, or nobody is."""
+        """Return the slave to read from, even while the master is there; None if the master is nearer, or there is
+        none."""
         if not client.is_ready:
             return self.instead_of(client)
         if not self._is_nearest or client.zone == self._zone:
@@ -202,7 +199,7 @@ class SlaveReaders:
         return near[0] if near else None
 
     def instead_of(self, client: BrokerClient) -> SlaveReader | None:
-        """The slave that knows most of what a master has confirmed that is away."""
+        """Return the slave with the most of the confirmed log of a master that is away, or None."""
         if client.is_ready:
             return None
         return max(self._of(client), key=lambda reader: (_confirmed(reader), _zone(reader) == self._zone), default=None)

@@ -1,7 +1,5 @@
-"""RemoteStore: the ports of a store, over the brokers of a cluster.
-
-Nothing of a message stays here: a gateway that holds this can be killed, and any other goes on.
-"""
+"""RemoteStore: the ports of a store, over the brokers of a cluster.  No message stays here: if the gateway that holds
+this is killed, any other can go on."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from store_client.remote.transactions import RemoteTransactions
 
 
 class RemoteStore:
-    """Implements `domain.ports.Store`.  `group_defaults`: of groups that come into being by a pop."""
+    """Implements `domain.ports.Store`.  `group_defaults`: definition of groups created by a pop."""
 
     def __init__(self, cluster: Cluster, tails: Tails, group_defaults: ConsumerGroup) -> None:
         self.cluster = cluster
@@ -37,7 +35,7 @@ class RemoteStore:
         self.condition = RemoteCondition(cluster)
         self.tables = RemoteTables(cluster)
         self.operations: ClusterOperations | None = None
-        """What operators do with the brokers, where they are found by routes."""
+        """The operators' control of the brokers, where these are found by routes."""
 
     async def close(self) -> None:
         self.consumption.release_waiting()

@@ -1,7 +1,5 @@
-"""Tables that become topics of one of the brokers.
-
-The broker makes the definition, with a revision of this gateway's: the others are told of it as of any other change.
-"""
+"""Tables that become topics of one of the brokers.  The broker makes the definition, with a revision of this gateway's;
+the others are told of it like any other change."""
 
 from __future__ import annotations
 
@@ -15,12 +13,12 @@ from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 
 TABLE_SECONDS: Final = 120.0
-"""Longest wait for a broker to look at a table, which may be large, and far away."""
+"""Longest wait for a broker to examine a table, which may be large and far away."""
 Request = TypeVar("Request", RestoreRequest, AttachRequest)
 
 
 class RemoteTables:
-    """`domain.tiering.TierTables`."""
+    """Implements `domain.tiering.TierTables`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -34,7 +32,7 @@ class RemoteTables:
         return await self._ask(client, wire.ATTACH_TOPIC, self._revised(request, client, request.name or ""))
 
     def _client(self, name: str) -> BrokerClient:
-        """The broker of a name, or the only one.  Raises BAD_REQUEST, UNAVAILABLE."""
+        """Return the broker of a name, or the only one.  Raises BAD_REQUEST, UNAVAILABLE."""
         clients = {client.name: client for client in self._cluster.clients.values()}
         if name in clients:
             return clients[name]
@@ -44,8 +42,8 @@ class RemoteTables:
         raise EntrepotError(Code.BAD_REQUEST, f"{text}: {', '.join(sorted(clients))}")
 
     def _revised(self, request: Request, client: BrokerClient, topic: str) -> Request:
-        """With the revision of the change.  Where there are several brokers the topic is that one's alone, as far as
-        nothing else was said of it."""
+        """Return the request with a new revision.  With several brokers the topic is the named one's alone, by
+        default."""
         known = self._cluster.definition(topic)
         revision = self._cluster.next_revision(f"topic/{topic}", 0 if known is None else known.revision)
         is_alone = len(self._cluster.clients) == 1

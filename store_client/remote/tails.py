@@ -1,4 +1,4 @@
-"""Tails over the wire: each is a stream that its broker sends, begun again at the exact offset when that was away."""
+"""Tails over the wire: each is a stream from its broker, opened again at the exact offset after an absence."""
 
 from __future__ import annotations
 
@@ -75,22 +75,22 @@ class RemoteTail:
         self.begun()
 
     def begun(self) -> None:
-        """Tell who waits for the beginning; also when it will come later."""
+        """Call those that wait for the start; also if it will come later."""
         waiting, self._when_begun = self._when_begun, []
         for callback in waiting:
             callback()
 
     def _deletion(self) -> int:
-        """The last deletion of the topic that its broker has told of."""
+        """Return the last deletion of the topic that its broker has told of."""
         return self._client.view.deleted.get(f"topic/{self._topic}", 0)
 
     def forget_place(self) -> None:
-        """What there is now is another queue: it is followed from its beginning."""
+        """Follow the present queue from its start: it is another one."""
         self._next, self._start = None, 0
 
     def reopen(self, client: BrokerClient) -> None:
-        """The broker is back, perhaps at another address.  If the topic was deleted meanwhile, and there is one of its
-        name again, that is another.  The stream of the address before may not have ended yet."""
+        """Go on with a broker that is back, perhaps at another address.  If the topic was deleted meanwhile, one of its
+        name is another topic.  The old address's stream may not have ended yet."""
         self._client = client
         if client.has_other_store or self._deletion() > self._known_deletion:
             self.forget_place()
@@ -101,12 +101,12 @@ class RemoteTail:
 
     @property
     def _goes_on(self) -> bool:
-        """True where the beginning does not depend on what a slave has not yet."""
+        """True if the start does not depend on data that a slave may lack."""
         start = self._start
         return self._next is not None or (isinstance(start, Position) and start.kind is PositionKind.EARLIEST)
 
     def open(self, *, at_master: bool = False) -> None:
-        """Ask for the stream, if its broker is there, or a slave of it."""
+        """Open the stream, if its broker or a slave of it is there."""
         if not self._client.is_ready:
             self._pin_start()
         source = self._client if at_master else self._tails.source_of(self._client, self._topic, self._goes_on)
@@ -122,7 +122,7 @@ class RemoteTail:
             self._pin_start()  # it is opened when the broker is back
 
     def _pin_start(self) -> None:
-        """The end of the queue as it is now cannot be asked for later: the time can."""
+        """Keep the time for a later start: the present end of the queue cannot be asked for later."""
         if self._next is None and self._start is None:
             self._start = Position(PositionKind.TIME, max(self._asked_at_ms - CLOCK_SLACK_MS, 0))
 
@@ -142,11 +142,11 @@ class RemoteTail:
     def _ended(self, error: EntrepotError) -> None:
         self._stream = None
         if self._source is not self._client:  # a slave may lack what its master has
-            if error.code == Code.TOPIC_NOT_FOUND and not self._is_fresh:  # it followed it, and it was deleted
+            if error.code == Code.TOPIC_NOT_FOUND and not self._is_fresh:  # it followed the topic, which was deleted
                 self.forget_place()
             self._tails.loop.call_soon(lambda: self.open(at_master=True))
             return
-        if error.code == Code.TOPIC_NOT_FOUND:  # if there is one of its name again, that is another
+        if error.code == Code.TOPIC_NOT_FOUND:  # one of its name is another topic
             self.forget_place()
             self._tails.loop.call_later(AGAIN_SECONDS, self.open)
         self._pin_start()
@@ -167,7 +167,7 @@ class Tails:
         cluster.slaves.watchers.append(self._slave_is_there)
 
     def source_of(self, client: BrokerClient, topic: str, goes_on: bool) -> Asking:
-        """The broker, or a slave of it, that a tail comes from.  `goes_on`: a slave's end is not where it begins."""
+        """Return the broker, or a slave of it, for a tail.  `goes_on`: the tail does not begin at a slave's end."""
         slaves = self._cluster.slaves
         is_for_slaves = goes_on and (slaves.may_know(topic) or not client.is_ready)
         return (slaves.nearest(client) if is_for_slaves else None) or client
@@ -191,7 +191,7 @@ class Tails:
         self._open.get(tail.client.number, set()).discard(tail)
 
     def _slave_is_there(self, name: str, offer: wire.ReadOffer) -> None:
-        """A slave answers reads, or begins or ceases to keep up."""
+        """Use a slave that answers reads, or leave one that does not keep up."""
         for number, tails in tuple(self._open.items()):
             client = self._cluster.of_number(number)
             if client is None or client.name != name:

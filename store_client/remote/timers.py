@@ -1,4 +1,4 @@
-"""RemoteTimers: messages whose time is to come, over several brokers."""
+"""RemoteTimers: scheduled messages over several brokers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEHIND_ALL: Final = (1 << 62) - 1
 
 
 class RemoteTimers:
-    """`domain.ports.Timers`."""
+    """Implements `domain.ports.Timers`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -31,7 +31,8 @@ class RemoteTimers:
         await self._at_one(wire.RETIME, topic, message_id, deliver_at_ms, new_deliver_at_ms)
 
     async def _at_one(self, operation: wire.Operation, topic: str, *arguments: object) -> None:
-        """Ask all; one of them has it.  Raises why none did: that one is away, rather than that it is nowhere."""
+        """Ask all brokers; one of them has it.  If none does, raises that one is away rather than that it is
+        missing."""
         answers = await ask_all(self._cluster.of_topic(topic), lambda c: c.ask(operation, topic, *arguments))
         refusals = [answer for _, answer in answers if isinstance(answer, EntrepotError)]
         if len(refusals) == len(answers):
@@ -57,7 +58,7 @@ class RemoteTimers:
 
 
 def _cursor_at(client: BrokerClient, after: TimerCursor) -> TimerCursor:
-    """Where one broker goes on: messages of one time are told by broker, then by place."""
+    """Return one broker's cursor: messages of one time are ordered by broker, then by place."""
     number = broker_of_place(after.commit_log_offset)
     if number == client.number:
         return TimerCursor(after.deliver_at_ms, local_place(after.commit_log_offset))

@@ -1,7 +1,5 @@
-"""Topics, groups and namespaces over several brokers: everybody is told, and the highest revision holds.
-
-A change is made when one broker that can be asked has taken it; those that are away are told when they are back.
-"""
+"""Topics, groups and namespaces over several brokers: all are told, and the highest revision prevails.  A change is
+made once one ready broker has taken it; absent brokers are told when they are back."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ MAX_TRIES = 3
 
 
 class RemoteTopology:
-    """`domain.ports.Topology`."""
+    """Implements `domain.ports.Topology`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -54,7 +52,7 @@ class RemoteTopology:
     @rides
     async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
         names = [topic.name for topic in topics]
-        if len(set(names)) < len(names):  # one after the other, as they stand there
+        if len(set(names)) < len(names):  # one after the other, in the given order
             return [(await self.put_topics([topic]))[0] for topic in topics]
         outcomes: list[EntrepotError | None] = [self._placement_refusal(topic) for topic in topics]
         wanted = [topic for topic, refusal in zip(topics, outcomes, strict=True) if refusal is None]
@@ -78,10 +76,8 @@ class RemoteTopology:
         return replace(topic, revision=self._cluster.next_revision(f"topic/{topic.name}", current))
 
     async def _put(self, topics: list[Topic]) -> list[EntrepotError | None]:
-        """Tell all brokers.  Where one refuses, those that took it are told what was there before.
-
-        System topics are changed where they are: each broker makes its own when it needs them.
-        """
+        """Tell all brokers.  If one refuses, those that took it are told the former definition.  A system topic is
+        changed only where it exists: each broker makes its own on demand."""
         before = {topic.name: self._cluster.definition(topic.name) for topic in topics}
         ready = self._cluster.some_ready("topics cannot be changed")
         await asyncio.gather(*(self._drop_deleted(client, topics) for client in ready))
@@ -106,7 +102,7 @@ class RemoteTopology:
         return outcomes
 
     async def _drop_deleted(self, client: BrokerClient, topics: Sequence[Topic]) -> None:
-        """A broker that was away while a topic was deleted still has its messages: they are not those of what comes."""
+        """Delete topics at a broker that missed their deletion: its messages are not those of the new topic."""
         for topic in topics:
             known, gone = client.view.topics.get(topic.name), self._cluster.deletion(f"topic/{topic.name}")
             if known is not None and 0 < known.revision <= gone:
@@ -210,11 +206,9 @@ class RemoteTopology:
         return group
 
     async def ensure_group(self, name: str, defaults: ConsumerGroup, brokers: list[BrokerClient]) -> None:
-        """Let all brokers have a group before one of them makes it by itself: its beginning is then the same.
-
-        Its revision is the lowest that can be: whoever defines the group, perhaps at this moment and through another
-        gateway, knows better.  Where a broker tells that the group was deleted since, it is made once more.
-        """
+        """Create a group at all brokers before one of them does so alone, so that it begins alike everywhere.  Its
+        revision is the lowest possible: any explicit definition, even one made at this moment through another gateway,
+        prevails.  If a broker tells that the group was deleted since, it is created once more."""
         for _ in range(MAX_TRIES):
             missing = [client for client in brokers if name not in client.view.groups]
             if not missing:
@@ -253,7 +247,7 @@ class RemoteTopology:
         return self.status_of(name, answers)
 
     def status_of(self, name: str, answers: list[tuple[BrokerClient, Any]]) -> GroupStatus:
-        """One status out of those of the brokers."""
+        """Return one status from those of the brokers."""
         progress: list[QueueProgress] = []
         group = self._cluster.groups.get(name)
         for client, status in answers:
@@ -271,7 +265,7 @@ def _succeeded(answers: list[tuple[BrokerClient, Any]]) -> list[BrokerClient]:
 
 
 def _took(answers: list[tuple[BrokerClient, Any]]) -> list[BrokerClient]:
-    """Those that took it.  Raises a refusal in earnest, or that all are away."""
+    """Return the brokers that took it.  Raises a serious refusal, or that all are away."""
     for _, answer in answers:
         if isinstance(answer, EntrepotError) and answer.code not in AWAY:
             raise answer
@@ -282,7 +276,7 @@ def _took(answers: list[tuple[BrokerClient, Any]]) -> list[BrokerClient]:
 
 
 def _raise(answers: list[tuple[BrokerClient, Any]]) -> None:
-    """Raise why nobody did it: a refusal in earnest, else that somebody is away, else that it is not there."""
+    """Raise the most serious refusal: others first, then that a broker is away, then that it does not exist."""
     refusals = [answer for _, answer in answers if isinstance(answer, EntrepotError)]
     raise min(refusals, key=lambda refusal: 2 if refusal.code in NOT_THERE else 1 if refusal.code in AWAY else 0)
 

@@ -1,4 +1,4 @@
-"""RemoteTransactions: half messages over several brokers, and what becomes of them."""
+"""RemoteTransactions: half messages over several brokers, and their ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from store_client.remote.riding import rides
 
 
 class RemoteTransactions:
-    """`domain.ports.Transactions`."""
+    """Implements `domain.ports.Transactions`."""
 
     def __init__(self, cluster: Cluster, appending: Appending) -> None:
         self._cluster, self._appending = cluster, appending
@@ -28,7 +28,7 @@ class RemoteTransactions:
 
     @rides
     async def end_transactions(self, ends: Sequence[TransactionEnd]) -> list[EntrepotError | None]:
-        """Who began them may be another gateway, so all brokers are asked; one of them has each."""
+        """Ask all brokers, since another gateway may have begun them; one broker has each."""
         brokers = self._cluster.some_ready("transactions cannot be ended")
         answers = await ask_all(brokers, lambda c: c.ask(wire.END_TRANSACTIONS, list(ends)))
         if all(isinstance(answer, ConnectionLostError) for _, answer in answers):

@@ -29,13 +29,11 @@ async def open_rocketmq(
     group_defaults: ConsumerGroup | None = None,
     **others: Any,
 ) -> Store:
-    """A store in front of the cluster whose proxies listen at `endpoints` (`host:port`, IPv6 as `[address]:port`).
+    """Open a store over the cluster whose proxies listen at `endpoints` (`host:port`, IPv6 as `[address]:port`).
 
-    `topics` are asked for at once, so that they are known from the beginning; others are when they are first used.
-    `others` are fields of `RocketMqSettings` by name.
-
-    Raises BAD_REQUEST for an endpoint that is none, and what asking for the topics raises: TOPIC_NOT_FOUND,
-    UNAVAILABLE.
+    `topics` are asked for at once, so that they are known from the start; others at their first use.  `others` are
+    fields of `RocketMqSettings` by name.  Raises BAD_REQUEST for an invalid endpoint, and TOPIC_NOT_FOUND or
+    UNAVAILABLE for the topics.
     """
     credentials = Credentials(access_key, secret, session_token)
     settings = RocketMqSettings(tuple(map(_address, endpoints)), credentials=credentials, **others)

@@ -1,7 +1,5 @@
-"""What RocketMQ's published gRPC protocol cannot carry: every such call of the ports is refused with UNSUPPORTED.
-
-Key-values are the one exception: a *side store* may serve them, the embedded broker for one.
-"""
+"""Calls of the ports that RocketMQ's published gRPC protocol cannot carry: they are refused with UNSUPPORTED.
+Key-values may instead be served by a *side store*, such as the embedded broker."""
 
 from __future__ import annotations
 
@@ -15,13 +13,13 @@ from domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery
 
 
 def refuse(what: str, instead: str = "") -> NoReturn:
-    """Raise UNSUPPORTED, saying what, and what to do instead."""
+    """Raise UNSUPPORTED with the impossible action, and an alternative."""
     text = f"RocketMQ's gRPC protocol cannot {what}"
     raise EntrepotError(Code.UNSUPPORTED, f"{text}: {instead}" if instead else text)
 
 
 class NoMessageFinder:
-    """`domain.ports.MessageFinder`: the protocol finds nothing; RocketMQ's own tools do."""
+    """Implements `domain.ports.MessageFinder` with refusals; RocketMQ's own tools find messages."""
 
     async def query(self, query: MessageQuery) -> MessagePage:
         refuse("look messages up")
@@ -40,7 +38,7 @@ class NoMessageFinder:
 
 
 class NoKeyValues:
-    """`domain.ports.KeyValues` without a side store."""
+    """Implements `domain.ports.KeyValues` with refusals, without a side store."""
 
     async def get(self, keys: Sequence[str]) -> list[KeyValue | None]:
         self._refuse()

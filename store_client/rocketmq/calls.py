@@ -1,8 +1,5 @@
-"""The calls of the service, and one gRPC channel to make them on.
-
-gRPC reconnects by itself; what it cannot do is know whether a call that broke off was carried out.  Every refusal of
-the transport that leaves this open says "unknown outcome".
-"""
+"""The calls of the service, and one gRPC channel to make them on.  gRPC reconnects by itself, but cannot know if a
+broken call was carried out.  Every transport refusal that leaves this open says "unknown outcome"."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ class Wire(Protocol):
 
 
 class Answer(Wire, Protocol):
-    """An answer that says how the call ended."""
+    """An answer with a status of the call."""
 
     @property
     def status(self) -> v2.Status: ...
@@ -59,7 +56,7 @@ A = TypeVar("A", bound=Answer)
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Q, A]):
-    """A call of the service: what it is asked with and what it answers with (a stream of them, in two calls)."""
+    """A call of the service: the types of its question and answer (in two calls a stream of answers)."""
 
     name: str
     question: type[Q]
@@ -94,7 +91,7 @@ TelemetryStream = Any
 
 
 class Connection:
-    """One channel.  `target` is the same broker's or proxy's whatever address of it answers."""
+    """One channel.  `target` is one broker or proxy, whichever of its addresses answers."""
 
     def __init__(self, addresses: Sequence[Address], credentials: grpc.ChannelCredentials | None) -> None:
         self.target = _target(addresses)
@@ -104,7 +101,7 @@ class Connection:
             self._channel = grpc.aio.secure_channel(self.target, credentials, options=_OPTIONS)
 
     async def call(self, call: Call[Q, A], question: Q, seconds: float, metadata: Metadata) -> A:
-        """The answer of a call that is one.  Raises its refusal, or what became of the transport."""
+        """Return the answer of a call with a single one.  Raises its refusal, or the transport's failure."""
         method = self._channel.unary_unary(
             f"/{SERVICE}/{call.name}", call.question.SerializeToString, call.answer.FromString
         )
@@ -118,7 +115,7 @@ class Connection:
         return answer
 
     async def stream(self, call: Call[Q, A], question: Q, seconds: float, metadata: Metadata) -> AsyncIterator[A]:
-        """What a streaming call answers; the statuses in it are for the caller to read.  Raises as `call`."""
+        """Yield the answers of a streaming call; the caller reads their statuses.  Raises as `call`."""
         method = self._channel.unary_stream(
             f"/{SERVICE}/{call.name}", call.question.SerializeToString, call.answer.FromString
         )
@@ -133,7 +130,7 @@ class Connection:
         method = self._channel.stream_stream(
             f"/{SERVICE}/Telemetry", v2.TelemetryCommand.SerializeToString, v2.TelemetryCommand.FromString
         )
-        return method(None, metadata=metadata)  # None: what is said is written one by one
+        return method(None, metadata=metadata)  # None: commands are written one by one
 
     async def close(self) -> None:
         """Close the channel; calls on it end."""
@@ -142,7 +139,7 @@ class Connection:
 
 
 def _target(addresses: Sequence[Address]) -> str:
-    """gRPC's name of addresses: those of numbers all, of names the first (gRPC takes one)."""
+    """Return gRPC's target of addresses: all numeric ones, or the first name (gRPC takes one)."""
     host, port = addresses[0]
     if ":" in host:
         return "ipv6:" + ",".join(f"[{host}]:{port}" for host, port in addresses)
@@ -158,7 +155,7 @@ _OF_STATUS: Final = {
     grpc.StatusCode.RESOURCE_EXHAUSTED: Code.TOO_MANY_REQUESTS,
     grpc.StatusCode.INVALID_ARGUMENT: Code.BAD_REQUEST,
 }
-"""Refusals of the transport before the service saw the call.  Everything else leaves the outcome unknown."""
+"""Transport refusals from before the service saw the call.  All others leave the outcome unknown."""
 
 
 def _transport_refusal(error: grpc.RpcError, name: str, target: str, seconds: float) -> EntrepotError:

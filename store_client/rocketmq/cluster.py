@@ -1,4 +1,4 @@
-"""Cluster: connections to a RocketMQ cluster, the sessions on them, its routes, and what is known here of groups."""
+"""Cluster: connections to a RocketMQ cluster, the sessions on them, its routes, and local definitions of groups."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from store_client.rocketmq.session import OnCommand, Session
 from store_client.rocketmq.settings import RocketMqSettings
 
 MAX_CONNECTIONS: Final = 1024
-"""Named limit: of places that are talked to."""
+"""Most connected places."""
 
 try:
     _VERSION = version("entrepot")
@@ -38,7 +38,7 @@ except PackageNotFoundError:
 
 
 class Cluster:
-    """Shared by the parts of the store."""
+    """The state shared by the parts of the store."""
 
     def __init__(self, settings: RocketMqSettings, clock: Clock, group_defaults: ConsumerGroup) -> None:
         self.settings = settings
@@ -58,10 +58,10 @@ class Cluster:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.producer = self._session("p", v2.PRODUCER, None, self._publishing)
 
-    # -- where -------------------------------------------------------------------------------------------------------
+    # -- connections -------------------------------------------------------------------------------------------------
 
     def connection(self, places: tuple[Address, ...]) -> Connection:
-        """The channel to these addresses."""
+        """Return the channel to these addresses."""
         found = self._connections.get(places)
         if found is None:
             if len(self._connections) >= MAX_CONNECTIONS:
@@ -70,7 +70,6 @@ class Cluster:
         return found
 
     async def _ask_route(self, topic: str) -> Route:
-        """Ask the configured places, one after the other until one answers."""
         failure: EntrepotError | None = None
         for place in self.settings.endpoints:
             question = v2.QueryRouteRequest(topic=self.namespaces.resource(topic), endpoints=endpoints([place]))
@@ -86,7 +85,7 @@ class Cluster:
                 return route_of(topic, list(answer.message_queues), (place,))
         raise failure or EntrepotError(Code.UNAVAILABLE, "no endpoint of a cluster is configured")
 
-    # -- who ---------------------------------------------------------------------------------------------------------
+    # -- sessions ----------------------------------------------------------------------------------------------------
 
     def _session(self, role: str, kind: v2.ClientType.ValueType, group: str | None, settings: Any) -> Session:
         return Session(
@@ -105,7 +104,7 @@ class Cluster:
         return headers(client_id, s.credentials, s.namespace, _VERSION, now, call_id)
 
     async def consumer(self, group: str, topic: str, filter: FilterExpression | None) -> Session:
-        """The session of a group's consumer, which has said that it reads the topic."""
+        """Return the session of a group's consumer, with the topic among its subscriptions."""
         session = self._consumers.get(group)
         if session is None:
             settings = partial(self._subscription, group)
@@ -118,19 +117,20 @@ class Cluster:
         return session
 
     async def consumer_for_settling(self, group: str, topic: str) -> Session:
-        """The session of a group's consumer, whatever of the topic it reads."""
+        """Return the session of a group's consumer, keeping its present filter of the topic."""
         read = self._read_by.get(group, {})
         return await self.consumer(group, topic, read.get(topic, self.group(group).filter))
 
     async def publisher(self, topic: str) -> Session:
-        """The producer, which has said that it publishes to the topic: its transactions are asked after here."""
+        """Return the producer's session, with the topic among those it publishes to: checks of its transactions come
+        here."""
         if topic not in self._published:
             self._published.add(topic)
             await self.producer.say_settings()
         return self.producer
 
     def topics_read_by(self, group: str) -> list[str]:
-        """The topics that the group has read through this store."""
+        """Return the topics that the group has read through this store."""
         return sorted(self._read_by.get(group, {}))
 
     def _publishing(self) -> v2.Settings:
@@ -158,40 +158,40 @@ class Cluster:
             **what,
         )
 
-    # -- local knowledge ---------------------------------------------------------------------------------------------
+    # -- local definitions -------------------------------------------------------------------------------------------
 
     def group(self, name: str) -> ConsumerGroup:
-        """What is known here of a group, else the defaults."""
+        """Return the local definition of a group, else the defaults."""
         return self.groups.get(name) or replace(self._group_defaults, name=name)
 
     def group_in_use(self, name: str) -> ConsumerGroup:
-        """The group, which is known here from now on.  Raises ILLEGAL_CONSUMER_GROUP."""
+        """Return the group, and keep its definition from now on.  Raises ILLEGAL_CONSUMER_GROUP."""
         check_group_name(split_name(name)[1])
         return self.groups.setdefault(name, self.group(name))
 
     def topic(self, name: str) -> Topic | None:
-        """A topic's definition from the routes that are known."""
+        """Return a topic's definition from the known routes, or None."""
         route = self.routes.known(name)
         return None if route is None else route.definition()
 
-    # -- work in the background --------------------------------------------------------------------------------------
+    # -- background work ---------------------------------------------------------------------------------------------
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Do something beside; it ends with the store.  What it raises is told by the loop."""
+        """Start background work, which ends with the store.  The loop reports its errors."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def drop_work(self) -> None:
-        """End what is done beside."""
+        """Cancel all background work."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """Say goodbye and close the channels."""
+        """Close the sessions, and then the channels."""
         await self.routes.close()
         sessions: Sequence[Session] = [self.producer, *self._consumers.values()]
         await asyncio.gather(*(session.close() for session in sessions))
@@ -200,7 +200,7 @@ class Cluster:
 
 
 def wire_filter(filter: FilterExpression | None) -> v2.FilterExpression:
-    """The expression as the protocol says it.  It has no topic filters: for them it brings everything."""
+    """Return the expression for the protocol.  For a topic filter, which it lacks, that is everything."""
     if filter is None or filter.kind is FilterKind.SUB_TOPIC:
         return v2.FilterExpression(type=v2.TAG, expression="*")
     kind = v2.TAG if filter.kind is FilterKind.TAG else v2.SQL

@@ -1,8 +1,8 @@
-"""What the cluster knows by names of its own that we have to keep: timed messages and half messages that we sent.
+"""Pending: scheduled messages and half messages that we sent, by the cluster's own names for them.
 
-A timed message is recalled by a handle that only its sender was given, and a transaction is ended by the cluster's id
-of it.  Both are kept in memory, so a gateway recalls and ends what it sent itself; a transaction that nobody ended is
-asked after by the cluster, and may then be ended by any gateway that publishes to its topic.
+Only the sender of a scheduled message gets its recall handle, and a transaction is ended by the cluster's id.  Both are
+kept in memory, so a gateway recalls and ends only its own.  The cluster asks about a transaction that nobody ended; any
+gateway that publishes to its topic may then end it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HalfKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Half:
-    """A half message by the cluster's names; `source` says whether we end it unasked."""
+    """A half message by the cluster's names; `source` tells an end by us from an answer to the cluster's check."""
 
     message_id: str
     transaction_id: str
@@ -38,7 +38,7 @@ class _Half:
 
 
 class Pending:
-    """What of `domain.ports.Timers` and `Transactions` the protocol carries."""
+    """Implements the parts of `domain.ports.Timers` and `Transactions` that the protocol carries."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -48,7 +48,7 @@ class Pending:
         cluster.on_command = self.take_command
 
     def note_sent(self, message: Message, entry: v2.SendResultEntry, connection: Connection) -> None:
-        """A message was taken by the cluster."""
+        """Remember the handles of a message that the cluster has taken."""
         limit = self._cluster.settings.max_remembered
         if entry.recall_handle:
             at = deliver_at_ms(message) or 0
@@ -66,7 +66,7 @@ class Pending:
     # -- timers ------------------------------------------------------------------------------------------------------
 
     async def recall(self, topic: str, message_id: bytes, deliver_at_ms: int) -> None:
-        """`Timers.recall`.  Raises OFFSET_NOT_FOUND also for what another gateway has sent."""
+        """Implements `Timers.recall`.  Raises OFFSET_NOT_FOUND also for another gateway's messages."""
         key = topic, message_id, deliver_at_ms
         if key not in self._timed:
             raise EntrepotError(
@@ -86,7 +86,7 @@ class Pending:
     # -- transactions ------------------------------------------------------------------------------------------------
 
     def refuse_unnamed(self, messages: Sequence[Message]) -> list[EntrepotError | None]:
-        """Why half messages may not be kept: each has a transaction id of its own that is not in use."""
+        """Return the refusals of half messages without a transaction id of their own, or with one in use."""
         seen: set[HalfKey] = set()
         refusals: list[EntrepotError | None] = []
         for message in messages:
@@ -103,7 +103,7 @@ class Pending:
         return refusals
 
     async def end_transactions(self, ends: Sequence[TransactionEnd]) -> list[EntrepotError | None]:
-        """`Transactions.end_transactions`."""
+        """Implements `Transactions.end_transactions`."""
         return list(await asyncio.gather(*map(self._end, ends)))
 
     async def _end(self, end: TransactionEnd) -> EntrepotError | None:
@@ -128,7 +128,7 @@ class Pending:
         return None
 
     def take_command(self, command: v2.TelemetryCommand, connection: Connection) -> None:
-        """What a server says on Telemetry: that it wants to know how a transaction ends."""
+        """Take a server's command on Telemetry: its check of a transaction."""
         if command.WhichOneof("command") != "recover_orphaned_transaction_command":
             return
         check = command.recover_orphaned_transaction_command
@@ -147,10 +147,10 @@ class Pending:
             self._checks.popitem(last=False)
 
     def take_checks(self, topics: Sequence[str], max_messages: int) -> list[StoredMessage]:
-        """`Transactions.take_checks`: what the cluster has asked; it asks again by itself."""
+        """Implements `Transactions.take_checks`: the cluster's checks so far; it repeats them by itself."""
         due = [key for key in self._checks if key[0] in topics][: max(max_messages, 0)]
         return [self._checks.pop(key) for key in due]
 
     def gauges(self) -> dict[str, float]:
-        """Number of each that are remembered here."""
+        """Return the numbers of remembered messages."""
         return {"timing_messages": float(len(self._timed)), "half_messages": float(len(self._halves))}

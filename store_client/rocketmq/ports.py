@@ -1,4 +1,4 @@
-"""The ports of a RocketMQ cluster, out of the parts that speak to it."""
+"""The ports of a RocketMQ cluster, made of the parts that speak to it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ from store_client.rocketmq.settling import Settling
 
 
 class RocketMqMessages:
-    """`domain.ports.Messages`.
-
-    Beside what the port says of `append`: a topic must be known here (`Topology.topic`); UNSUPPORTED for further
-    queues; the refusals of the cluster come into the confirmation's list until it is settled.
-    """
+    """Implements `domain.ports.Messages`.  Beyond the port's rules for `append`: the topic must be known here
+    (`Topology.topic`); further queues give UNSUPPORTED; the cluster's refusals enter the confirmation's list until it
+    is settled."""
 
     def __init__(self, sending: Sending, reading: Reading) -> None:
         self._sending = sending
@@ -38,7 +36,7 @@ class RocketMqMessages:
 
 
 class RocketMqConsumption:
-    """`domain.ports.Consumption`."""
+    """Implements `domain.ports.Consumption`."""
 
     def __init__(self, receiving: Receiving, settling: Settling, reading: Reading) -> None:
         self.pop, self.release_waiting = receiving.pop, receiving.release_waiting
@@ -53,7 +51,7 @@ class RocketMqConsumption:
 
 
 class RocketMqTimers:
-    """`domain.ports.Timers`."""
+    """Implements `domain.ports.Timers`."""
 
     def __init__(self, pending: Pending) -> None:
         self.recall = pending.recall
@@ -68,7 +66,7 @@ class RocketMqTimers:
 
 
 class RocketMqTransactions:
-    """`domain.ports.Transactions`."""
+    """Implements `domain.ports.Transactions`."""
 
     def __init__(self, sending: Sending, pending: Pending) -> None:
         self._sending, self._pending = sending, pending
@@ -82,7 +80,7 @@ class RocketMqTransactions:
 
 
 class RocketMqCondition:
-    """`domain.ports.Condition`.  A cluster that is away comes back; a side store may fail."""
+    """Implements `domain.ports.Condition`.  A cluster that is away comes back; a side store may fail."""
 
     def __init__(self, side: ports.Store | None, sending: Sending, receiving: Receiving, pending: Pending) -> None:
         self._side = side

@@ -1,8 +1,5 @@
-"""Reading by offset, and the offsets of groups: PullMessage, QueryOffset, GetOffset, UpdateOffset.
-
-The protocol has these calls and not every server: the Java proxy of RocketMQ 5.3 answers them UNIMPLEMENTED, which is
-UNSUPPORTED here.
-"""
+"""Read by offset, and the offsets of groups: PullMessage, QueryOffset, GetOffset, UpdateOffset.  Not every server has
+these calls: the Java proxy of RocketMQ 5.3 answers UNIMPLEMENTED, which is UNSUPPORTED here."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ OnMessages = Callable[[list[StoredMessage]], None]
 
 
 class Reading:
-    """`domain.ports.MessageReader`, and the offsets of groups."""
+    """Implements `domain.ports.MessageReader`, and the offsets of groups."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -50,7 +47,7 @@ class Reading:
         filter: FilterExpression | None = None,
         poll_ms: int = 0,
     ) -> Pulled:
-        """`MessageReader.pull`, which may wait for the first message."""
+        """Implements `MessageReader.pull`, and may wait for the first message."""
         matches = None if filter is None else compile_filter(filter).matches
         route = await self._cluster.routes.of(topic)
         queue = route.queue(queue_id)
@@ -95,13 +92,13 @@ class Reading:
         return found, next_offset
 
     async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
-        """`MessageReader.read`."""
+        """Implements `MessageReader.read`."""
         return (await self.pull(topic, queue_id, from_offset, max_messages)).messages
 
     async def matching_offsets(
         self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
     ) -> tuple[list[int], int]:
-        """`MessageReader.matching_offsets`; by reading, because the protocol has no index of names."""
+        """Implements `MessageReader.matching_offsets` by reading, since the protocol has no index of names."""
         wanted = FilterExpression(FilterKind.SUB_TOPIC, topic_filter)
         pulled = await self.pull(topic, queue_id, from_offset, limit, wanted)
         return [message.queue_offset for message in pulled.messages], pulled.next_offset
@@ -109,7 +106,7 @@ class Reading:
     # -- offsets -----------------------------------------------------------------------------------------------------
 
     async def bounds(self, topic: str) -> list[QueueBounds]:
-        """`MessageReader.bounds`."""
+        """Implements `MessageReader.bounds`."""
         route = await self._cluster.routes.of(topic)
         return list(await asyncio.gather(*map(self._bounds, route.queues)))
 
@@ -127,7 +124,7 @@ class Reading:
         return (await self._cluster.producer.call(connection, QUERY_OFFSET, question)).offset
 
     async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
-        """`MessageReader.offset_at`."""
+        """Implements `MessageReader.offset_at`."""
         return await self._offset_at((await self._cluster.routes.of(topic)).queue(queue_id), position)
 
     async def _offset_at(self, queue: RouteQueue, position: Position) -> int:
@@ -141,8 +138,8 @@ class Reading:
         return min(max(position.value, bounds.min_offset), bounds.max_offset)
 
     async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
-        """`Consumption.reset_group`: the committed offsets.  What is in flight, and what waits in the group's retry
-        topic, is the cluster's own affair."""
+        """Implements `Consumption.reset_group` for committed offsets.  The cluster keeps messages in flight and in
+        retry topics."""
         check_same_namespace(topic, group)
         route = await self._cluster.routes.of(topic)
         session = await self._cluster.consumer_for_settling(group, topic)
@@ -156,8 +153,8 @@ class Reading:
         return await self.group_status(group)
 
     async def group_status(self, group: str) -> GroupStatus:
-        """`Topology.group_status`, of the topics that the group has read through this store.  The protocol does not say
-        how many messages are in flight."""
+        """Implements `Topology.group_status`, for topics that the group has read through this store.  The protocol does
+        not tell the number of messages in flight."""
         if group not in self._cluster.groups and not self._cluster.topics_read_by(group):
             raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"group {group!r} is not known here")
         progress: list[QueueProgress] = []
@@ -184,9 +181,8 @@ class Reading:
     # -- tails -------------------------------------------------------------------------------------------------------
 
     def tail(self, topic: str, queue_id: int, start: int | Position | None, on_messages: OnMessages) -> QueueTail:
-        """`MessageReader.tail`, by long polls; the end is that of when the cluster was asked for it.
-
-        Raises TOPIC_NOT_FOUND where the topic is not known here or has no such queue."""
+        """Implements `MessageReader.tail` by long polls; the end is that at the cluster's answer.  Raises
+        TOPIC_NOT_FOUND if the topic is not known here or has no such queue."""
         route = self._cluster.routes.known(topic)
         if route is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"topic {topic!r} is not known here")
@@ -195,7 +191,7 @@ class Reading:
 
 
 class QueueTail:
-    """`domain.ports.Tail`.  It ends by itself where the cluster cannot read by offset, and says so in the log."""
+    """Implements `domain.ports.Tail`.  It ends, with a log entry, if the cluster cannot read by offset."""
 
     def __init__(
         self,
@@ -257,7 +253,7 @@ class QueueTail:
                 self._on_messages(pulled.messages)
 
     async def _go_on(self, topic: str, queue_id: int) -> bool:
-        """Move to what is there, behind what is gone; whether that is another offset."""
+        """Move to the nearest existing offset; returns True if that is another one."""
         before = self.next_offset
         try:
             nearest = Position(PositionKind.OFFSET, max(before, 0))

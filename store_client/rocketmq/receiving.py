@@ -1,9 +1,8 @@
 """Receiving: pops become ReceiveMessage calls, one for each broker of the topic at the same time.
 
-A long poll at a cluster cannot be taken back without losing what it is just being given, and may be longer than the pop
-that asked for it.  So calls go on when their pop has ended, and what they bring waits on a shelf for the next pop that
-asks the same; what nobody fetches in `keep_ms` is given back.  A shelf belongs to a topic, group, filter, invisible
-duration and attempt id.
+A long poll at a cluster cannot be cancelled without losing messages on their way, and may be longer than its pop.  So
+calls go on after their pop, and their messages wait on a shelf for the next equal pop; after `keep_ms` they are given
+back.  A shelf belongs to a topic, group, filter, invisible duration and attempt id.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from store_client.rocketmq.settling import Settling
 log = logging.getLogger(__name__)
 
 MAX_RECEIVE: Final = 32
-"""The most messages that RocketMQ gives at once."""
+"""Most messages that RocketMQ gives at once."""
 REST_SECONDS: Final = 0.5
-"""Pause before a broker that refused is asked again by a pop that goes on waiting for the others."""
+"""Pause before a broker that refused is asked again by a pop that still waits for the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """What a shelf is for."""
+    """The key of a shelf."""
 
     topic: str
     group: str
@@ -52,7 +51,7 @@ class _Wish:
 
 @dataclass(slots=True)
 class _Shelf:
-    """Deliveries that wait for a pop, the pops that wait for deliveries, and the calls that are out by broker."""
+    """Deliveries that wait for a pop, pops that wait for deliveries, and open calls by broker."""
 
     wish: _Wish
     deliveries: deque[Delivery] = field(default_factory=deque)
@@ -66,7 +65,7 @@ class _Shelf:
         return [self.deliveries.popleft() for _ in range(min(limit, len(self.deliveries)))]
 
     def is_due(self, broker: str, asked: dict[str, float], now: float, *, again: bool) -> bool:
-        """Whether a pop asks a broker (again): one that refused has its rest first."""
+        """True if a pop should ask a broker (again): one that refused has a pause first."""
         if broker not in asked:
             return True
         return again and (broker not in self.refusals or asked[broker] + REST_SECONDS <= now)
@@ -77,7 +76,7 @@ class _Shelf:
 
 
 class Receiving:
-    """The first half of `domain.ports.Consumption`."""
+    """Implements the first half of `domain.ports.Consumption`."""
 
     def __init__(self, cluster: Cluster, settling: Settling) -> None:
         self._cluster = cluster
@@ -87,7 +86,7 @@ class Receiving:
         self.took = Histogram()
 
     async def pop(self, request: PopRequest) -> Deliveries:
-        """`Consumption.pop`.  One that does not wait gives the cluster `answer_ms` all the same."""
+        """Implements `Consumption.pop`.  Without a wait the cluster still gets `answer_ms`."""
         check_same_namespace(request.topic, request.group)
         route = await self._cluster.routes.of(request.topic)
         brokers = route.brokers()
@@ -164,7 +163,7 @@ class Receiving:
         except EntrepotError as refusal:
             shelf.refusals[broker.broker] = refusal
             log.info("receive from %s: %s", broker.broker, refusal.message)
-        except Exception as error:  # a fault of ours, or of gRPC: the pops that wait are told
+        except Exception as error:  # a fault of ours, or of gRPC: waiting pops are told
             log.exception("a receive from %s failed", broker.broker)
             text = f"receiving from {broker.broker!r} failed: {error}"
             shelf.refusals[broker.broker] = EntrepotError(Code.INTERNAL_ERROR, text)
@@ -223,7 +222,7 @@ class Receiving:
         return single_delivery(message, handle.encode(), attempt)
 
     async def _wanted(self, wish: _Wish, found: list[Delivery]) -> list[Delivery]:
-        """The protocol has no topic filters: what one does not want is settled here."""
+        """Return the deliveries that match, and settle the others here: the protocol has no topic filters."""
         if wish.filter is None or wish.filter.kind is not FilterKind.SUB_TOPIC:
             return found
         matches = compile_filter(wish.filter).matches
@@ -232,7 +231,7 @@ class Receiving:
             await self._settling.acknowledge(wish.topic, wish.group, unwanted)
         return [delivery for delivery in found if matches(delivery.message)]
 
-    # -- what nobody fetched -----------------------------------------------------------------------------------------
+    # -- shelves without pops ----------------------------------------------------------------------------------------
 
     def _tidy(self, shelf: _Shelf) -> None:
         if shelf.is_idle:
@@ -254,7 +253,7 @@ class Receiving:
         await self._settling.change_invisible_duration(wish.topic, wish.group, kept, 0, release=True)
 
     async def close(self) -> None:
-        """Give back what nobody has fetched."""
+        """Give back all messages on shelves."""
         returning: list[Awaitable[None]] = []
         for shelf in list(self._shelves.values()):
             if shelf.keeper is not None:

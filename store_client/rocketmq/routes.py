@@ -1,8 +1,6 @@
-"""Routes: which message queues a topic of the cluster has, and whom to ask for each.
-
-Our queue id of a message queue is its place in the order of (broker name, queue id): a cluster counts queues within
-each broker.  It holds as long as the route does.
-"""
+"""Routes: the message queues of a topic of the cluster, and the addresses of each.  Our id of a message queue is its
+place in the order of (broker name, queue id), since a cluster counts queues within each broker.  It is valid as long as
+the route."""
 
 from __future__ import annotations
 
@@ -44,10 +42,10 @@ class RouteQueue:
     readable: bool
     writable: bool
     wire: bytes
-    """The queue as the route said it: calls about it say it again."""
+    """The queue as encoded in the route; calls about it repeat it."""
 
     def message_queue(self, broker_queue_id: int | None = None) -> v2.MessageQueue:
-        """The queue as calls name it; `ALL_QUEUES` stands for all of its broker's."""
+        """Return the queue for calls; `ALL_QUEUES` stands for all of its broker's."""
         found = v2.MessageQueue.FromString(self.wire)
         if broker_queue_id is not None:
             found.id = broker_queue_id
@@ -56,26 +54,26 @@ class RouteQueue:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The queues of a topic by our queue id, and what messages it takes (none: it does not say)."""
+    """The queues of a topic by our queue id, and its accepted message types (empty: not told)."""
 
     topic: str
     queues: tuple[RouteQueue, ...]
     accepts: tuple[v2.MessageType.ValueType, ...]
 
     def definition(self) -> Topic:
-        """The topic, as far as a route tells."""
+        """Return the topic's definition, as far as the route tells it."""
         may = any(q.readable for q in self.queues), any(q.writable for q in self.queues)
         kind = TopicType.PRIORITY if self.accepts == (v2.PRIORITY,) else TopicType.NORMAL
         return Topic(self.topic, min(max(len(self.queues), 1), MAX_QUEUES), kind, _PERMISSIONS[may])
 
     def queue(self, queue_id: int) -> RouteQueue:
-        """Raises TOPIC_NOT_FOUND where there is none of that id."""
+        """Return a queue.  Raises TOPIC_NOT_FOUND for a missing id."""
         if not 0 <= queue_id < len(self.queues):
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue {queue_id} of topic {self.topic!r}")
         return self.queues[queue_id]
 
     def brokers(self, *, writable: bool = False) -> list[RouteQueue]:
-        """One queue of each broker that may be read from, or written to."""
+        """Return one queue of each broker that is readable, or writable."""
         found: dict[str, RouteQueue] = {}
         for queue in self.queues:
             if queue.writable if writable else queue.readable:
@@ -83,19 +81,19 @@ class Route:
         return list(found.values())
 
     def queue_id_of(self, broker: str, broker_queue_id: int) -> int:
-        """Our queue id; the broker's own where the route does not know the queue (one of a retry topic)."""
+        """Return our queue id; the broker's own for a queue outside the route (one of a retry topic)."""
         for queue in self.queues:
             if (queue.broker, queue.broker_queue_id) == (broker, broker_queue_id):
                 return queue.queue_id
         return broker_queue_id
 
     def places_of(self, broker: str) -> tuple[Address, ...]:
-        """Where a broker is reached; if the route has it no more, where any of the topic's is."""
+        """Return the addresses of a broker; if the route lost it, those of the topic's first queue."""
         return next((queue.places for queue in self.queues if queue.broker == broker), self.queues[0].places)
 
 
 def route_of(topic: str, found: list[v2.MessageQueue], access_point: tuple[Address, ...]) -> Route:
-    """The route that an answer says.  A broker without an address is reached where the route was asked."""
+    """Return the route of an answer.  A broker without an address is reached where the route was asked."""
     masters = sorted((q for q in found if q.broker.id == MASTER), key=lambda q: (q.broker.name, q.id))
     queues = tuple(
         RouteQueue(
@@ -114,7 +112,7 @@ def route_of(topic: str, found: list[v2.MessageQueue], access_point: tuple[Addre
 
 
 class Routes:
-    """The routes that were asked for, asked again every `refresh_seconds`; `ask` asks the cluster for one."""
+    """The requested routes, refreshed every `refresh_seconds`; `ask` asks the cluster for one."""
 
     def __init__(self, ask: Callable[[str], Awaitable[Route]], refresh_seconds: float) -> None:
         self._ask = ask
@@ -124,19 +122,19 @@ class Routes:
         self._task: asyncio.Task[None] | None = None
 
     def known(self, topic: str) -> Route | None:
-        """A route from the local view."""
+        """Return a route from the local view, or None."""
         return self._known.get(topic)
 
     def all(self) -> list[Route]:
-        """The local view, by name."""
+        """Return the local view, by name."""
         return [self._known[name] for name in sorted(self._known)]
 
     async def of(self, topic: str) -> Route:
-        """The route of a topic.  Raises TOPIC_NOT_FOUND, and what asking raises."""
+        """Return the route of a topic.  Raises TOPIC_NOT_FOUND, and the refusals of `ask`."""
         return self._known.get(topic) or await self.refresh(topic)
 
     async def refresh(self, topic: str) -> Route:
-        """Ask the cluster, whatever is known.  Raises as `of`."""
+        """Ask the cluster for a route, even a known one.  Raises as `of`."""
         check_stored_name(topic, Code.ILLEGAL_TOPIC)
         try:
             route = await self._ask(topic)
@@ -160,19 +158,19 @@ class Routes:
                 try:
                     await self.refresh(topic)
                 except EntrepotError as refusal:
-                    log.info("route of %s: %s", topic, refusal.message)  # what was known goes on until it is refuted
+                    log.info("route of %s: %s", topic, refusal.message)  # the known route holds until it is refuted
 
     def _tell(self, topic: str) -> None:
         for watcher in tuple(self._watchers):
             watcher(topic)
 
     def watch(self, callback: Callable[[str], None]) -> Callable[[], None]:
-        """Call back with a topic's name when its route has changed; returns the way to stop that."""
+        """Call back with a topic's name when its route has changed; returns a function to stop it."""
         self._watchers.append(callback)
         return lambda: self._watchers.remove(callback) if callback in self._watchers else None
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop refreshing."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,8 +1,6 @@
-"""Sending: batches become SendMessage calls, and are confirmed in the order they came.
-
-Messages without an order go out in batches and at the same time; those of one message group one after the other, each
-when the one before it was answered, because the order of a queue is that in which the cluster took them.
-"""
+"""Sending: batches become SendMessage calls, and are confirmed in the order they came.  Unordered messages go out in
+batches and in parallel.  Those of one message group go one by one, each after the answer to the one before, since a
+queue has the cluster's order of arrival."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ from store_client.rocketmq.routes import Route
 log = logging.getLogger(__name__)
 
 UNKNOWN: Final = frozenset({Code.REQUEST_TIMEOUT, Code.UNAVAILABLE, Code.INTERNAL_ERROR})
-"""Codes that leave open whether a message was stored: they fail the batch, they do not refuse the message."""
+"""Codes that leave open if a message was stored: they fail the batch, and do not refuse the message."""
 BATCHED: Final = frozenset({v2.NORMAL, v2.PRIORITY})
 
 OnSent = Callable[[Message, v2.SendResultEntry, Connection], None]
@@ -40,7 +38,7 @@ OnSent = Callable[[Message, v2.SendResultEntry, Connection], None]
 
 @dataclass(slots=True)
 class _Batch:
-    """One append: what comes of it."""
+    """One append and its results."""
 
     confirmation: Confirmation
     refusals: list[EntrepotError | None]
@@ -51,7 +49,7 @@ class _Batch:
 
 @dataclass(slots=True)
 class _Sending:
-    """One SendMessage: messages of one topic and type by their place in the batch."""
+    """One SendMessage: messages of one topic and type, with their places in the batch."""
 
     route: Route
     lane: tuple[str, str] | None
@@ -60,7 +58,7 @@ class _Sending:
 
 
 class Sending:
-    """`domain.ports.MessageAppender`, and the half messages.  `on_sent` is told of every message that was taken."""
+    """Implements `domain.ports.MessageAppender`, and half messages.  `on_sent`: called with every accepted message."""
 
     def __init__(self, cluster: Cluster, on_sent: OnSent) -> None:
         self._cluster = cluster
@@ -80,7 +78,7 @@ class Sending:
         is_half: bool = False,
         refusals: list[EntrepotError | None] | None = None,
     ) -> Confirmation:
-        """`MessageAppender.append`, or `Transactions.append_half`; `refusals` are those that are known already."""
+        """Implements `MessageAppender.append` and `Transactions.append_half`; `refusals`: those known already."""
         loop = asyncio.get_running_loop()
         refusals = [None] * len(messages) if refusals is None else refusals
         batch = _Batch(Confirmation(refusals), refusals, loop.time())
@@ -91,12 +89,12 @@ class Sending:
         self._cluster.spawn(self._finish(batch, tasks))
         return batch.confirmation
 
-    # -- what goes out -----------------------------------------------------------------------------------------------
+    # -- calls of a batch --------------------------------------------------------------------------------------------
 
     def _sendings(
         self, messages: Sequence[Message], refusals: list[EntrepotError | None], *, is_half: bool
     ) -> Iterator[_Sending]:
-        """The calls of a batch.  Fills in what is refused here."""
+        """Yield the calls of a batch, and fill in local refusals."""
         limits, now = self._cluster.settings, self._cluster.clock.now_ms()
         open_ones: dict[tuple[str, v2.MessageType.ValueType], _Sending] = {}
         for index, message in enumerate(messages):
@@ -107,7 +105,7 @@ class Sending:
                 kind = message_type(message, route.accepts, now, is_half=is_half)
                 wire = self._wire(message, kind, now)
                 if message.queue_id >= 0:
-                    # a wish, as published clients say it: most clusters choose for themselves
+                    # a wish, as published clients send it: most clusters choose for themselves
                     wire.system_properties.queue_id = route.queues[message.queue_id].broker_queue_id
             except EntrepotError as refusal:
                 refusals[index] = refusal
@@ -177,7 +175,7 @@ class Sending:
             except EntrepotError as refusal:
                 for index, _, _ in sending.messages:
                     _note(batch, index, refusal)
-            except Exception:  # a fault of ours, or of gRPC: nothing may be confirmed that was not answered
+            except Exception:  # a fault of ours, or of gRPC: nothing unanswered may be confirmed
                 log.exception("a send failed")
                 _note(batch, 0, EntrepotError(Code.INTERNAL_ERROR, "the messages could not be sent"))
 
@@ -190,7 +188,7 @@ class Sending:
         answer = await session.call(connection, SEND, question)
         entries = list(answer.entries)
         if len(entries) != len(sending.messages):
-            # a server may answer a batch in one entry, which is that of all
+            # a server may answer a batch in one entry for all
             entries = [entries[0] if len(entries) == 1 else v2.SendResultEntry(status=answer.status)] * len(
                 sending.messages
             )
@@ -223,18 +221,18 @@ class Sending:
                 callback()
 
     async def close(self) -> None:
-        """Wait until everything taken is answered; each call has its deadline."""
+        """Wait until everything accepted is answered; each call has its deadline."""
         while self._batches:
             with suppress(EntrepotError):
                 await self._batches[-1].confirmation.wait()
 
     @property
     def backlogged(self) -> bool:
-        """Whether more is waiting for the cluster than the limit."""
+        """True if more messages wait for the cluster than the limit."""
         return self.waiting > self._cluster.settings.max_waiting
 
     def when_relieved(self, callback: Callable[[], None]) -> None:
-        """`MessageAppender.when_relieved`."""
+        """Implements `MessageAppender.when_relieved`."""
         if self.backlogged:
             self._relieved.append(callback)
         else:
@@ -242,7 +240,7 @@ class Sending:
 
 
 def _note(batch: _Batch, index: int, refusal: EntrepotError) -> None:
-    """A refusal stands at its message's place; what leaves the outcome open fails the batch."""
+    """Note a refusal at its message's place; an open outcome fails the batch."""
     if refusal.code not in UNKNOWN:
         batch.refusals[index] = refusal
     elif batch.failure is None:

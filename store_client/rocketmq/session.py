@@ -1,8 +1,8 @@
-"""Session: one client of the cluster, as RocketMQ counts them: the producer, or the consumer of one group.
+"""Session: one client of the cluster in RocketMQ's sense: the producer, or the consumer of one group.
 
-A server answers consumers only whose Settings it has, so each session keeps a Telemetry stream open to every place it
-talks to, says its Settings at its beginning and whenever they change, and sends heartbeats.  A stream that breaks is
-opened again for as long as the session lives.
+A server only answers consumers whose Settings it has.  So each session keeps a Telemetry stream open to every place it
+talks to, sends its Settings at the start and at each change, and sends heartbeats.  A broken stream is opened again for
+as long as the session lives.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ OnCommand = Callable[[v2.TelemetryCommand, Connection], None]
 
 
 class Session:
-    """`settings()` says what the client is now; `headers()` makes those of one call; `on_command` is told what servers
-    say on Telemetry besides Settings."""
+    """One client.  `settings()`: its present Settings; `headers()`: those of one call; `on_command`: called with other
+    commands of servers on Telemetry."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Session:
         return await connection.call(call, question, seconds or self.timeout_seconds, self.headers())
 
     async def stream(self, connection: Connection, call: Call[Q, A], question: Q, seconds: float) -> AsyncIterator[A]:
-        """As `call`, of a call that answers with a stream."""
+        """Make a call that answers with a stream, as `call`."""
         await self._link(connection).ready()
         async for answer in connection.stream(call, question, seconds, self.headers()):
             yield answer
@@ -81,11 +81,11 @@ class Session:
         return link
 
     async def say_settings(self) -> None:
-        """The settings have changed: say them everywhere, and wait until they are known there, or might be."""
+        """Send changed settings everywhere, and wait until they are known there, or may be."""
         await asyncio.gather(*(link.say_settings() for link in self._links.values()))
 
     async def close(self) -> None:
-        """Say goodbye everywhere."""
+        """Close the session at all places."""
         links, self._links = list(self._links.values()), {}
         await asyncio.gather(*(link.close() for link in links))
 
@@ -101,7 +101,7 @@ class _Link:
         self._tasks = [asyncio.create_task(self._telemetry()), asyncio.create_task(self._heartbeats())]
 
     async def ready(self) -> None:
-        """Until the server has answered our Settings; not longer than a call may take: it may not need them."""
+        """Wait for the server's answer to our Settings, at most for a call's time: it may not need them."""
         if not self._known.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._session.timeout_seconds):
@@ -109,7 +109,7 @@ class _Link:
 
     async def say_settings(self) -> None:
         if self._stream is None:
-            return  # they are said when it opens
+            return  # they are sent when it opens
         self._known.clear()
         with suppress(grpc.RpcError, asyncio.InvalidStateError):
             await self._stream.write(v2.TelemetryCommand(settings=self._session.settings()))
@@ -128,7 +128,7 @@ class _Link:
             except (grpc.RpcError, asyncio.InvalidStateError) as error:
                 log.debug("telemetry to %s ended: %s", self._connection.target, error)
             self._stream = None
-            self._known.set()  # nobody waits for a server that says nothing: the calls find out
+            self._known.set()  # nobody waits for a silent server: the calls find out
             await asyncio.sleep(pause)
             pause = min(pause * 2, LAST_PAUSE_SECONDS)
 

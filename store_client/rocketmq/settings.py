@@ -1,4 +1,4 @@
-"""What a RocketMQ store is told when it is opened."""
+"""The settings of a RocketMQ store."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from protocols.rocketmq.names import Address
 
 @dataclass(frozen=True, slots=True)
 class RocketMqSettings:
-    """`endpoints`: addresses of the cluster's proxies, of which routes are asked.  Times are in milliseconds.
+    """Settings of a RocketMQ store.  Times are in milliseconds.
 
-    `namespace`: the resource namespace that is ours called `default`.  `tls`: speak TLS, with `root_certificates` (PEM;
-    None: the system's).  `request_timeout_ms`: of a call, and what a long poll may take over its time.
-    `route_refresh_ms`: how often routes are asked anew.  `heartbeat_ms`: how often clients say that they live.
-    `least_poll_ms`: the shortest long poll that the cluster keeps to; calls are given that much time at least.
-    `answer_ms`: how long a pop that does not wait gives the cluster to answer.  `keep_ms`: how long messages that came
-    after their pop had ended are kept for the next one, before they are given back.
-    `max_batch`, `max_batch_bytes`: of one SendMessage.  `max_sends`: calls of it at once.  `max_waiting`: messages that
-    are not confirmed yet, beyond which producers should pause.  `max_remembered`: recall handles, transactions and
-    renewed receipt handles that are kept, each.  `reader_group`: the group that reading by offset is done as.
+    `endpoints`: addresses of the cluster's proxies, which are asked for routes.  `namespace`: the resource namespace of
+    our `default`.  `tls`: use TLS, with `root_certificates` (PEM; None: the system's).  `request_timeout_ms`: limit of
+    a call, and of a long poll beyond its time.  `route_refresh_ms`: interval between refreshes of routes.
+    `heartbeat_ms`: interval between heartbeats of clients.  `least_poll_ms`: shortest long poll of the cluster; calls
+    get at least that time.  `answer_ms`: time for the cluster's answer to a pop without a wait.  `keep_ms`: time for
+    which late messages are kept for the next pop before they are given back.
+
+    `max_batch`, `max_batch_bytes`: limits of one SendMessage.  `max_sends`: its parallel calls.  `max_waiting`:
+    unconfirmed messages beyond which producers should pause.  `max_remembered`: limit of each kind of kept handles
+    (recall handles, transactions, renewed receipt handles).  `reader_group`: the group of reads by offset.
     """
 
     endpoints: tuple[Address, ...]

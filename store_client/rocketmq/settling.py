@@ -1,8 +1,6 @@
-"""Settling: what consumers say of deliveries.
-
-A cluster gives a renewed delivery a new receipt handle.  The port's callers keep the one they have, so the new one is
-remembered here for it: a delivery that was renewed is settled by the gateway that renewed it, any other by any gateway.
-"""
+"""Settling: acknowledgements, renewals, releases and rejections of deliveries.  A cluster gives a renewed delivery a
+new receipt handle.  Callers of the port keep the old one, so the new one is remembered here: only the gateway that
+renewed a delivery can settle it; any gateway can settle others."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ _VOID = ""
 
 
 class Settling:
-    """The second half of `domain.ports.Consumption`."""
+    """Implements the second half of `domain.ports.Consumption`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -35,7 +33,7 @@ class Settling:
     async def acknowledge(
         self, topic: str, group: str, receipts: Sequence[Receipt], *, may_wait: bool = False
     ) -> Refusals:
-        """One call for all the handles of a broker."""
+        """Implements `Consumption.acknowledge`, with one call for all the handles of a broker."""
         receipt_handles = [handle_of(receipt) for receipt in receipts]
         outcomes: Refusals = [None] * len(receipt_handles)
         by_broker: dict[str, list[tuple[int, ClusterHandle]]] = {}
@@ -86,7 +84,8 @@ class Settling:
         release: bool,
         suspend: bool = False,
     ) -> Refusals:
-        """A call for each handle: the protocol has no batch of them."""
+        """Implements `Consumption.change_invisible_duration`, with a call for each handle: the protocol has no
+        batches."""
 
         async def change(text: str, handle: ClusterHandle) -> None:
             definition = self._cluster.group(group)
@@ -108,7 +107,7 @@ class Settling:
         return await self._each(topic, group, receipts, change)
 
     async def reject(self, topic: str, group: str, receipts: Sequence[Receipt], reason: str = REJECTED) -> Refusals:
-        """A call for each handle: the protocol has no batch of them, and no reasons."""
+        """Implements `Consumption.reject`, with a call for each handle: the protocol has no batches, and no reasons."""
 
         async def forward(text: str, handle: ClusterHandle) -> None:
             session, connection = await self._place(topic, group, handle.broker)
@@ -147,7 +146,7 @@ class Settling:
         return [first[text] for text in receipt_handles]
 
     def _read(self, topic: str, group: str, text: str) -> ClusterHandle:
-        """The handle with RocketMQ's own of now in it.  Raises INVALID_RECEIPT_HANDLE."""
+        """Return the handle with RocketMQ's present one in it.  Raises INVALID_RECEIPT_HANDLE."""
         handle = ClusterHandle.decode(text)
         current = self._renewed.get(text, handle.receipt_handle)
         if (handle.topic, handle.group) != (topic, group) or current == _VOID:

@@ -1,7 +1,5 @@
-"""RocketMqStore: a RocketMQ 5 cluster behind the ports, spoken to as one of its gRPC clients.
-
-What each call of the ports becomes, and which of them the protocol cannot carry, is told in docs/rocketmq-cluster.md.
-"""
+"""RocketMqStore: a RocketMQ 5 cluster behind the ports, as one of its gRPC clients.  docs/rocketmq-cluster.md lists the
+protocol's call for each call of the ports, and those it cannot carry."""
 
 from __future__ import annotations
 
@@ -29,11 +27,9 @@ from store_client.rocketmq.topology import RocketMqTopology
 
 
 class RocketMqStore:
-    """Implements `domain.ports.Store`, as far as the protocol goes: the rest raises UNSUPPORTED.
-
-    It must be made on a running event loop.  `side` serves the key-values, and is closed with it.  `group_defaults` is
-    what is thought of groups that nobody has put: the cluster's own definition of a group cannot be read.
-    """
+    """Implements `domain.ports.Store`, as far as the protocol goes: the rest raises UNSUPPORTED.  It must be made on a
+    running event loop.  `side` serves the key-values, and is closed with it.  `group_defaults`: assumed definition of
+    groups without a put, since the cluster's own cannot be read."""
 
     def __init__(
         self,
@@ -64,7 +60,7 @@ class RocketMqStore:
             await self._cluster.routes.of(name)
 
     async def close(self) -> None:
-        """Answer pops empty, give back what nobody has fetched, wait for sends that are out, say goodbye."""
+        """Answer pops empty, give back messages on shelves, wait for open sends, and close the sessions."""
         self._receiving.release_waiting()
         await self._receiving.close()
         await self._sending.close()

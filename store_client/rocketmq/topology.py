@@ -1,4 +1,4 @@
-"""RocketMqTopology: topics as the cluster has them, and what is remembered here of groups."""
+"""RocketMqTopology: the cluster's topics, and local definitions of groups."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from store_client.rocketmq.reading import Reading
 
 
 class RocketMqTopology:
-    """`domain.ports.Topology`."""
+    """Implements `domain.ports.Topology`."""
 
     def __init__(self, cluster: Cluster, reading: Reading) -> None:
         self._cluster, self._reading = cluster, reading
-        self.topic = cluster.topic  # one that was asked for before; `put_topic` asks
+        self.topic = cluster.topic  # only a known one; `put_topic` asks the cluster
         self.group_status = reading.group_status
         self.watch_topics = cluster.routes.watch
 
@@ -32,10 +32,8 @@ class RocketMqTopology:
         return [route.definition() for route in self._cluster.routes.all()]
 
     async def put_topic(self, topic: Topic) -> Topic:
-        """Ask the cluster for a topic, which is then known here as the cluster has it, whatever was put.
-
-        Raises UNSUPPORTED where the cluster has none: topics are made with RocketMQ's own tools.
-        """
+        """Ask the cluster for a topic, which is then known here as the cluster has it, whatever was put.  Raises
+        UNSUPPORTED if the cluster has none: topics are made with RocketMQ's own tools."""
         try:
             return (await self._cluster.routes.refresh(topic.name)).definition()
         except EntrepotError as refusal:
@@ -60,7 +58,7 @@ class RocketMqTopology:
         return TopicStatus((await self._cluster.routes.of(name)).definition(), await self._reading.bounds(name))
 
     def namespaces(self) -> list[str]:
-        """`default`, and those of topics and groups that are known here."""
+        """Return `default`, and the namespaces of topics and groups known here."""
         names = [*(topic.name for topic in self.topics()), *self._cluster.groups]
         return [DEFAULT_NAMESPACE, *sorted({split_name(name)[0] for name in names} - {DEFAULT_NAMESPACE})]
 
@@ -71,14 +69,14 @@ class RocketMqTopology:
         refuse("delete namespaces")
 
     async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
-        """Remember a definition here: invisible time, retry delays, filter and attempts are said in calls.  The group
-        itself, and whether it is FIFO, is the cluster's (mqadmin updateSubGroup)."""
+        """Keep a definition here: calls carry its invisible time, retry delays, filter and attempts.  The group itself,
+        and its FIFO flag, are the cluster's (mqadmin updateSubGroup)."""
         check_group_name(split_name(group.name)[1])
         self._cluster.groups[group.name] = group
         return group
 
     async def delete_group(self, name: str) -> None:
-        """Forget what is known here of a group."""
+        """Delete the local definition of a group."""
         if self._cluster.groups.pop(name, None) is None:
             raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"group {name!r} is not known here")
 

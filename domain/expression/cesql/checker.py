@@ -1,8 +1,6 @@
-"""Errors of a CESQL expression that are known before there is an event (CESQL 3.3).
-
-They are those of calls that no function takes, and of constants that cannot be what their operator wants.  Parts that
-no evaluation comes to, as a constant before them decides, have none (CESQL 3.4.2).
-"""
+"""Errors of a CESQL expression that are known before any event (CESQL 3.3).  They come from calls of unknown functions,
+and from constants that cannot be cast to the operator's type.  Parts that are never evaluated, because a constant
+before them decides, have no errors (CESQL 3.4.2)."""
 
 from __future__ import annotations
 
@@ -31,12 +29,12 @@ _ORDER = ("<", "<=", ">", ">=")
 
 
 def faults_of(tree: Node) -> tuple[CesqlError, ...]:
-    """The errors, in the order of their places."""
+    """Return the errors, in the order of their places."""
     return tuple(sorted(_faults(tree), key=lambda fault: fault.place))
 
 
 def children_of(node: Node) -> tuple[Node, ...]:
-    """The parts of a node, from left to right."""
+    """Return the parts of a node, from left to right."""
     match node:
         case Not(operand=operand) | Negative(operand=operand) | Like(operand=operand):
             return (operand,)
@@ -50,7 +48,7 @@ def children_of(node: Node) -> tuple[Node, ...]:
 
 
 def attributes_of(node: Node) -> Iterator[Attribute]:
-    """The attributes whose values an expression may ask for."""
+    """Yield the attributes that an expression may read."""
     if isinstance(node, Attribute):
         yield node
     for child in children_of(node):
@@ -77,7 +75,7 @@ def _faults(node: Node) -> Iterator[CesqlError]:
 
 
 def _evaluated(node: Node) -> tuple[Node, ...]:
-    """The parts that evaluation comes to with some event: constants before the others may decide alone."""
+    """Return the parts that are evaluated for some event: constants before the others may decide alone."""
     if isinstance(node, Logic):
         return tuple(_operands_until_decided(node))
     if isinstance(node, In):
@@ -109,7 +107,7 @@ def _members_until_found(node: In) -> Iterator[Node]:
 
 
 def _known(node: Node, wanted: ValueType | None) -> Value | None:
-    """What a part is with every event, as the type that is wanted; None if it depends on the event or is an error."""
+    """Return a part's constant value, cast to the wanted type; None if it depends on the event or is an error."""
     if not _is_constant(node):
         return None
     try:
@@ -124,7 +122,7 @@ def _is_constant(node: Node) -> bool:
 
 
 def _misfit(node: Node, wanted: ValueType | None) -> Iterator[CesqlError]:
-    """A constant that cannot be cast to what is wanted."""
+    """Yield the error of a constant that cannot be cast to the wanted type."""
     if isinstance(node, Constant) and wanted is not None:
         try:
             cast(node.value, wanted)

@@ -1,9 +1,6 @@
-"""Makes closures of a CESQL tree.
-
-Evaluation fails fast (CESQL 4.1): the first error ends it, as an error anywhere keeps an event from passing a filter.
-Operands are evaluated from left to right; AND and OR leave out what cannot change their value, and IN stops at the
-member it finds.
-"""
+"""Compilation of a CESQL tree to closures.  Evaluation fails fast (CESQL 4.1): the first error ends it, since any error
+keeps an event from passing a filter. Operands are evaluated from left to right.  AND and OR skip operands that cannot
+change their value; IN stops at the member it finds."""
 
 from __future__ import annotations
 
@@ -55,14 +52,14 @@ _ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 class Compiled(NamedTuple):
-    """A closure, which raises `EvaluationError`, and the type of its value; None: that of an attribute."""
+    """A closure, which raises `EvaluationError`, and the type of its value; None for an attribute's type."""
 
     evaluate: Operand
     type: ValueType | None
 
 
 def compile_node(node: Node) -> Compiled:
-    """The closure of a tree."""
+    """Return the closure of a tree."""
     match node:
         case Constant(value=constant):
             return Compiled(lambda _: constant, type(constant))
@@ -107,7 +104,7 @@ def _missing(name: str, place: int) -> EvaluationError:
 
 
 def _operand(node: Node, wanted: ValueType | None) -> Callable[[Attributes], Any]:
-    """The operand as the type that its operator takes; None: as it is."""
+    """Return the operand cast to its operator's type; None: not cast."""
     compiled = compile_node(node)
     if wanted is None or compiled.type is wanted:
         return compiled.evaluate
@@ -134,7 +131,7 @@ def _cast_operand(evaluate: Operand, wanted: ValueType, place: int) -> Operand:
 
 
 def _integer(number: int, place: int) -> int:
-    """What an operation gives, which fits an Integer or is a math error."""
+    """Return the result of an operation.  Raises a math error if it does not fit an Integer."""
     if MIN_INTEGER <= number <= MAX_INTEGER:
         return number
     raise EvaluationError(ErrorKind.MATH, f"the result {number} is no 32-bit integer").at(place)
@@ -228,7 +225,7 @@ def _any_of(operands: list[Callable[[Attributes], Any]]) -> Operand:
 
 
 def _comparisons(node: Comparison) -> Operand:
-    """A row of comparisons: the outcome of each is the left operand of the next."""
+    """Return a chain of comparisons: the outcome of each is the left operand of the next."""
     link, *others = node.links
     if isinstance(node.first, Attribute) and isinstance(link.operand, Constant) and link.sign in ("=", "!=", "<>"):
         left = _attribute_with_constant(node.first, link.operand.value, equal=link.sign == "=")
@@ -248,7 +245,7 @@ def _row(first: Operand, further: list[Callable[[Value, Attributes], bool]]) -> 
 
 
 def _further_comparison(link: Link) -> Callable[[Value, Attributes], bool]:
-    """A comparison with a Boolean on its left, which can be cast to anything."""
+    """Return a comparison with a Boolean on its left, which can be cast to any type."""
     if link.sign in _ORDER:
         compare, operand = _ORDER[link.sign], _operand(link.operand, int)
         return lambda value, attributes: compare(value, operand(attributes))
@@ -292,7 +289,7 @@ def _comparison(left: Compiled, place: int, link: Link) -> Operand:
 
 
 def _equality(left: Operand, place: int, right: Operand, *, equal: bool) -> Operand:
-    """`=` is defined for each type: the left operand is cast to the type of the right one (CESQL 3.7)."""
+    """Return the closure of `=` or `!=`: the left operand is cast to the type of the right one (CESQL 3.7)."""
 
     def equality(attributes: Attributes) -> Value:
         first, second = left(attributes), right(attributes)
@@ -307,7 +304,7 @@ def _equality(left: Operand, place: int, right: Operand, *, equal: bool) -> Oper
 
 
 def like_pattern(pattern: str) -> LikePattern:
-    """The pattern of a LIKE.  A backslash before anything but a wildcard is itself (CESQL 3.4.3)."""
+    """Return the pattern of a LIKE.  A backslash before anything but a wildcard is literal (CESQL 3.4.3)."""
     escaped = []
     for place, character in enumerate(pattern):
         escaped.append(character)
@@ -322,7 +319,7 @@ def _like(node: Like) -> Operand:
 
 
 def _in(node: In) -> Operand:
-    """Members are cast to the type of the left operand (CESQL 3.4.5); a String always finds constants as they are."""
+    """Return the closure of IN.  Members are cast to the left operand's type (CESQL 3.4.5); a String needs no casts."""
     wanted = not node.negated
     left = compile_node(node.operand).evaluate
     members = [(compile_node(member).evaluate, member.place) for member in node.members]

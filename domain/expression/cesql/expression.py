@@ -1,4 +1,4 @@
-"""A CESQL expression, compiled once and then asked of every event.
+"""A CESQL expression, compiled once and evaluated for every event.
 
     source LIKE '%.example.com' AND (type IN ('created', 'changed') AND INT(retries) < 3)
 
@@ -18,27 +18,23 @@ from domain.expression.cesql.tree import Call, Node
 from domain.expression.cesql.value import ZERO_VALUES, Attributes, CesqlError, EvaluationError, Value, ValueType
 
 REMEMBERED_EXPRESSIONS: Final = 512
-"""Requests bring their expression with them: compiled ones are kept, the least used forgotten."""
+"""Size of the cache of compiled expressions: requests bring theirs along."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What an expression says of an event: always a value, and an error or None (CESQL 3.3).
-
-    Beside an error the value is what the function says that failed, else the zero value of the expression's type,
-    which is Boolean if it cannot be known.
-    """
+    """The result of an expression for an event: always a value, and an error or None (CESQL 3.3).  With an error the
+    value is the one of the failed function, else the zero value of the expression's type.  A type that is unknown
+    counts as Boolean."""
 
     value: Value
     error: CesqlError | None = None
 
 
 class CesqlExpression:
-    """A compiled expression.  Made by `compile_cesql` only; immutable, equal to another of the same text.
-
-    `tree`: what was parsed.  `type`: of its values, None if it is an attribute's.  `faults`: errors that evaluation
-    has wherever it comes to that part, such as a function that does not exist.
-    """
+    """A compiled expression.  Made by `compile_cesql` only; immutable, equal to another of the same text.  `tree`: its
+    parse tree.  `type`: type of its values, None for an attribute's.  `faults`: errors of every evaluation that reaches
+    their part, such as a missing function."""
 
     __slots__ = ("_compiled", "faults", "text", "tree")
 
@@ -53,7 +49,7 @@ class CesqlExpression:
         return self._compiled.type
 
     def evaluate(self, attributes: Attributes) -> Evaluation:
-        """Value and error.  Never raises."""
+        """Return value and error.  Never raises."""
         try:
             return Evaluation(self._compiled.evaluate(attributes))
         except EvaluationError as error:
@@ -63,7 +59,7 @@ class CesqlExpression:
             return Evaluation(value, CesqlError(error.kind, error.message, error.place))
 
     def matches(self, attributes: Attributes) -> bool:
-        """Whether an event passes this as a filter: a Boolean that is true, and no error (CESQL 1.2).  Never raises."""
+        """True if an event passes the filter: the value is true, without an error (CESQL 1.2).  Never raises."""
         try:
             return self._compiled.evaluate(attributes) is True
         except EvaluationError:
@@ -81,5 +77,5 @@ class CesqlExpression:
 
 @lru_cache(maxsize=REMEMBERED_EXPRESSIONS)
 def compile_cesql(text: str) -> CesqlExpression:
-    """The expression.  Raises `CesqlParseError`, with the place of the fault and what could stand there."""
+    """Compile an expression.  Raises `CesqlParseError` with the place of the fault and the expected words."""
     return CesqlExpression(text, parse_cesql(text))

@@ -18,18 +18,18 @@ from domain.expression.cesql.value import (
 )
 
 MAX_STRING_LENGTH: Final = 32_768
-"""Longest string, in characters, that CONCAT and CONCAT_WS make; more is a functionEvaluation error."""
+"""Longest string that CONCAT and CONCAT_WS make, in characters; more is a functionEvaluation error."""
 
 _WHITE_SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
-"""Unicode's property White_Space; `str.strip` would take control characters too, which TRIM keeps (CESQL 3.5.1)."""
+"""Unicode's property White_Space.  `str.strip` would also strip control characters, which TRIM keeps (CESQL 3.5.1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of one arity.  `parameters`: the types that arguments are cast to, None for any; `rest`: the type of
-    further arguments of a variadic function.  `call` raises `EvaluationError`."""
+    """A function of one arity.  `call` raises `EvaluationError`.  `parameters`: types that arguments are cast to, None
+    for any; `rest`: type of further arguments of a variadic function."""
 
     name: str
     parameters: tuple[ValueType | None, ...]
@@ -38,12 +38,12 @@ class Function:
     rest: ValueType | None = None
 
     def types(self, count: int) -> tuple[ValueType | None, ...]:
-        """The types of so many arguments."""
+        """Return the types of that many arguments."""
         return self.parameters + (self.rest,) * (count - len(self.parameters))
 
 
 def find_function(name: str, arity: int) -> Function | None:
-    """The function that takes so many arguments."""
+    """Return the function with that many arguments, or None."""
     for function in FUNCTIONS.get(name, ()):
         fixed = len(function.parameters)
         if arity == fixed or (function.rest is not None and arity > fixed):
@@ -108,7 +108,7 @@ def _is(cast: Callable[[Value], Value]) -> Callable[[Value], bool]:
 
 
 def _same(value: Any) -> Any:
-    """What a cast does beyond casting its argument."""
+    """Return the argument, which was cast already."""
     return value
 
 

@@ -1,8 +1,5 @@
-"""A Pratt parser for CESQL (CESQL 2 and 3.6).
-
-Operators bind in this order: unary NOT and `-`; LIKE and IN; `* / %`; `+ -`; comparisons; AND, OR and XOR, which are of
-one precedence and taken from left to right, unlike SQL's.
-"""
+"""A Pratt parser for CESQL (CESQL 2 and 3.6).  Precedence from high to low: unary NOT and `-`; LIKE and IN; `* / %`; `+
+-`; comparisons; AND, OR and XOR.  The last three share one precedence and associate to the left, unlike in SQL."""
 
 from __future__ import annotations
 
@@ -29,9 +26,9 @@ from domain.expression.cesql.tree import (
 
 MAX_CESQL_LENGTH: Final = 8192
 MAX_CESQL_DEPTH: Final = 32
-"""Deepest nesting of parentheses, calls, unary operators, and LIKE and IN in a row: evaluation recurses for each."""
+"""Deepest nesting of parentheses, calls, unary operators, and successive LIKE and IN: evaluation recurses for each."""
 MAX_CESQL_PATTERNS: Final = 32
-"""Most LIKEs in one expression: a pattern may have to look at every character of a value."""
+"""Most LIKEs in one expression: a pattern may examine every character of a value."""
 
 _LOGIC, _COMPARISON, _ADDITION, _MULTIPLICATION, _PREDICATE = 10, 20, 30, 40, 50
 _POWERS: Final = {
@@ -52,7 +49,7 @@ _AN_OPERAND: Final = "an attribute, a constant, a function, NOT, EXISTS, '-' or 
 
 
 def parse_cesql(text: str) -> Node:
-    """The tree of a CESQL expression.  Raises `CesqlParseError`, and nothing else whatever the text."""
+    """Return the tree of a CESQL expression.  Raises `CesqlParseError` and nothing else, for any text."""
     if len(text) > MAX_CESQL_LENGTH:
         raise CesqlParseError(
             text, MAX_CESQL_LENGTH, f"{len(text)} characters", f"an expression has at most {MAX_CESQL_LENGTH}"
@@ -107,7 +104,7 @@ class _Parser:
     # --- grammar
 
     def _expression(self, floor: int) -> Node:
-        """An operand and every operator after it that binds more tightly than `floor`."""
+        """Parse an operand and every operator after it that binds more tightly than `floor`."""
         left = self._operand()
         depth = self._depth
         while (power := self._power()) > floor:
@@ -158,7 +155,7 @@ class _Parser:
         raise self._unexpected(_AN_OPERAND)
 
     def _signed_integer(self) -> Node | None:
-        """A sign and the digits right after it are one literal (CESQL 2.2), which has room for the least integer."""
+        """Parse a sign and the digits right after it as one literal (CESQL 2.2), which admits the least integer."""
         sign, digits = self._tokens[self._next : self._next + 2]
         if digits.kind is not TokenKind.INTEGER or digits.place != sign.end:
             return None
@@ -180,7 +177,7 @@ class _Parser:
         return node
 
     def _named(self) -> Node:
-        """An attribute, or a function with its arguments."""
+        """Parse an attribute, or a function with its arguments."""
         name = self._peek()
         if self._tokens[self._next + 1].value != "(" or self._tokens[self._next + 1].kind is not TokenKind.SIGN:
             return Attribute(name.place, self._attribute_name())
@@ -209,7 +206,6 @@ class _Parser:
         return tuple(nodes)
 
     def _predicate(self, left: Node) -> Node:
-        """LIKE and IN, with NOT before them or without."""
         negated = self._taken("NOT")
         if self._taken("IN"):
             self._expect("(")

@@ -1,7 +1,5 @@
-"""The words of a CESQL expression with their places, and the error that says where one is wrong.
-
-Words are found in one pass over the text: no pattern here can look at a character twice.
-"""
+"""The tokens of a CESQL expression with their places, and the parse error with its place.  The text is read in one
+pass: no pattern here can examine a character twice."""
 
 from __future__ import annotations
 
@@ -17,11 +15,8 @@ KEYWORDS: Final = frozenset({"AND", "OR", "XOR", "NOT", "LIKE", "EXISTS", "IN", 
 
 
 class CesqlParseError(EntrepotError):
-    """A text that is no CESQL expression (CESQL 3.3, ParseError).
-
-    `offset` is the index of the fault in the text; `line` and `column` count from 1; `expected` is what could stand
-    there instead, or what is wrong with what does.
-    """
+    """A text that is not a CESQL expression (CESQL 3.3, ParseError).  `offset` is the index of the fault in the text;
+    `line` and `column` count from 1.  `expected`: the words accepted there, or the reason of the refusal."""
 
     def __init__(self, text: str, offset: int, found: str, expected: str) -> None:
         before = text[:offset]
@@ -37,7 +32,7 @@ class CesqlParseError(EntrepotError):
 
 
 class TokenKind(Enum):
-    """What a word is.  `value` of a token is the keyword in capitals, the sign, the name, or the constant itself."""
+    """Kinds of tokens.  `value` of a token is the keyword in capitals, the sign, the name, or the constant itself."""
 
     KEYWORD = "a keyword"
     SIGN = "a sign"
@@ -48,7 +43,7 @@ class TokenKind(Enum):
 
 
 class Token(NamedTuple):
-    """`end` is where it ends: a sign belongs to the integer that follows without a blank."""
+    """A token.  `end` is its end: a sign belongs to an integer that follows without a blank."""
 
     kind: TokenKind
     value: str
@@ -56,7 +51,7 @@ class Token(NamedTuple):
     end: int
 
     def __str__(self) -> str:
-        """The token as an error names it."""
+        """Return the token as an error names it."""
         if self.kind is TokenKind.END:
             return "the expression ends"
         return f"unexpected {'the string ' if self.kind is TokenKind.STRING else ''}{shown(self.value)}"
@@ -72,7 +67,7 @@ _STRINGS: Final = {
 
 
 def tokens_of(text: str) -> list[Token]:
-    """All words of the text, the last of which is END.  Raises `CesqlParseError` where there is no word."""
+    """Return all tokens of the text, END last.  Raises `CesqlParseError` for characters that begin no token."""
     tokens: list[Token] = []
     place = 0
     while place < len(text):
@@ -99,7 +94,7 @@ def _read(text: str, place: int) -> Token:
 
 
 def _read_string(text: str, place: int) -> Token:
-    """A quoted string, in which a backslash takes away the meaning of its quote; any other backslash is itself."""
+    """Read a quoted string.  A backslash escapes its quote; any other backslash is literal."""
     quote = text[place]
     pattern, escaped = _STRINGS[quote]
     found = pattern.match(text, place)
@@ -111,7 +106,7 @@ def _read_string(text: str, place: int) -> Token:
 
 
 def integer_of(text: str, place: int, word: str) -> int:
-    """The integer that a word with its sign is.  Raises `CesqlParseError` beyond 32 bits (CESQL 2.2)."""
+    """Return the integer of a token with its sign.  Raises `CesqlParseError` beyond 32 bits (CESQL 2.2)."""
     digits = word.lstrip("+-0")
     if len(digits) <= len(str(MAX_INTEGER)):
         number = -int(digits or "0") if word[0] == "-" else int(digits or "0")

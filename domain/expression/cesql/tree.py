@@ -1,8 +1,5 @@
-"""What the parser makes of a CESQL expression.
-
-`place` is where in the text a part begins, for errors; it does not count when trees are compared.  Operators of one
-precedence in a row are one `Chain`, so that the length of a row costs no depth.
-"""
+"""The parse tree of a CESQL expression.  `place` is the start of a part in the text, for errors; comparisons of trees
+ignore it.  Successive operators of one precedence are one `Chain`, so that their number adds no depth."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ class Exists(Node):
 
 @dataclass(frozen=True, slots=True)
 class Like(Node):
-    """`pattern` as written: `%` and `_` are wildcards unless a backslash is before them."""
+    """LIKE.  `pattern` as written: `%` and `_` are wildcards unless a backslash is before them."""
 
     operand: Node
     pattern: str
@@ -69,7 +66,7 @@ class In(Node):
 
 @dataclass(frozen=True, slots=True)
 class Call(Node):
-    """A function invocation (CESQL 2.4).  `function` is in capitals; nobody has asked yet whether there is one."""
+    """A function invocation (CESQL 2.4).  `function` is in capitals, and may not exist."""
 
     function: str
     arguments: tuple[Node, ...]
@@ -77,7 +74,7 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True)
 class Link(Node):
-    """A sign or word of a chain with the operand on its right."""
+    """An operator of a chain with its right operand."""
 
     sign: str
     operand: Node
@@ -98,9 +95,9 @@ class Arithmetic(Chain):
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Chain):
-    """`= != <> < <= > >=`; there is seldom more than one."""
+    """`= != <> < <= > >=`; rarely more than one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Logic(Chain):
-    """`AND OR XOR`, which are all of one precedence."""
+    """`AND OR XOR`, all of one precedence."""

@@ -1,8 +1,5 @@
-"""Values of CESQL and how one type becomes another (CESQL 3.1, 3.7).
-
-A String is `str`, an Integer `int` of 32 bits with a sign, a Boolean `bool`.  In Python a `bool` is an `int` too: types
-are always told by `type(value)`.
-"""
+"""Values of CESQL and the casts between types (CESQL 3.1, 3.7).  A String is `str`, an Integer a 32-bit signed `int`, a
+Boolean `bool`.  A Python `bool` is also an `int`, so types are always told by `type(value)`."""
 
 from __future__ import annotations
 
@@ -24,13 +21,13 @@ TYPE_NAMES: Final[Mapping[ValueType, str]] = {str: "String", int: "Integer", boo
 ZERO_VALUES: Final[Mapping[ValueType, Value]] = {str: "", int: 0, bool: False}
 
 SHOWN_LENGTH: Final = 40
-"""Characters of a value that an error repeats."""
+"""Most characters of a value in an error."""
 _MAX_DIGITS: Final = 10
 _TRUTH: Final = {"true": True, "false": False}
 
 
 class ErrorKind(StrEnum):
-    """The kinds of error that an evaluation may have (CESQL 3.3); values are those of its test suite."""
+    """Kinds of evaluation errors (CESQL 3.3); values are those of its test suite."""
 
     MATH = "math"
     CAST = "cast"
@@ -41,7 +38,7 @@ class ErrorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CesqlError:
-    """An error of an evaluation, or one that each evaluation of a part has.  `place`: an index of the text."""
+    """An error of an evaluation, or one of every evaluation of a part.  `place`: an index of the text."""
 
     kind: ErrorKind
     message: str
@@ -49,7 +46,7 @@ class CesqlError:
 
 
 class EvaluationError(Exception):
-    """Ends an evaluation.  `value`: what a function gives beside the error, where that is not its type's zero value."""
+    """An error that ends an evaluation.  `value`: the function's value, where it is not its type's zero value."""
 
     def __init__(self, kind: ErrorKind, message: str, value: Value | None = None) -> None:
         super().__init__(message)
@@ -59,14 +56,14 @@ class EvaluationError(Exception):
         self.place = -1
 
     def at(self, place: int) -> EvaluationError:
-        """The same, with its place unless it has one already."""
+        """Set the place unless it is set, and return the error."""
         if self.place < 0:
             self.place = place
         return self
 
 
 def shown(value: Value) -> str:
-    """The value as CESQL would write it, cut to what is useful."""
+    """Return the value as CESQL would write it, shortened."""
     if type(value) is not str:
         return to_string(value)
     return repr(value if len(value) <= SHOWN_LENGTH else value[:SHOWN_LENGTH] + "...")
@@ -85,7 +82,7 @@ def to_integer(value: Value) -> int:
         return value
     if type(value) is str:
         digits = value[1:] if value[:1] in ("+", "-") else value
-        if digits.isascii() and digits.isdigit():  # as many zeros in front as an attribute has room for
+        if digits.isascii() and digits.isdigit():  # any number of leading zeros is allowed
             digits = digits.lstrip("0") or "0"
             number = int(digits[: _MAX_DIGITS + 1])
             number = -number if value[0] == "-" else number
