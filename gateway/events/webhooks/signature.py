@@ -11,9 +11,9 @@ SECRET_PREFIX: Final = "whsec_"
 
 
 def signed_headers(secret: str, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """`webhook-id`, `webhook-timestamp` (epoch seconds) and `webhook-signature` of a body.
+    """Return `webhook-id`, `webhook-timestamp` (epoch seconds) and `webhook-signature` of a body.
 
-    `secret`: `whsec_` and the key in Base64.
+    `secret` is `whsec_` and the key in Base64.
     """
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     signed = f"{message_id}.{timestamp}.".encode() + body
