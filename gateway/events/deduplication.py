@@ -78,10 +78,8 @@ class Deduplication:
             self._stored[identity] = now_ms
 
     async def _known_of(self, identities: Sequence[Identity], window_ms: int) -> set[Identity]:
-        """Return the identities that are stored and durable; on return, none of the others is under way.
-
-        Nothing is claimed during a wait, so two batches never wait for each other.
-        """
+        """Return the identities that are stored and durable; on return, none of the others is under way. Nothing is
+        claimed during a wait, so two batches never wait for each other."""
         known: set[Identity] = set()
         looked_up: set[Identity] = set()
         while True:

@@ -87,10 +87,8 @@ def does_not_conform(topic: str, fault: str) -> EntrepotError:
 
 
 def compile_schema(text: str) -> Any:
-    """Return a validator of linear-time patterns: look-around and back-references are refused.
-
-    A reference to another document is refused as well: nothing is fetched.
-    """
+    """Return a validator of linear-time patterns: look-around and back-references are refused. A reference to another
+    document is refused as well: nothing is fetched."""
 
     def nothing_is_fetched(uri: str) -> Any:
         raise ValueError(f"{uri!r} is outside of the schema")

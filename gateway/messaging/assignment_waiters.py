@@ -39,9 +39,7 @@ class Waiter:
 
 class AssignmentWaiters:
     """The long polls by key of the membership. One watch of the store serves all; it ends with the last long poll.
-
-    Heartbeats write memberships all the time: a write that leaves the generation wakes nobody.
-    """
+    Heartbeats write memberships all the time: a write that leaves the generation wakes nobody."""
 
     def __init__(self, store: Store, prefix: str, generation_of: GenerationOf) -> None:
         self._store = store
@@ -54,10 +52,8 @@ class AssignmentWaiters:
 
     @contextmanager
     def waiting(self, key: str, topic: str, known_generation: int) -> Iterator[Waiter]:
-        """Yield a waiter, which changes from the block's beginning on wake.
-
-        Raises TOO_MANY_REQUESTS beyond MAX_WAITERS.
-        """
+        """Yield a waiter, which changes from the block's beginning on wake. Raises TOO_MANY_REQUESTS beyond
+        MAX_WAITERS."""
         if self._count >= MAX_WAITERS:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, f"{MAX_WAITERS} long polls wait for an assignment already")
         waiter = Waiter(topic, known_generation)

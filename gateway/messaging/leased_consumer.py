@@ -181,10 +181,8 @@ class LeasedConsumer:
             self._look_if_idle()
 
     async def pop(self, request: PopRequest) -> list[Ticket]:
-        """Pop and hold the messages; return none at the end of the time, or after a pause where the store fails.
-
-        So it can be called again at once. Raises TOPIC_NOT_FOUND once the topic is gone.
-        """
+        """Pop and hold the messages; return none at the end of the time, or after a pause where the store fails. So it
+        can be called again at once. Raises TOPIC_NOT_FOUND once the topic is gone."""
         await self._rest()
         asked = self._loop.time()
         try:
@@ -198,10 +196,8 @@ class LeasedConsumer:
         return tickets
 
     async def refused(self, refusal: EntrepotError) -> None:
-        """Pause after a refusal, of a pop or of a call that it needs before.
-
-        Raises TOPIC_NOT_FOUND once the topic is gone.
-        """
+        """Pause after a refusal, of a pop or of a call that it needs before. Raises TOPIC_NOT_FOUND once the topic is
+        gone."""
         self._note(refusal)
         self._leave_alone()
         await self._rest()
@@ -231,10 +227,8 @@ class LeasedConsumer:
         self._settle(tickets, self._acknowledgements, False)
 
     def release(self, tickets: Sequence[Ticket], delay_ms: int | None = 0, *, suspend: bool = False) -> None:
-        """End tickets: others get the messages after `delay_ms`, or by the group's retry policy for None.
-
-        With `suspend` the delivery does not count as an attempt.
-        """
+        """End tickets: others get the messages after `delay_ms`, or by the group's retry policy for None. With
+        `suspend` the delivery does not count as an attempt."""
         if delay_ms == 0 and not suspend:
             self._settle(tickets, self._releases, True)
         elif any(ticket.is_open for ticket in tickets):
@@ -383,10 +377,8 @@ class LeasedConsumer:
         self.release(self.open_tickets)
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Release all messages, also those still to come, and return when the store knows.
-
-        After `seconds` it gives up: the rest comes back when its lease ends.
-        """
+        """Release all messages, also those still to come, and return when the store knows. After `seconds` it gives up:
+        the rest comes back when its lease ends."""
         self._is_closed = True
         if self._ticking is not None:
             self._ticking.cancel()

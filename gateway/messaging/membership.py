@@ -47,10 +47,8 @@ Change = Callable[[Membership, int], Membership]
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A member's view: the `membership`, the group's `progress` on the member's queues, and its lease.
-
-    A member that left, or was dropped, while it waited has no queues.
-    """
+    """A member's view: the `membership`, the group's `progress` on the member's queues, and its lease. A member that
+    left, or was dropped, while it waited has no queues."""
 
     membership: Membership
     progress: list[QueueProgress]
@@ -241,10 +239,8 @@ class Memberships:
         return Assignment(membership, [queue for queue in progress if queue.queue_id in mine], lease_ms)
 
     async def _progress(self, group: str, topic: str, queues: tuple[int, ...]) -> list[QueueProgress]:
-        """Return the group's progress on the queues, after starting it on those that are new to it.
-
-        Two gateways that start it at one moment set the same offset; a commit in between is undone, and read again.
-        """
+        """Return the group's progress on the queues, after starting it on those that are new to it. Two gateways that
+        start it at one moment set the same offset; a commit in between is undone, and read again."""
         status = await self._store.topology.group_status(group)
         while True:
             known = {queue.queue_id: queue for queue in status.progress if queue.topic == topic}

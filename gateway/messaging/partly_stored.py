@@ -16,12 +16,10 @@ from gateway.messaging.send import Sender
 
 
 async def store_the_rest(store: Store, sender: Sender, message: Message, found: Sequence[StoredMessage]) -> None:
-    """Store the message on the brokers that lack it, by the copies `found` under its id.
-
-    Raises EntrepotError where a broker does not take its part.
-    """
+    """Store the message on the brokers that lack it, by the copies `found` under its id. Raises EntrepotError where a
+    broker does not take its part."""
     sender.place([message])
-    topics = {message.topic, *(topic for topic, _ in message.further_queues)}  # other topics may hold messages made of it
+    topics = {message.topic, *(topic for topic, _ in message.further_queues)}  # others were made of it since
     rest = _without(message, {broker_of_queue(each.queue_id) for each in found if each.topic in topics})
     if rest is None:
         return

@@ -244,10 +244,8 @@ class Sender:
         return True
 
     def _queue(self, message: Message, topic: Topic) -> int:
-        """Choose a queue by message group, else by sub-topic where the message says so, else in turn.
-
-        A PRIORITY topic goes by priority alone.
-        """
+        """Choose a queue by message group, else by sub-topic where the message says so, else in turn. A PRIORITY topic
+        goes by priority alone."""
         queues = self._store.topology.queues(topic)
         if topic.type is TopicType.PRIORITY:
             return self._round_robin.queue(priority_queues(message, queues))
@@ -256,10 +254,8 @@ class Sender:
 
 
 class _Sending:
-    """One batch on its way, which tells each call its part as soon as that is known.
-
-    Messages that no broker took, because theirs has just gone, are sent once more to another, if they are free to go.
-    """
+    """One batch on its way, which tells each call its part as soon as that is known. Messages that no broker took,
+    because theirs has just gone, are sent once more to another, if they are free to go."""
 
     __slots__ = ("_calls", "_confirmation", "_messages", "_sender")
 

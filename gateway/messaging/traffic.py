@@ -27,9 +27,7 @@ class Flow:
 
 class Traffic:
     """Counts of stored messages by topic (`incoming`), and of those for consumers by topic and group (`outgoing`).
-
-    `handed` counts the latter by listener.
-    """
+    `handed` counts the latter by listener."""
 
     def __init__(self) -> None:
         self.incoming: dict[str, Flow] = {}

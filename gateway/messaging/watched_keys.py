@@ -31,10 +31,8 @@ log = structlog.get_logger(__name__)
 
 
 class WatchedKeys:
-    """A follower of one prefix; `known` gives the view's keys, which may change while they are read.
-
-    A deletion found by a look has the version `ABSENT`.
-    """
+    """A follower of one prefix; `known` gives the view's keys, which may change while they are read. A deletion found
+    by a look has the version `ABSENT`."""
 
     def __init__(self, key_values: KeyValues, prefix: str, take: Take, known: Callable[[], Iterable[str]]) -> None:
         self._key_values, self._prefix = key_values, prefix
@@ -62,10 +60,8 @@ class WatchedKeys:
     # -- following -----------------------------------------------------------------------------------------------
 
     async def start(self, wait_seconds: float = 0) -> None:
-        """Follow changes and look at all keys; retry for `wait_seconds` while the keeper is away.
-
-        Raises what the store raises. A later start, or `go_on`, tries again.
-        """
+        """Follow changes and look at all keys; retry for `wait_seconds` while the keeper is away. Raises what the store
+        raises. A later start, or `go_on`, tries again."""
         loop = asyncio.get_running_loop()
         end = loop.time() + wait_seconds
         while True:
@@ -250,10 +246,8 @@ class WatchedKeys:
         return answers
 
     async def write(self, changes: Sequence[KeyValueChange], *others: WatchedKeys) -> int:
-        """Write changes as one; on return they are known here and, by prefix, to the others.
-
-        Raises what the store raises: PRECONDITION_FAILED where another writer was first.
-        """
+        """Write changes as one; on return they are known here and, by prefix, to the others. Raises what the store
+        raises: PRECONDITION_FAILED where another writer was first."""
         before = [(each, each._beginnings) for each in (self, *others)]
         version = await self._key_values.write(changes)
         for each, beginning in before:

@@ -21,10 +21,8 @@ log = structlog.get_logger(__name__)
 
 
 class WatchedTable(Generic[_T]):
-    """A table of values by name; `encode` is for writers that use `change`.
-
-    `decode` raises ValueError for a value that it cannot read: it is left out, and logged.
-    """
+    """A table of values by name; `encode` is for writers that use `change`. `decode` raises ValueError for a value that
+    it cannot read: it is left out, and logged."""
 
     def __init__(
         self,
@@ -60,10 +58,8 @@ class WatchedTable(Generic[_T]):
     # -- following -----------------------------------------------------------------------------------------------
 
     async def start(self, wait_seconds: float = 0) -> bool:
-        """Follow changes and load all values, retrying for `wait_seconds` while the keeper is away.
-
-        Return False for a store without key-values: the table is empty.
-        """
+        """Follow changes and load all values, retrying for `wait_seconds` while the keeper is away. Return False for a
+        store without key-values: the table is empty."""
         try:
             await self._keys.start(wait_seconds)
         except EntrepotError as error:
@@ -102,10 +98,8 @@ class WatchedTable(Generic[_T]):
         return KeyValueChange(self._prefix + name, data, expected_version)
 
     async def write(self, changes: Sequence[KeyValueChange], *others: WatchedTable[Any]) -> int:
-        """Write changes of `change` and of other tables as one; known in all of them on return.
-
-        Raises PRECONDITION_FAILED where another writer was first.
-        """
+        """Write changes of `change` and of other tables as one; known in all of them on return. Raises
+        PRECONDITION_FAILED where another writer was first."""
         return await self._keys.write(changes, *(each._keys for each in others))
 
     async def look(self, name: str) -> _T | None:

@@ -33,10 +33,8 @@ DISPATCH_PREFIX: Final = "dispatch~"
 
 
 class Credential(msgspec.Struct, frozen=True, omit_defaults=True, rename="lower"):
-    """The credential for a sink: PLAIN, ACCESSTOKEN, REFRESHTOKEN (Subscriptions 3.2.3) or OAUTH2.
-
-    An OAUTH2 token is got with the client's own credentials.
-    """
+    """The credential for a sink: PLAIN, ACCESSTOKEN, REFRESHTOKEN (Subscriptions 3.2.3) or OAUTH2. An OAUTH2 token is
+    got with the client's own credentials."""
 
     credentialtype: str
     identifier: str = ""
@@ -50,10 +48,8 @@ class Credential(msgspec.Struct, frozen=True, omit_defaults=True, rename="lower"
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The definition; `begins` is the first offset of each queue of the topic to dispatch to it.
-
-    Earlier messages, from `start` on, are read by its own catch-up group while it `is_catching_up`.
-    """
+    """The definition; `begins` is the first offset of each queue of the topic to dispatch to it. Earlier messages, from
+    `start` on, are read by its own catch-up group while it `is_catching_up`."""
 
     id: str
     namespace: str

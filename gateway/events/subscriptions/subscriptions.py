@@ -130,10 +130,8 @@ class Subscriptions:
     # -- changes -------------------------------------------------------------------------------------------------
 
     async def create(self, record: SubscriptionRecord, position: Position) -> Subscription:
-        """Make a subscription to an existing topic, for its new messages and those from a position on.
-
-        Raises EventFilterError, TOO_MANY_REQUESTS.
-        """
+        """Make a subscription to an existing topic, for its new messages and those from a position on. Raises
+        EventFilterError, TOO_MANY_REQUESTS."""
         made = Subscription(record)
         if len(self) >= self._most:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, f"there are {len(self)} subscriptions, the limit")
@@ -233,10 +231,8 @@ class Subscriptions:
         raise _contended(subscription.id)
 
     async def put_state(self, subscription: Subscription, state: StateRecord) -> bool:
-        """Write the state of a subscription.
-
-        Return False if another gateway wrote first, or the subscription is gone or has another sink by now.
-        """
+        """Write the state of a subscription. Return False if another gateway wrote first, or the subscription is gone
+        or has another sink by now."""
         key, sink = subscription.key, subscription.record.sink
         known = self._definitions.get(key)
         if known is None or known.record.sink != sink:

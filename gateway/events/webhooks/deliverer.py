@@ -192,10 +192,8 @@ class Deliverer:
         return self._context.settings.max_requests_per_subscription - len(self._requests)
 
     async def _pop(self) -> list[Ticket]:
-        """Pop as many as there is room for; the events of one request under a rate limit or in order.
-
-        A larger ordered pop would hold several events of one key, which have to be sent one after the other.
-        """
+        """Pop as many as there is room for; the events of one request under a rate limit or in order. A larger ordered
+        pop would hold several events of one key, which have to be sent one after the other."""
         record = self.subscription.record
         requests = 1 if self._rate() or record.is_ordered or not self._circuit.is_well else self._room()
         size = record.batch_size if record.mode == BATCHED else 1
