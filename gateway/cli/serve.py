@@ -40,11 +40,8 @@ def serve(
     ] = None,
     set_: SetOption = None,
 ) -> None:
-    """Start the server: MQTT, AMQP, RocketMQ and HTTP in front of one durable store.
-
-    Settings come from the file, then the environment (ENTREPOT__SECTION__KEY), then flags; the later wins.
-    'entrepot config show' prints them all.
-    """
+    """Start the server: MQTT, AMQP, RocketMQ and HTTP in front of one durable store. Settings come from the file, then
+    the environment (ENTREPOT__SECTION__KEY), then flags; the later wins. 'entrepot config show' prints them all."""
     loaded = settings_flags.load(
         config,
         set_ or [],
@@ -69,7 +66,7 @@ def serve(
 
 
 def _check_workers(settings: Settings) -> None:
-    """Refuse what several processes cannot share."""
+    """Refuse settings that several processes cannot share."""
     if settings.store.kind != "embedded":
         raise CommandError("--workers: a store in memory is one process's; store.kind must be embedded", USAGE)
     if settings.broker.enabled:
