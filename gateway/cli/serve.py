@@ -40,8 +40,11 @@ def serve(
     ] = None,
     set_: SetOption = None,
 ) -> None:
-    """Start the server: MQTT, AMQP, RocketMQ and HTTP in front of one durable store. Settings come from the file, then
-    the environment (ENTREPOT__SECTION__KEY), then flags; the later wins. 'entrepot config show' prints them all."""
+    """Start the server: MQTT, AMQP, RocketMQ and HTTP in front of one durable store.
+
+    Settings come from the file, then the environment (ENTREPOT__SECTION__KEY), then flags; the later wins.
+    'entrepot config show' prints them all.
+    """
     loaded = settings_flags.load(
         config,
         set_ or [],
