@@ -125,7 +125,8 @@ def with_kind(rows: DataFrame, watermark: datetime | None) -> DataFrame:
 def with_duplicates(rows: DataFrame, columns: DeviceColumns, earlier: DataFrame | None) -> DataFrame:
     """Mark good rows with a repeated sequence number of their device, in this batch or in `earlier`, as duplicates.
 
-    `earlier` has the columns `_device`, `_sequence`. The first row in the order of the log stays good."""
+    `earlier` has the columns `_device`, `_sequence`. The first row in the order of the log stays good.
+    """
     marked = rows.withColumn("_device", device_column(columns)).withColumn("_sequence", F.col(f"`{columns.sequence}`"))
     is_asked = (F.col(KIND) == GOOD) & F.col("_sequence").isNotNull()
     order = Window.partitionBy("_device", "_sequence", F.col(KIND)).orderBy("topic", "queue_id", "queue_offset")
