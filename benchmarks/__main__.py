@@ -57,7 +57,6 @@ def main() -> int:
 
 
 def _options(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    """The options of one benchmark alone."""
     if name == "mqtt":
         return {"only": chosen.only}
     return {"messages": chosen.messages, "sessions": chosen.sessions} if name == "sessions" else {}

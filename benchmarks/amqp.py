@@ -1,10 +1,8 @@
 """The AMQP listener beside Debian's rabbitmq-server, with gwload.
 
 The workloads are W7 (publish and confirm) and W8 (publish, consume, acknowledge) of its WORKLOADS.md, latency in an
-open loop, and the memory of idle consumers.
-
-Both servers take turns in one run, each round with a new one and an empty store.  Messages are persistent, queues
-durable; every confirm of ours comes after fdatasync.
+open loop, and the memory of idle consumers. Both servers take turns in one run, each round with a new one and an empty
+store. Messages are persistent, queues durable; every confirm of ours comes after fdatasync.
 """
 
 from __future__ import annotations

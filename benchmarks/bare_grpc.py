@@ -1,7 +1,6 @@
 """The cost of grpc.aio itself: a server with empty answers to every call of RocketMQ's service.
 
 Run it with `python -m benchmarks.bare_grpc PORT`. The messages for receives are made once.
-
 """
 
 from __future__ import annotations

@@ -91,7 +91,6 @@ def _curve(report: Report, name: str, filter_of: Callable[[int], Document], seco
 
 
 def _check(index: FilterIndex[int], filters: list[EventFilters], events: list[dict[str, str]], count: int) -> None:
-    """Check that the measured answers are right."""
     asking = _asking(filters)
     for event in events[:8]:
         found = index.match(event)

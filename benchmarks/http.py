@@ -70,7 +70,6 @@ def _add_consuming(report: Report, console: Console, *, quick: bool) -> None:
 
 
 def _add_subscriptions(report: Report, console: Console, *, quick: bool) -> None:
-    """Add the curve of subscriptions."""
     counts, seconds = ((1, 10, 100), 1) if quick else ((1, 100, 10_000), 5)
     console.print(f"subscriptions: {', '.join(map(str, counts))}", style="dim")
 

@@ -1,10 +1,9 @@
-"""A million records of 200 B JSON in 8 queues into a Delta table, in three ways.
+"""A million records of 200 B JSON in 8 queues into a Delta table, in several ways.
 
-They are our source, Spark's own reader of JSON files, and rows as Python tuples.
-
-All ways end in a Delta table (tasks write Parquet, the driver commits through delta-rs) and take turns in one Spark
-with two cores.  The job's own way, with which tasks write what they read, is the first; the others pass their rows
-through Spark.  Rates are of the batch's own time (`addBatch`), as a stream in full swing has them.
+They are our source, Spark's own reader of JSON files, and rows as Python tuples. All end in a Delta table (tasks write
+Parquet, the driver commits through delta-rs) and take turns in one Spark with two cores. The job's own way comes first:
+its tasks write what they read. The others pass their rows through Spark. Rates are of the batch's own time
+(`addBatch`), as in a stream in full swing.
 """
 
 from __future__ import annotations

@@ -51,7 +51,6 @@ def add_to(report: Report, console: Console, *, quick: bool) -> None:
 
 
 def _by_sub_topic(report: Report) -> None:
-    """Add a part of `benchmarks.filter_index`."""
     dictionary = SubTopicDictionary()
     dictionary.restore(f"plant/{n % 40}/line/{n}" for n in range(NAMES))
     entries = make_entries(np.random.default_rng(1), np.fromiter(dictionary.names, np.uint64))

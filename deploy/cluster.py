@@ -232,7 +232,6 @@ class LocalCluster:
             await asyncio.sleep(0.02)
 
     async def _watch(self) -> None:
-        """Wait until told to stop."""
         while not self._stop.is_set():
             self._check_alive()
             try:

@@ -80,7 +80,6 @@ async def _serve(settings: Settings, listener: socket.socket, ready: Readiness, 
 
 
 async def _serve_replica(settings: Settings, listener: socket.socket, ready: Readiness) -> int:
-    """Run one replica of a broker group."""
     replica = await open_replica(settings, listener, SystemClock())
     stop = StopSignal()
     try:

@@ -147,7 +147,6 @@ class Driver(asyncio.Protocol):
         door.wheel.add(self._conversation)
 
     def _enter(self) -> bool:
-        """Claim a place; False if there is none."""
         now = self._door.loop.time()
         self._place = self._door.intake.enter(now)
         return self._place is not None and self._place.claim(self.source.host, now)
@@ -195,7 +194,6 @@ class Driver(asyncio.Protocol):
             self._look_at_reading()
 
     def _look_at_reading(self) -> None:
-        """Pause or resume reading, by the reasons against it."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return

@@ -32,7 +32,7 @@ class StoreProcess:
     all workers have ended, however they ended."""
 
     def __init__(self, loaded: LoadedSettings, directory: Path) -> None:
-        """Raises OSError where the directory can have no socket."""
+        """Raise OSError where the directory can have no socket."""
         path = directory / "store"
         self._loaded = loaded
         self._address = f"{UNIX}{path}"

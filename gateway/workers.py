@@ -95,7 +95,6 @@ class _Workers:
         return all(not self._is_stopping and self._start() for _ in range(self._loaded.settings.cluster.workers))
 
     def _serve(self) -> None:
-        """Look after the processes until told to stop."""
         ready_file = self._loaded.settings.server.ready_file
         if ready_file is not None:
             write_ready_file(ready_file, self._addresses)
@@ -166,7 +165,6 @@ class _Workers:
                     self._start()
 
     def _pause(self, started: float) -> None:
-        """Wait until RESTART_SECONDS after a start."""
         again = started + RESTART_SECONDS
         while time.monotonic() < again and not self._is_stopping:
             time.sleep(0.05)

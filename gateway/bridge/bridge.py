@@ -110,7 +110,6 @@ class Bridge:
         self._lease.close()
 
     async def _carry_on(self) -> None:
-        """Connect again and again."""
         parts, remote = self._parts, self._remote
         origin = await store_origin(parts.store.key_values, f"{parts.random.getrandbits(64):016x}")
         await ensure_groups(parts.store, remote, self._begun_ms)

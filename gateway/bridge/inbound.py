@@ -119,7 +119,6 @@ class Inbound:
             await self._some.wait()
 
     async def _store(self, batch: Sequence[paho.MQTTMessage], connection: RemoteConnection) -> None:
-        """Store all of a batch and acknowledge it."""
         messages = [self._message(message) for message in batch]
         self._counters.ignored += messages.count(None)
         pending = [message for message in messages if message is not None]

@@ -181,7 +181,6 @@ class Outbound:
     async def _carry(
         self, rule: BridgeRule, leased: LeasedConsumer, tickets: Sequence[Ticket], connection: RemoteConnection
     ) -> None:
-        """Publish, wait for the remote, settle."""
         answers = [self._publish(rule, ticket.message, connection) for ticket in tickets]
         waiting = [answer for answer in answers if isinstance(answer, asyncio.Future)]
         if waiting:

@@ -88,7 +88,6 @@ def _no_role(pong: Pong | None) -> str:
 
 
 def _words(view: ReplicaView, master: int) -> str:
-    """A replica in one line."""
     if view.role == "nobody":
         return f"replica {view.replica}, {view.problem}"
     of = f"slave of replica {master}" if view.role == "slave" else view.role

@@ -90,7 +90,6 @@ def _resolved(schema: Schema, reference: Schema) -> Schema:
 
 
 def _kind(field: Schema) -> str:
-    """The allowed values in words."""
     if "anyOf" in field:
         return " or ".join(_kind(each) for each in field["anyOf"] if each.get("type") != "null")
     if "enum" in field:

@@ -1,15 +1,15 @@
 """Memberships: consumers of a group that own whole queues of a topic, and commit offsets.
 
 These are RocketMQ's push and pull consumers in cluster mode. A membership is one key-value of the store,
-`membership/<namespace>/<group>/<topic>`, so a member may heartbeat at any gateway, and no gateway has state of its own.
+`membership/<namespace>/<group>/<topic>`. So a member may heartbeat at any gateway, and no gateway has its own state.
 Every change is a compare-and-set that is tried again where another gateway came first. Any reader drops members whose
 lease is over. Leases are judged by the clock of the reading gateway, so clocks should differ by much less than a lease.
 
-Committed offsets are the group's own, those that `group_status` tells. A commit names its generation. It is refused
-when that is over, or when the member does not hold the queue, so a member that was away cannot move the new owner's
-offset. Within one gateway the check and the commit are one step. Between gateways they are not: a commit checked by one
-may land after another has shared the queues out anew, perhaps behind a commit of the new owner. Messages may then be
-read again (at least once); none is skipped that was never committed.
+Committed offsets are the group's own, those that `group_status` tells. A commit names its generation. It is
+refused when that is over, or when the member does not hold the queue. So a member that was away cannot move the new
+owner's offset. Within one gateway the check and the commit are one step. Between gateways they are not: a commit
+checked by one may land after another has shared the queues out anew, perhaps behind a commit of the new owner.
+Messages may then be read again (at least once); none is skipped that was never committed.
 """
 
 from __future__ import annotations
@@ -289,7 +289,6 @@ def _check_holder(membership: Membership, member_id: str, generation: int, offse
 
 
 def _start(group: ConsumerGroup) -> Position:
-    """The start of a group on a topic that it has never read."""
     if group.start in (EARLIEST, LATEST):
         return EARLIEST_POSITION if group.start == EARLIEST else LATEST_POSITION
     return Position(PositionKind.TIME, max(parse_start(group.start) or 0, 0))

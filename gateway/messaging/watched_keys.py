@@ -1,7 +1,7 @@
 """WatchedKeys: the key-values of a prefix, followed for a view of them at this gateway.
 
-`take` gets the news, key by key: from the store's watch, from a full look (at the start, and whenever the watch has
-begun anew), from this gateway's own writes and from its questions. Invariants: a written or asked key is known here on
+`take` gets the news, key by key: from the store's watch, from this gateway's own writes and questions, and from a full
+look (at the start, and after each new beginning of the watch). Invariants: a written or asked key is known here on
 return; an older state of a key never replaces a newer one; at rest, the view equals the store.
 """
 

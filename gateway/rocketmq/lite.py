@@ -1,7 +1,7 @@
 """SyncLiteSubscription: lite topics, which are sub-topics of one level.
 
 A lite topic costs nothing to make: it is a name in its parent's messages. A consumer group reads each of them as a
-group of its own, the same that MQTT's `$share/<group>/<topic>/<lite topic>` is, so each has its own progress. A
+group of its own, that of MQTT's `$share/<group>/<topic>/<lite topic>`, so each has its own progress. A
 client's subscription is a key-value: any gateway answers its receives.
 """
 

@@ -1,7 +1,7 @@
 """ReceiveMessage, AckMessage, ChangeInvisibleDuration, ForwardMessageToDeadLetterQueue: consuming as a group.
 
-A receive is a pop. The request has everything that it needs, and the receipt handle everything that settling needs, so
-any gateway answers any of them, whether it has heard of the client or not.
+A receive is a pop. The request has everything that it needs, and the receipt handle everything that settling needs.
+So any gateway answers any of them, whether it has heard of the client or not.
 """
 
 from __future__ import annotations
@@ -79,7 +79,6 @@ class Receiving:
                 self._release(request.topic, popped, caller)
 
     async def _tell(self, popped: Popped, request: PopRequest, write: Write) -> None:
-        """Send deliveries."""
         frontend = self._frontend
         await write(HAND_OVER)
         for group, parent, deliveries in popped:
@@ -93,7 +92,6 @@ class Receiving:
         await write(v2.ReceiveMessageResponse(delivery_timestamp=timestamp(frontend.clock.now_ms())))
 
     def _request(self, question: v2.ReceiveMessageRequest, caller: Caller, topic: str, group: str) -> PopRequest:
-        """Return the pop that is asked for."""
         settings = self._frontend.settings
         if question.batch_size < 0:
             raise WireError(v2.BAD_REQUEST, "batch_size is not negative")

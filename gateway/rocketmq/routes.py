@@ -83,7 +83,6 @@ class Routes:
         return answer
 
     async def _topic(self, resource: v2.Resource, caller: Caller) -> Topic:
-        """Return the topic, created if allowed."""
         frontend = self._frontend
         name = topic_of(resource, is_read=True)
         frontend.access.check_know(caller, name)

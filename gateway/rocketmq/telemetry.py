@@ -121,7 +121,6 @@ class Telemetry:
             stream.end()
 
     def _settings(self, said: v2.Settings, stream: ClientStream) -> v2.TelemetryCommand:
-        """Return the answer to a client's settings."""
         frontend = self._frontend
         try:
             if said.WhichOneof("pub_sub") == "publishing":

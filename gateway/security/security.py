@@ -316,7 +316,6 @@ class Security:
         self._anonymous.clear()
 
     def _changed(self, change: DirectoryChange) -> None:
-        """Forget all decisions, then tell the listeners."""
         self._forget()
         if not self._directory.is_loaded:
             return

@@ -93,7 +93,6 @@ class QueueSession:
     # -- one message ---------------------------------------------------------------------------------------------
 
     async def _carry(self, message: DeliveredMessage) -> None:
-        """Publish, and acknowledge after the confirmation."""
         if self._over.done() or message.delivery_tag is None:
             return
         self._under_way += 1

@@ -159,7 +159,6 @@ class WebSocketDriver(Driver):
     # -- frames --------------------------------------------------------------------------------------------------
 
     def _take(self, connection: Connection, data: bytes) -> None:
-        """Take the frames of one read."""
         if connection.state is ConnectionState.CLOSED:
             return
         connection.receive_data(data)

@@ -84,7 +84,6 @@ class BatchJob:
         self._maintain(main, batch)
 
     def _staged(self, rows: DataFrame, main: Table, watermark: datetime | None, staging: Staging) -> Staged:
-        """Let Spark mark the rows and write them."""
         flat = self._flat(rows)
         marked = self._marked(flat, self._earlier(flat, main, watermark), watermark)
         stage(marked, staging, one_write=self.settings.format is TableFormat.DELTA)
@@ -94,7 +93,6 @@ class BatchJob:
         return {kind: staging.files(kind) for kind in KINDS}, good, dead
 
     def _written_by_tasks(self, rows: DataFrame, task_files: TaskFiles) -> Staged:
-        """Let the tasks read and write."""
         task_files.clear()
         written = task_files.written(rows)
         flat = flat_rows(self.settings)
@@ -143,7 +141,6 @@ class BatchJob:
         return open_table(self.settings.format, path, dict(self.settings.catalog))
 
     def _flat(self, rows: DataFrame) -> DataFrame:
-        """Rows with the columns of the table, and their time."""
         return row_kinds.with_event_time(row_kinds.flattened(rows), self.settings.columns.time)
 
     def _marked(self, flat: DataFrame, earlier: DataFrame | None, watermark: datetime | None) -> DataFrame:

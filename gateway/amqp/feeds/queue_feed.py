@@ -4,9 +4,9 @@ Only as many messages are popped as consumers have credit for. They go to consum
 priority first; those too late for the last consumer are released. The store shares out among gateways that consume from
 one queue; `presence.py` knows of them.
 
-Order: messages that a consumer released have their place again before more are popped. A consumer that is promised to
-be the only one (single active, exclusive) waits for all messages that others held, at any gateway, to come back. After
-a pop whose answer was lost, as with its broker, it waits for the messages that this may have claimed, too.
+Order: messages that a consumer released have their place again before more are popped. A consumer
+promised to be the only one (single active, exclusive) waits until all messages held by others are back. After a pop
+whose answer was lost, as with its broker, it waits for the messages that this may have claimed, too.
 """
 
 from __future__ import annotations
@@ -202,7 +202,6 @@ class QueueFeed:
         self._look_if_idle()
 
     def _hand_out(self, tickets: list[Ticket]) -> None:
-        """Hand out messages, one to each consumer in turn."""
         active = self._active()
         each = -(-len(tickets) // len(active)) if active else 0
         if tickets and all(other.priority == active[0].priority and other.credit >= each for other in active):

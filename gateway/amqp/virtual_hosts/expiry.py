@@ -37,7 +37,7 @@ SOON_MS: Final = 2_000
 ARRIVAL_LOOK_MS: Final = 100
 """Pause before the next look for a message with a shorter life that had not arrived yet."""
 LATE_LOOK_MS: Final = 1_000
-"""The same pause beyond `SOON_MS`."""
+"""Pause before such looks beyond `SOON_MS`."""
 SLOWEST_MS: Final = 30_000
 """Longest interval between looks at a queue that may need work."""
 SWEEP_SECONDS: Final = 5.0

@@ -261,7 +261,6 @@ class Deliverer:
         return answer, authorization
 
     def _bury_old(self, tickets: Sequence[Ticket]) -> None:
-        """Dead-letter the events that are too old."""
         now_ms = self._context.clock.now_ms()
         lifetime_ms = self.subscription.record.max_age_seconds * 1000 or None
         self._bury([each for each in tickets if is_over(each.message, now_ms, lifetime_ms)], "expired")
@@ -355,5 +354,4 @@ class Deliverer:
 
 
 def _words(answer: Answer) -> str:
-    """The answer as text for readers of dead letters."""
     return f"HTTP {answer.status}" if answer.status else answer.fault

@@ -1,8 +1,8 @@
 """Dispatcher: each message of one topic is matched once against all subscriptions, and put into the feeds that match.
 
-A popped message is matched through the index, appended once with an entry in each feed (store once, refer many), and
-acknowledged when that is durable. If a gateway dies in between, another one does it again: a duplicate, never a loss.
-The publisher does not wait for this; a message that matches nothing costs an acknowledgement.
+A popped message is matched through the index and appended once with an entry in each feed (store once, refer
+many). It is acknowledged when that is durable. If a gateway dies in between, another one does it again: a duplicate,
+never a loss. The publisher does not wait for this; a message that matches nothing costs an acknowledgement.
 
 The topic's record is read before a batch is matched: a subscription that was confirmed before a message was stored is
 known here before that message is matched.

@@ -197,7 +197,6 @@ class Webhooks:
     # -- dispatching ---------------------------------------------------------------------------------------------
 
     async def _dispatch(self, topic: str, group: str) -> None:
-        """Dispatch a topic until cancelled."""
         matching = Matching(self._subscriptions, topic, group)
         dispatcher = Dispatcher(self._store, self._clock, topic, group, matching, self._default_type)
         try:

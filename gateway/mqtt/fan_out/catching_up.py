@@ -1,6 +1,6 @@
 """CatchingUp: reads on for subscribers that are behind, each in a task of its own, until they join the live tails.
 
-The store's filter index finds the messages for a subscriber's filters, so a session that was away for millions of
+The store's filter index finds the messages for a subscriber's filters. So a session that was away for millions of
 messages gets its few at once. A queue is joined at an exact offset: the tail's, which hands nothing of the queue to a
 subscriber that is behind on it.
 """

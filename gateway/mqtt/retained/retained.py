@@ -211,7 +211,6 @@ class RetainedMessages:
     # -- the index ---------------------------------------------------------------------------------------------------
 
     def _take(self, events: Sequence[KeyValueEvent]) -> None:
-        """Take in events of keys, in order."""
         for event in events:
             hashed = self._hashed.get(event.key)
             name = hashed or (_name_of(event.key, event.value) if event.value is not None else name_in_key(event.key))
@@ -219,7 +218,6 @@ class RetainedMessages:
                 self._apply(event.key, name, event.value)
 
     def _apply(self, key: str, name: str, value: bytes | None) -> None:
-        """Update the index for a name."""
         expires_at_ms = None if value is None else _expiry(key, value)
         is_hashed = name_in_key(key) is None
         if value is None or expires_at_ms is None:
