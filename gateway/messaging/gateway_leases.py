@@ -1,8 +1,8 @@
 """Leases of gateways in the key-values: they show the gateways that are alive.
 
-| key                 | value                                                   |
-|---------------------|---------------------------------------------------------| | `gateway/<gateway>` | decimal: end
-of that gateway's lease, epoch milliseconds |
+| key                 | value                                                    |
+|---------------------|----------------------------------------------------------|
+| `gateway/<gateway>` | decimal: end of that gateway's lease, epoch milliseconds |
 
 The sweeper of MQTT's sessions renews them; code that keeps something for a gateway reads them.
 """

@@ -1,13 +1,13 @@
 """The records of sessions in the key-values.
 
 | key                                   | value                                                            |
-|---------------------------------------|------------------------------------------------------------------| |
-`session/<client>`                    | `SessionRecord`: owner, subscriptions, cursors, will             | |
-`session-window/<client>`             | `WindowRecord`: messages in flight, and cursors moved since      | |
-`session-due/<time>/<client>`         | empty: time for the sweeper to look at a disconnected session    | |
-`session-will/<time>/<client>`        | a will that is being published; after that time it is overdue    | |
-`session-taken/<gateway>/<client>`    | empty: told to the gateway that had the client before            | |
-`session-kick/<gateway>/<client>`     | told to that gateway: `kick` the client, or `end` its session too |
+|---------------------------------------|------------------------------------------------------------------|
+| `session/<client>`                    | `SessionRecord`: owner, subscriptions, cursors, will             |
+| `session-window/<client>`             | `WindowRecord`: messages in flight, and cursors moved since      |
+| `session-due/<time>/<client>`         | empty: time for the sweeper to look at a disconnected session    |
+| `session-will/<time>/<client>`        | a will that is being published; after that time it is overdue    |
+| `session-taken/<gateway>/<client>`    | empty: told to the gateway that had the client before            |
+| `session-kick/<gateway>/<client>`     | told to that gateway: `kick` the client, or `end` its session too |
 
 `<client>` is the client id, escaped to the characters of a key. Values are msgpack arrays; a field is only ever added
 at the end, with a default.
