@@ -52,7 +52,7 @@ class AssignmentWaiters:
 
     @contextmanager
     def waiting(self, key: str, topic: str, known_generation: int) -> Iterator[Waiter]:
-        """Yield a waiter, which changes from the block's beginning on wake. Raises TOO_MANY_REQUESTS beyond
+        """Yield a waiter; changes after the beginning of the block wake it. Raises TOO_MANY_REQUESTS beyond
         MAX_WAITERS."""
         if self._count >= MAX_WAITERS:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, f"{MAX_WAITERS} long polls wait for an assignment already")
