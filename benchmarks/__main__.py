@@ -22,7 +22,7 @@ NAMES: Final = (
 
 
 def main() -> int:
-    """Returns the exit code: 0 when everything asked for ran, whatever it found."""
+    """Run the benchmarks; return 0 when everything asked for ran, whatever the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], metavar="name", help=f"which: {', '.join(NAMES)}")
     parser.add_argument("--quick", action="store_true", help="one short round of each; nothing is kept")
@@ -57,7 +57,6 @@ def main() -> int:
 
 
 def _options(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    """What is asked of one benchmark alone."""
     if name == "mqtt":
         return {"only": chosen.only}
     return {"messages": chosen.messages, "sessions": chosen.sessions} if name == "sessions" else {}

@@ -1,8 +1,8 @@
-"""The AMQP door beside Debian's rabbitmq-server, with gwload: W7 (publish and confirm) and W8 (publish, consume,
-acknowledge) of its WORKLOADS.md, latency in an open loop, and what idle consumers cost.
+"""The AMQP listener beside Debian's rabbitmq-server, with gwload.
 
-Both servers take turns in one run, each round with a new one and an empty store.  Messages are persistent, queues
-durable; every confirm of ours comes after fdatasync.
+The workloads are W7 (publish and confirm) and W8 (publish, consume, acknowledge) of its WORKLOADS.md, latency in an
+open loop, and the memory of idle consumers. Both servers take turns in one run, each round with a new one and an empty
+store. Messages are persistent, queues durable; every confirm of ours comes after fdatasync.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ CASES: Final[tuple[Case, ...]] = (
 
 
 def run(console: Console, *, quick: bool) -> Report:
-    """All of it in some five minutes; quick: one round of each."""
+    """Run all of it in some five minutes; quick: one round of each."""
     rounds, seconds = (1, "1.5") if quick else (ROUNDS, "3")
     report = Report("amqp", "AMQP: durable before the confirm, beside rabbitmq-server", "rabbitmq")
     peers: list[Callable[[], AbstractContextManager[Server]]] = [entrepot]
@@ -102,7 +102,7 @@ def rabbitmq() -> Iterator[Server]:
 
 
 def _idle_bytes(peer: Callable[[], AbstractContextManager[Server]]) -> int:
-    """What the server's memory grows by."""
+    """The growth of the server's memory by idle consumers, in bytes."""
     with peer() as server:
         parameters = pika.ConnectionParameters("127.0.0.1", server.ports["amqp"], heartbeat=0)
         connection = pika.BlockingConnection(parameters)
@@ -112,7 +112,7 @@ def _idle_bytes(peer: Callable[[], AbstractContextManager[Server]]) -> int:
             channel = channels[number % len(channels)]
             channel.queue_declare(f"idle-{number}", durable=True)
             channel.basic_consume(f"idle-{number}", lambda *given: None)
-        time.sleep(1)  # what was given up on the way is returned to the system
+        time.sleep(1)  # memory freed on the way returns to the system
         grown = _resident(server.pid) - before
         connection.close()
     return grown

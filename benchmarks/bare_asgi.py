@@ -1,4 +1,4 @@
-"""An ASGI app that reads the body and answers 204: what uvicorn itself costs, as the measure for our HTTP door."""
+"""An ASGI app that reads the body and answers 204: the cost of uvicorn itself, as the measure for our HTTP listener."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A grpc.aio server that answers every call of RocketMQ's service with nothing in it: what grpc.aio itself costs, as
-the measure for our door.  `python -m benchmarks.bare_grpc PORT`; its messages to hand out are made once.
+"""The cost of grpc.aio itself: a server with empty answers to every call of RocketMQ's service.
+
+Run it with `python -m benchmarks.bare_grpc PORT`. The messages for receives are made once.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def handed_out() -> list[v2.ReceiveMessageResponse]:
 
 
 async def serve(port: int) -> None:
-    """Until it is killed."""
+    """Serve until killed."""
     answers = handed_out()
 
     async def send(question: v2.SendMessageRequest, context: Any) -> v2.SendMessageResponse:

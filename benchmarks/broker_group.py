@@ -34,17 +34,15 @@ from benchmarks.processes import (
 
 NAME: Final = "broker-0"
 BROKER: Final = "broker "
-"""Beginning of the names of the brokers' processes."""
+"""Prefix of the names of the brokers' processes."""
 LOOK_SECONDS: Final = 0.02
 """Pause between two looks at the replicas."""
 ELECT_SECONDS: Final = 60.0
 
 
 class BrokerGroup:
-    """A broker of so many replicas behind one gateway.  No rule: one broker that is no replica.
-
-    `controllers`: how many elect its masters.  `lease`: silence of a master, in seconds, after which they do.
-    """
+    """A broker with `replicas` behind one gateway. Without a rule it is one broker that is no replica. `controllers` is
+    the number that elect its masters; `lease` is a master's silence, in seconds, before they do."""
 
     def __init__(self, directory: Path, rule: str, replicas: int, controllers: int = 0, lease: float = 3.0) -> None:
         self.what = f"{replicas} replicas, {rule}" if rule else "a broker without replicas"
@@ -89,7 +87,7 @@ class BrokerGroup:
 
     @property
     def _controlled(self) -> dict[str, str]:
-        """Settings by which all know their controllers; none where there are none."""
+        """Settings with the controllers' addresses, if there are controllers."""
         if not self._controller_ports:
             return {}
         addresses = [f"{each}=127.0.0.1:{port}" for each, port in self._controller_ports.items()]
@@ -101,7 +99,7 @@ class BrokerGroup:
         self._start(f"controller {controller}", "controller", *_flags({**self._controlled, **own}))
 
     def kill_replica(self, replica: int) -> None:
-        """SIGKILL to one, and wait for its end."""
+        """Kill one with SIGKILL, and wait for its end."""
         process = self._processes[_broker(replica)]
         process.kill()
         process.wait()
@@ -111,7 +109,7 @@ class BrokerGroup:
         stop(self._processes[_broker(replica)])
 
     def wipe_replica(self, replica: int) -> None:
-        """Remove all that a stopped one has."""
+        """Remove all data of a stopped one."""
         shutil.rmtree(self.data_dir(replica))
 
     def close(self) -> None:
@@ -142,12 +140,12 @@ class BrokerGroup:
 
     @property
     def client(self) -> httpx2.Client:
-        """Of the gateway's HTTP door."""
+        """A client of the gateway's HTTP API."""
         assert self._client is not None, "it is started"
         return self._client
 
     def views(self) -> list[dict[str, Any]]:
-        """The replicas as the management API shows them; none while nobody answers."""
+        """The replicas as the management API shows them; none without an answer."""
         answer = self.client.get("/api/v1/brokers")
         brokers = answer.json()["value"] if answer.status_code == 200 else []
         return [replica for broker in brokers for replica in broker["replicas"]]
@@ -185,16 +183,14 @@ class BrokerGroup:
     # -- measured ------------------------------------------------------------------------------------------------
 
     def gwload(self, *arguments: str, door: str = "mqtt") -> dict[str, Any]:
-        """The load generator at a door of the gateway's; the CPU of every process is counted.
-
-        Its figures have `parts`, too: the CPU-seconds of each process with its children, by what the process is.
-        """
+        """Run the load generator against a listener of the gateway; the CPU of every process is counted. Its figures
+        have `parts`, too: the CPU-seconds of each process with its children, by role."""
         first, *others = self._processes.values()
         watched = ",".join(str(each.pid) for each in others)
         before = self._cpu()
         figures = gwload(Server(self.what, first, self.ports), door, "--pid", watched, *arguments)
         used = {name: cpu - before[name] for name, cpu in self._cpu().items()}
-        # Between the two looks lie the beginning and the end of the run, too: what gwload measured is shared out alike.
+        # The two looks include the beginning and the end of the run: gwload's own figure is divided in the same shares.
         share = float(figures["broker_cpu_s"]) / max(sum(used.values()), 0.01)
         master = _broker(self.master() if self._rule else self.replicas[0])
         slaves = [cpu for name, cpu in used.items() if name.startswith(BROKER) and name != master]
@@ -209,7 +205,7 @@ class BrokerGroup:
 
     @contextmanager
     def paused(self, replica: int, *, only_disk: bool = False) -> Iterator[None]:
-        """One replica stands still meanwhile, or its disk: the process that syncs for it."""
+        """Pause one replica, or its disk: the process that syncs for it."""
         pid = self._processes[_broker(replica)].pid
         pids = [*([] if only_disk else [pid]), *children(pid)]
         _signal(pids, signal.SIGSTOP)

@@ -1,8 +1,8 @@
-"""More than one core: one and two gateways before one store process, and which of them uses how much CPU.
+"""More than one core: one and two gateways before one store process, and the CPU of each.
 
 The store, its process for syncing, the gateways and the load generator share the cores of the machine, so the figures
-are messages per CPU-second of each alone.  That of the store says where more gateways no longer help: at so many
-messages per second its one core is busy.
+are messages per CPU-second of each alone. The store's figure is the limit for more gateways: at so many messages per
+second its one core is busy.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from benchmarks.report import Goal, Report
 
 ROUNDS: Final = 3
 STORE_GOAL: Final = Goal(250_000)
-"""Messages that the store's process is to append in a second of its CPU."""
+"""Messages that the store's process is to append per second of its CPU."""
 _SCRIPT: Final = """\
 import json, sys
 from gateway.serving import run_around_store
 from gateway.settings import load_settings
 sys.exit(run_around_store(load_settings(flags=json.loads(sys.argv[1]))))
 """
-"""`serve --workers` with one gateway is one process: this is a store and a gateway."""
+"""A store and a gateway, since `serve --workers` with one gateway is one process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Work of gwload.  `counted`, `rate`: its figures for the messages, all of them and in a second."""
+    """One workload of gwload; `counted` and `rate` are its figures for the messages, all of them and per second."""
 
     what: str
     door: str
@@ -49,7 +49,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Processes of a server by what they do."""
+    """Processes of a server by role."""
 
     store: int
     sync: int
@@ -75,7 +75,7 @@ LOADS: Final = (
 
 
 def run(console: Console, *, quick: bool) -> Report:
-    """All of it in three minutes; quick: one round of each."""
+    """Run all of it in three minutes; quick: one round of each."""
     rounds = 1 if quick else ROUNDS
     report = Report("cores", "More than one core: gateways before one store process", "in one process")
     for load in LOADS:
@@ -106,7 +106,7 @@ def _tell(report: Report, load: Load, gateways: int, found: dict[int, list[Figur
 
 
 def _measured(load: Load, gateways: int) -> Figures:
-    """One run against a new server; no gateways: one process that is all of it."""
+    """Run once against a new server; without gateways it is one process."""
     if not gateways:
         with entrepot() as server:
             return _figures(load, gwload(server, load.door, *load.arguments))
@@ -116,7 +116,7 @@ def _measured(load: Load, gateways: int) -> Figures:
         found = gwload(server, load.door, *load.arguments)
         used = [now - was for now, was in zip(parts.cpu(), before, strict=True)]
     figures, messages = _figures(load, found), float(found[load.counted])
-    # Between the two looks lie the beginning and the end of the run, too: what gwload measured is shared out alike.
+    # The two looks include the beginning and the end of the run: gwload's own figure is divided in the same shares.
     share = float(found["broker_cpu_s"]) / max(sum(used), 0.01)
     names = ("store", "sync", *(f"gateway {number}" for number in range(1, gateways + 1)))
     figures.update((name, messages / max(cpu * share, 0.01)) for name, cpu in zip(names, used, strict=True))
@@ -140,7 +140,7 @@ def _parts(server: Server) -> Parts:
 
 @contextmanager
 def _around_store(gateways: int) -> Iterator[Server]:
-    """A store process with so many gateways before it, on free ports."""
+    """A store process with `gateways` before it, on free ports."""
     with tempfile.TemporaryDirectory(prefix="entrepot-bench-") as directory:
         ready = Path(directory) / "ready.json"
         flags = {

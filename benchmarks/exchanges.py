@@ -1,7 +1,7 @@
 """AMQP's exchanges by themselves: `python -m benchmarks exchanges`.
 
-Bindings, all to queues of their own, are put on one exchange; then messages are routed with keys that were not seen
-before, and with keys that were.  It runs in one process and waits for nothing.
+Bindings, each to a queue of its own, are put on one exchange. Then messages are routed with new keys and with repeated
+ones. It runs in one process and waits for nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SEED: Final = 20_261_121
 
 
 def run(console: Console, *, quick: bool) -> Report:
-    """All figures; the seed is printed with them."""
+    """Run all; the seed is printed with the figures."""
     count = QUICK_BINDINGS if quick else BINDINGS
     report = Report("exchanges", "AMQP exchanges: the routing table alone, in one process")
     report.notes.append(
@@ -54,7 +54,7 @@ def _topic(report: Report, count: int, rng: random.Random) -> None:
         routing.bind(Binding("bench", f"q{number}", pattern))
     report.add(f"topic: {count:,} bindings added", "CPU-s", time.process_time() - begun, goal=Goal(5, at_most=True))
     report.add(f"topic: memory of {count:,} bindings", "MB", _resident_mb() - before)
-    # a literal key of a pattern every other time, so that keys are found as well as not
+    # a literal key of a pattern every other time, so that there are hits and misses
     keys = _distinct([_key_for(rng.choice(patterns), rng) if rng.random() < 0.5 else _key(rng) for _ in range(ROUTES)])
     rate, found = _rate(routing, keys)
     report.add("topic: routes, every key new", "routes/CPU-s", rate, goal=Goal(50_000))
@@ -106,7 +106,7 @@ def _headers(report: Report, count: int, rng: random.Random) -> None:
 
 
 def _celery_delay(report: Report, count: int, rng: random.Random) -> None:
-    """Celery's 28 exchanges of delayed tasks: bit n of the delay says whether a message waits in queue n."""
+    """Celery's 28 exchanges of delayed tasks: bit n of the delay decides if a message waits in queue n."""
     routing = Routing()
     for level in range(CELERY_LEVELS):
         routing.declare_queue(f"celery_delayed_{level}")
@@ -135,7 +135,7 @@ def _with_exchange(kind: ExchangeType, queues: int) -> Routing:
 
 
 def _rate(routing: Routing, keys: Sequence[str], exchange: str = "bench") -> tuple[float, int]:
-    """(routes per CPU second, queues found)"""
+    """Return (routes per CPU second, queues found)."""
     route = routing.route
     found = 0
     begun = time.process_time()
@@ -148,7 +148,7 @@ def _rate(routing: Routing, keys: Sequence[str], exchange: str = "bench") -> tup
 
 
 def _hot(report: Report, name: str, routing: Routing, keys: Sequence[str]) -> None:
-    """A thousand keys again and again; the lists of keys are made before, as a door has them."""
+    """Route a thousand keys again and again; the lists of keys are made before, as a listener has them."""
     hot = [(key,) for key in keys[:HOT_KEYS]]
     route = routing.route
     for each in hot:

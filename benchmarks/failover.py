@@ -1,8 +1,8 @@
-"""Failover: how long nothing is confirmed when a master is killed.
+"""Failover: the time without confirms after the kill of a master.
 
 Controllers elect the next master; beside it three nodes of Debian's rabbitmq-server elect the next leader of a quorum
-queue.  Both sides have the same producer over AMQP, one message after the other, whose own connection is not corrupted:
-ours is at a gateway, theirs at a node that does not lead.
+queue. Both sides have the same producer over AMQP, one message after the other, whose own connection survives: ours is
+at a gateway, theirs at a node that does not lead.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ LEASE_SECONDS: Final = 1.0
 NODES: Final = 3
 QUEUE: Final = "failover"
 WELL_CONFIRMS: Final = 50
-"""Confirms before a kill, and after it: the producer goes on then."""
+"""Confirms before a kill, and after it before the producer counts as recovered."""
 ONLINE_SECONDS: Final = 60.0
 
 
 def run(console: Console, *, quick: bool) -> Report:
-    """All of it in five minutes; quick: three kills of each."""
+    """Run all of it in five minutes; quick: three kills of each."""
     report = Report("failover", "Failover: from the last confirm before a kill to the next one", "RabbitMQ")
     measure(report, console, quick=quick)
     return report
 
 
 def measure(report: Report, console: Console, *, quick: bool) -> None:
-    """Add the rows of all of it.  Both sides take turns, as others may be busy on the machine, too."""
+    """Add all rows. Both sides take turns, as others may be busy on the machine, too."""
     turns, kills = (1, 3) if quick else (2, 10)
     busy = os.getloadavg()[0]
     ours: list[float] = []
@@ -114,7 +114,7 @@ def _killed(group: BrokerGroup, replica: int) -> Iterator[None]:
 
 
 def _theirs(kills: int) -> list[float]:
-    """The same of three nodes; the producer is at one that does not lead."""
+    """Seconds without confirms around each kill of three nodes; the producer is at one that does not lead."""
     found: list[float] = []
     with _nodes() as nodes:
         _declare(nodes[0].port, {"x-queue-type": "quorum"})

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.filter_index`: the filter index on 10 M entries in one queue, and the scans it falls back on.
+"""`python -m benchmarks.filter_index`: the filter index on 10 M entries in one queue, and the fallback scans.
 
 The consume queue is a file on disk in the page cache, read as the store would; each figure is the best of some rounds.
 """
@@ -79,7 +79,7 @@ def make_entries(rng: np.random.Generator, hashes: np.ndarray) -> bytes:
 
 
 def _show_scans(entries: bytes, dictionary: SubTopicDictionary) -> None:
-    """In memory, in pieces of one file."""
+    """Scan in memory, in pieces of one file."""
     for what, wanted in _questions(dictionary):
         view = memoryview(entries)
         step = ENTRIES_PER_FILE * ENTRY_SIZE

@@ -1,8 +1,8 @@
 """Filters of CloudEvents by themselves: `python -m benchmarks filters`.
 
-Subscriptions of one topic, each with a filter of its own, and events that one of them or none wants.  A curve for each
-dialect shows what an event costs with 1, 100 and 10,000 subscriptions; beside it stands asking every filter.  It runs
-in one process and waits for nothing.
+Subscriptions of one topic have a filter each; one of them or none matches an event. A curve for each dialect shows the
+cost of an event with 1, 100 and 10,000 subscriptions, beside the cost of asking every filter. It runs in one process
+and waits for nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from domain.expression.event_filter_json import parse_event_filters
 
 COUNTS: Final = (1, 100, 10_000)
 FLATNESS: Final = Goal(0.5)
-"""What an event costs that nobody wants may be twice as much with 10,000 subscriptions as with one."""
+"""Ratio of rates for events without a match: 10,000 subscriptions may cost twice as much as one."""
 SECONDS: Final = 1.0
 QUICK_SECONDS: Final = 0.2
 EVENTS: Final = 512
@@ -52,7 +52,7 @@ EXPRESSIONS: Final = (
 
 
 def run(console: Console, *, quick: bool) -> Report:
-    """All figures; the seed is printed with them."""
+    """Run all; the seed is printed with the figures."""
     report = Report("filters", "CloudEvents filters: index and expressions alone, in one process", peer="every filter")
     report.notes.append(
         f"seed {SEED}; each subscription has a filter of its own; an event is wanted by none, or by one"
@@ -91,7 +91,6 @@ def _curve(report: Report, name: str, filter_of: Callable[[int], Document], seco
 
 
 def _check(index: FilterIndex[int], filters: list[EventFilters], events: list[dict[str, str]], count: int) -> None:
-    """The figures are of the right answers."""
     asking = _asking(filters)
     for event in events[:8]:
         found = index.match(event)
@@ -104,7 +103,7 @@ def _asking(filters: list[EventFilters]) -> Callable[[dict[str, str]], list[int]
 
 
 def _events(count: int, *, wanted: bool) -> list[dict[str, str]]:
-    """Events that one subscription out of so many wants, or that none does."""
+    """Events that match one subscription out of `count`, or none."""
     rng = random.Random(SEED)
     numbers = [rng.randrange(count) if wanted else count + number for number in range(EVENTS)]
     return [
@@ -122,7 +121,7 @@ def _events(count: int, *, wanted: bool) -> list[dict[str, str]]:
 
 
 def _rate(work: Callable[[dict[str, str]], object], events: list[dict[str, str]], seconds: float) -> float:
-    """Events a CPU-second, over whole rounds of them; one round goes before."""
+    """Events per CPU-second, over whole rounds of them, after one warm-up round."""
     _ = [work(event) for event in events[:16]]
     done, begun = 0, time.process_time()
     while (taken := time.process_time() - begun) < seconds:

@@ -1,5 +1,7 @@
-"""The HTTP door: confirmed publishes beside an empty ASGI app on the same server, batches of CloudEvents, pulling,
-webhooks, and what subscriptions that want nothing cost a publisher."""
+"""The HTTP listener: publishes, batches of CloudEvents, pulls, webhooks, and the cost of subscriptions.
+
+Confirmed publishes are beside an empty ASGI app on the same server; the subscriptions match nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ CONNECTIONS: Final = 8
 
 
 def run(console: Console, *, quick: bool) -> Report:
-    """All of it, rounds alternating."""
+    """Run all of it, rounds alternating."""
     rounds, seconds = (1, 2) if quick else (3, 3)
     arguments = (*W11, "--path", PATH, "--topics", "1", "--duration", str(seconds), "--warmup", "2000")
     report = Report("http", "HTTP: CloudEvents, durable before the answer", "empty ASGI app")
@@ -52,7 +54,7 @@ def run(console: Console, *, quick: bool) -> Report:
 
 
 def _add_consuming(report: Report, console: Console, *, quick: bool) -> None:
-    """Pull and acknowledge; webhooks."""
+    """Add pulls with acknowledgement, and webhooks."""
     console.print("pull, webhooks", style="dim")
     count = 10_000 if quick else 60_000
     with entrepot() as server:
@@ -68,7 +70,6 @@ def _add_consuming(report: Report, console: Console, *, quick: bool) -> None:
 
 
 def _add_subscriptions(report: Report, console: Console, *, quick: bool) -> None:
-    """The curve."""
     counts, seconds = ((1, 10, 100), 1) if quick else ((1, 100, 10_000), 5)
     console.print(f"subscriptions: {', '.join(map(str, counts))}", style="dim")
 
@@ -87,7 +88,7 @@ def _add_subscriptions(report: Report, console: Console, *, quick: bool) -> None
 
 
 def batch_request() -> bytes:
-    """A POST of a batch in JSON, whole."""
+    """A whole POST request of a batch in JSON."""
     events = [
         {
             "specversion": "1.0",
@@ -109,7 +110,7 @@ def batch_request() -> bytes:
 
 
 async def _batches(server: Server, seconds: float) -> tuple[float, float]:
-    """(events a second, events a CPU-second of the server)."""
+    """Return (events per second, events per CPU-second of the server)."""
     request = batch_request()
     answered = 0
     is_over = False

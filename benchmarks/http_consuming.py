@@ -1,4 +1,4 @@
-"""What comes out of the HTTP door: pulled and acknowledged, delivered to a sink; and what subscriptions cost."""
+"""Events out of the HTTP listener: pulled and acknowledged, delivered to a sink; and the cost of subscriptions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUBSCRIBING: Final = 16
 
 
 class Connection:
-    """One connection that is kept: a request, its answer."""
+    """One kept connection: a request, its answer."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -31,7 +31,7 @@ class Connection:
         return cls(*await asyncio.open_connection("127.0.0.1", server.ports["http"], limit=1 << 24))
 
     async def ask(self, path: str, body: bytes, content_type: str = "application/json", method: str = "POST") -> bytes:
-        """The answer's body.  Raises BenchmarkError for a refusal."""
+        """Return the answer's body. Raises BenchmarkError for a refusal."""
         head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {content_type}\r\n"
         head += f"content-length: {len(body)}\r\n\r\n"
         self._writer.write(head.encode() + body)
@@ -61,7 +61,7 @@ def batch(first: int, subject: str = "line1/temp") -> bytes:
 
 
 async def publish_many(server: Server, count: int, topic: str = "bench") -> None:
-    """So many events, or as many as fill the last batch, by a few connections."""
+    """Publish `count` events, rounded up to whole batches, over a few connections."""
     body = batch(0)
     left = -(-count // EVENTS_IN_BATCH)
 
@@ -77,7 +77,7 @@ async def publish_many(server: Server, count: int, topic: str = "bench") -> None
 
 
 async def pulled(server: Server, count: int) -> tuple[float, float]:
-    """Events a second, and a CPU-second of the server, received by 100 and acknowledged."""
+    """Events per second, and per CPU-second of the server, received by 100 and acknowledged."""
     await publish_many(server, count)
     path = "/topics/bench/eventsubscriptions/workers"
     done, ended = 0, 0.0
@@ -102,7 +102,7 @@ async def pulled(server: Server, count: int) -> tuple[float, float]:
 
 
 def _tokens(answer: bytes) -> list[bytes]:
-    """The lock tokens, in quotes, cut out: the client is not to be what is measured."""
+    """The lock tokens, in quotes, cut out without a parser: the client is not to be measured."""
     parts = answer.split(b'"lockToken":')[1:]
     return [part[: part.index(b'"', 1) + 1] for part in parts]
 
@@ -147,7 +147,7 @@ class _SinkConnection(asyncio.Protocol):
 
 
 async def delivered(server: Server, count: int, mode: str) -> tuple[float, float]:
-    """Events a second, and a CPU-second of the server, from the first publish to the last delivery."""
+    """Events per second, and per CPU-second of the server, from the first publish to the last delivery."""
     sink = Sink()
     await sink.start()
     connection = await Connection.open(server)
@@ -173,7 +173,7 @@ async def subscribe(connection: Connection, sink: str, filters: list[Any] | None
 
 
 async def subscribed(server: Server, already: int, wanted: int) -> None:
-    """Make subscriptions that want nothing of what is published, until there are so many."""
+    """Make subscriptions without a match until there are `wanted`."""
     numbers = iter(range(already, wanted))
 
     async def one() -> None:
@@ -187,8 +187,7 @@ async def subscribed(server: Server, already: int, wanted: int) -> None:
 
 
 async def publish_cost(server: Server, seconds: float) -> tuple[float, float]:
-    """Median milliseconds until a batch is answered that no subscription wants, and events a CPU-second, dispatch
-    included."""
+    """Median milliseconds to an answer for a batch without a match, and events per CPU-second, with dispatch."""
     body = batch(0, "line1/nobody")
     connection = await Connection.open(server)
     await connection.ask("/topics/bench:publish", body, "application/cloudevents-batch+json")
@@ -208,14 +207,14 @@ async def publish_cost(server: Server, seconds: float) -> tuple[float, float]:
 
 
 async def dispatch_group(connection: Connection) -> str:
-    """Its name."""
+    """Return the name of the dispatch group."""
     groups = json.loads(await connection.ask("/api/v1/groups", b"", method="GET"))["value"]
     names: list[str] = [each["name"] for each in groups]
     return next(name for name in names if name.startswith("dispatch~"))
 
 
 async def until_dispatched(connection: Connection, group: str) -> None:
-    """The group that dispatches has read everything."""
+    """Wait until the dispatch group has read everything."""
 
     async def is_done() -> bool:
         found = json.loads(await connection.ask(f"/api/v1/groups/{group}", b"", method="GET"))

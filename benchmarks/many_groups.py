@@ -1,8 +1,8 @@
-"""A hundred groups that lose their masters at once: how long three controllers take to give all of them new ones.
+"""A hundred groups that lose their masters at once: the time of three controllers to appoint new ones.
 
-The controllers are processes with their disks.  The replicas are simulated in this process: each has a connection to
-every controller, reports itself, promises and takes appointments, as a real one.  They have no log, so that opening one
-is not in the time; it begins with the kill and ends when the last new master has heard that it is.
+The controllers are processes with their disks. The replicas are simulated in this process: each has a connection to
+every controller, reports itself, promises and takes appointments, as a real one. They have no log, so the opening of
+one is not included. The time begins with the kill and ends when the last new master has heard its appointment.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ async def _rounds(groups: int, rounds: int, addresses: list[str]) -> tuple[list[
             replica.start()
     await _all_led(made, "they have their first masters")
     for _ in range(rounds):
-        await asyncio.sleep(2 * LEASE_SECONDS)  # what has just been elected is left in peace for a while
+        await asyncio.sleep(2 * LEASE_SECONDS)  # the newly elected are left in peace for a while
         gone = [group.replicas[group.master] for group in made]
         for group in made:
             group.led_at = 0.0
@@ -112,7 +112,7 @@ async def _all_led(groups: list[SimulatedGroup], what: str) -> None:
 
 
 class SimulatedGroup:
-    """`master`: the id of the replica that leads.  `led_at`: when it heard so; 0 while that is awaited."""
+    """A group; `master` is the id of the leading replica, `led_at` the time when it heard so, 0 until then."""
 
     def __init__(self, name: str, controllers: list[str]) -> None:
         numbers = range(1, REPLICAS + 1)
@@ -121,7 +121,7 @@ class SimulatedGroup:
         self.master, self.led_at = 0, 0.0
 
     def leads(self, number: int) -> None:
-        """A replica has heard that it is master."""
+        """Note that a replica has heard that it is master."""
         self.master, self.led_at = number, time.monotonic()
         for replica in self.replicas.values():
             replica.report()
@@ -137,7 +137,7 @@ _RULE: Final = Rule(RuleKind.IN_SYNC, REPLICAS)
 
 @dataclass(slots=True)
 class SimulatedReplica:
-    """What its controllers see of a replica.  `runs`: starts so far; negative while it is dead."""
+    """A replica as its controllers see it. `runs` is its starts so far, negative while it is dead."""
 
     group: SimulatedGroup
     number: int
@@ -161,7 +161,7 @@ class SimulatedReplica:
         self._beat()
 
     async def end(self) -> None:
-        """As when it is killed: all its connections end, and its slaves notice."""
+        """End as if killed: all its connections end, and its slaves notice."""
         self.runs = -abs(self.runs)
         if self._beating is not None:
             self._beating.cancel()
@@ -186,7 +186,7 @@ class SimulatedReplica:
         self.report()
 
     def report(self) -> None:
-        """Tell every controller."""
+        """Report to every controller."""
         payload = None
         for at, link in enumerate(self._links):
             if link.is_up and at in self._streams:

@@ -1,7 +1,7 @@
 """Many topics and light queues on one broker: making them, opening them, publishing over them, saving them.
 
 Each step is a process of its own (`python -m benchmarks.many_queues STEP DIRECTORY TOPICS LIGHT`), so that its memory
-is what it says; it prints its figures as JSON.
+is measured alone; it prints its figures as JSON.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Figures = dict[str, float]
 
 
 def add_to(report: Report, console: Console, *, quick: bool) -> None:
-    """All of it, in processes one after the other."""
+    """Run all steps, in processes one after the other."""
     topics, light = (TOPICS // 10, LIGHT // 10) if quick else (TOPICS, LIGHT)
     with tempfile.TemporaryDirectory(prefix="entrepot-bench-") as directory:
         console.print("many queues: making them", style="dim")
@@ -114,7 +114,7 @@ async def make(directory: Path, topics: int, light: int) -> Figures:
 
 
 async def open_again(directory: Path, topics: int, light: int) -> Figures:
-    """Open what the step before left; `cpu` is what it would take on a machine that does nothing else."""
+    """Open the data of the step before; `cpu` is the time on an idle machine."""
     cpu, begun = cpu_seconds(os.getpid()), time.perf_counter()
     broker = await _opened(directory)
     seconds = time.perf_counter() - begun
@@ -138,7 +138,7 @@ async def publish(directory: Path, topics: int, light: int) -> Figures:
         for count, found in rates.items():
             found.append(await _rate(broker, count))
     descriptors = _descriptors()
-    await _rate(broker, topics)  # what only the log knows of when it is killed
+    await _rate(broker, topics)  # messages that only the log has at the kill
     sys.stdout.write(
         json.dumps(
             {
@@ -162,7 +162,7 @@ async def _put(topics: list[Topic], broker: Broker) -> None:
 
 
 async def _rate(broker: Broker, topics: int) -> float:
-    """Messages a CPU-second over so many topics, in random order."""
+    """Messages per CPU-second over `topics`, in random order."""
     chosen = random.Random(1)
     messages = [_message(f"topic-{chosen.randrange(topics)}", n % QUEUES) for n in range(PUBLISHED)]
     gc.collect()
@@ -186,7 +186,7 @@ async def _save_all(broker: Broker, light: int) -> None:
 
 
 async def _longest_pause(work: Callable[[], Coroutine[Any, Any, None]]) -> float:
-    """Milliseconds for which the event loop stood still at most while something was done."""
+    """The longest pause of the event loop during some work, in milliseconds."""
     longest = 0.0
 
     async def beat() -> None:

@@ -1,7 +1,7 @@
-"""The MQTT door beside Debian's mosquitto, with gwload: the workloads of `mqtt_workloads`.
+"""The MQTT listener beside Debian's mosquitto, with gwload: the workloads of `mqtt_workloads`.
 
-Both servers take turns in one run, each round with a new one and an empty store.  Ours has every message on the disk
-before its PUBACK and before anybody is given it; mosquitto keeps it in memory, and only where somebody is interested.
+Both servers take turns in one run, each round with a new one and an empty store. Ours has every message on the disk
+before its PUBACK and its delivery; mosquitto keeps it in memory, and only for subscribers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Figures = dict[str, Any]
 
 
 def run(console: Console, *, quick: bool, only: str | None = None) -> Report:
-    """All of it in some ten minutes; quick: one round of each.  `only`: the workloads whose names begin so."""
+    """Run all of it in some ten minutes; quick: one round of each. `only` is a prefix of workloads' names."""
     rounds = 1 if quick else ROUNDS
     report = Report("mqtt", "MQTT: durable before the PUBACK, beside mosquitto in memory", "mosquitto")
     has_peer = mosquitto_path() is not None
@@ -59,7 +59,7 @@ def _measure(
     *,
     quick: bool,
 ) -> None:
-    """One run against a new server.  A run that fails is said in the notes, and has no figures."""
+    """Run once against a new server. A failed run is in the notes, and has no figures."""
     with server() as running:
         try:
             command = workload.command(quick=quick)

@@ -1,7 +1,7 @@
-"""The MQTT workloads: what gwload is told for each, and which of its figures are quoted.
+"""The MQTT workloads: the arguments of gwload for each, and the quoted figures.
 
-Their names are those of gwload's WORKLOADS.md.  Figures are per CPU-second of the server with its children, because
-that is steady on a busy machine; latency comes from the open loop alone, where a window does not hide in it.
+Their names are those of gwload's WORKLOADS.md. Figures are per CPU-second of the server with its children, because that
+is steady on a busy machine; latency comes from the open loop alone, where no window hides it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ QUICK_SECONDS: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure of a run: gwload's name for it, and ours.  `judged`: what the goal is about, "ours" or "ratio"."""
+    """One figure of a run, with gwload's name and ours; `judged` is the subject of the goal, "ours" or "ratio"."""
 
     key: str
     what: str
@@ -29,8 +29,8 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What one run of gwload does.  `ends`: after how much of it; `quick_ends`: the same for a quick run, where that
-    is less.  `probe`: instead of that, so many messages are published to see how many make RUN_SECONDS."""
+    """One run of gwload, up to `ends`, or to `quick_ends` in a quick run. With `probe`, that number of messages is
+    published first, to find the number for RUN_SECONDS."""
 
     name: str
     arguments: tuple[str, ...]
@@ -46,7 +46,7 @@ class Workload:
         return (*self.arguments, "--count", str(self.probe))
 
     def sized_command(self, probed: dict[str, Any], *, quick: bool) -> tuple[str, ...]:
-        """As many messages as take the run's time, going by an unrecorded run of `probe_command`."""
+        """The command with as many messages as fill the run's time, by an unrecorded run of `probe_command`."""
         seconds = max(float(probed["pub_s"]), float(probed.get("del_s", 0)), 0.001)
         wanted = QUICK_SECONDS if quick else RUN_SECONDS
         return (*self.arguments, "--count", str(max(self.probe, int(self.probe * wanted / seconds))))
@@ -164,7 +164,7 @@ WORKLOADS: Final = (
 
 
 def chosen(only: str | None) -> list[Workload]:
-    """The workloads whose names begin so ("W4": both; "W1d" itself where there is one of exactly that name), or all."""
+    """The workloads with a prefix of the name ("W4": both; "W1d" itself where that is an exact name), or all."""
     if not only:
         return list(WORKLOADS)
     exact = [each for each in WORKLOADS if each.name.lower() == only.lower()]

@@ -1,4 +1,4 @@
-"""Starting, measuring and stopping what the benchmarks compare: servers as child processes, and gwload."""
+"""Starting, measuring and stopping of the compared processes: servers as children, and gwload."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ FILES_WANTED: Final = 25_000
 
 
 class BenchmarkError(Exception):
-    """A benchmark cannot go on; the text says why."""
+    """A benchmark cannot go on, for the given reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server: its process, and the port of each door."""
+    """A running server: its process, and the port of each listener."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -44,7 +44,7 @@ class Server:
 
 
 def raise_file_limit() -> int:
-    """Allow as many descriptors as wanted here and in children; returns how many there are."""
+    """Raise the limit of descriptors here and in children; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
     if soft < wanted:
@@ -68,7 +68,7 @@ def build_gwload() -> Path:
 
 
 def gwload(server: Server, door: str, *arguments: str, seconds: float = 120) -> dict[str, Any]:
-    """Run the load generator against a server; returns its figures.  Raises where anything was lost or failed."""
+    """Run the load generator against a server; return its figures. Raises on any loss or failure."""
     port = str(server.ports[door])
     command = [str(build_gwload()), "--pub-port", port, "--sub-port", port, "--pid", str(server.pid), "--json"]
     try:
@@ -108,13 +108,13 @@ persistence false
 
 
 def mosquitto_path() -> str | None:
-    """Where Debian's mosquitto is, or None."""
+    """The path of Debian's mosquitto, or None."""
     return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 
 
 @contextmanager
 def mosquitto() -> Iterator[Server]:
-    """Mosquitto with no limit on what it keeps, in memory alone."""
+    """Mosquitto without limits, in memory alone."""
     program = mosquitto_path()
     if program is None:
         raise BenchmarkError("mosquitto is not installed (make peers)")
@@ -145,7 +145,7 @@ def bare_asgi() -> Iterator[Server]:
 
 
 def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """A child with the project's root as its directory; only what it says on standard error is kept, for us."""
+    """Start a child in the project's root; only its standard error is kept."""
     return subprocess.Popen(
         command,
         cwd=ROOT,
@@ -156,7 +156,7 @@ def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask it to end, then insist."""
+    """Terminate it, and kill it if needed."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:
@@ -167,7 +167,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def wait_until(is_there: Any, process: subprocess.Popen[bytes], name: str, seconds: float = START_SECONDS) -> None:
-    """Wait for a server to be up.  Raises BenchmarkError when it ends instead or takes too long."""
+    """Wait for a server to be up. Raises BenchmarkError when it ends instead or takes too long."""
     deadline = time.monotonic() + seconds
     while not is_there():
         if process.poll() is not None:
@@ -178,13 +178,13 @@ def wait_until(is_there: Any, process: subprocess.Popen[bytes], name: str, secon
 
 
 def accepts(port: int) -> bool:
-    """Whether somebody listens there."""
+    """True if the port accepts connections."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def free_port() -> int:
-    """A port that nobody has now."""
+    """A port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -192,7 +192,7 @@ def free_port() -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process and all its children, as the kernel counted it so far."""
+    """CPU time of a process and all its children so far, as the kernel counts it."""
     return own_cpu_seconds(pid) + sum(cpu_seconds(child) for child in children(pid))
 
 

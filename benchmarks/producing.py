@@ -1,4 +1,4 @@
-"""Producers that publish one message after the other, and keep when each was confirmed."""
+"""Producers that publish one message after the other, and keep the times of their confirms."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ BODY: Final = b"x" * 200
 
 @dataclass(slots=True)
 class Confirms(ABC):
-    """When messages were confirmed, and what became of the others."""
+    """The times of confirms, and the failures."""
 
     confirms: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     is_producing: bool = True
 
     def longest_gap(self, begun: float, ended: float) -> float:
-        """Between two confirms of which one is between these times."""
+        """The longest time between two confirms, of which one is between these times."""
         pairs = zip(self.confirms, self.confirms[1:], strict=False)
         return max((late - early for early, late in pairs if late >= begun and early <= ended), default=0.0)
 
     def wait_for(self, count: int) -> None:
-        """Return when so many more are confirmed."""
+        """Return after `count` more confirms."""
         wanted, deadline = len(self.confirms) + count, time.monotonic() + GOES_ON_SECONDS
         while len(self.confirms) < wanted:
             if time.monotonic() > deadline:
@@ -45,11 +45,11 @@ class Confirms(ABC):
 
     @abstractmethod
     def publish(self) -> None:
-        """Until it is told to end; a message that fails is not sent again."""
+        """Publish until told to end; a failed message is not sent again."""
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """It publishes meanwhile."""
+        """Publish during a block."""
         thread = threading.Thread(target=self.publish)
         thread.start()
         try:
@@ -61,7 +61,7 @@ class Confirms(ABC):
 
 @dataclass(slots=True)
 class Producer(Confirms):
-    """Over HTTP, at the gateway of a group."""
+    """A producer over HTTP, at the gateway of a group."""
 
     group: BrokerGroup = field(kw_only=True)
     topic: str = field(kw_only=True)
@@ -88,7 +88,7 @@ class Producer(Confirms):
 
 @dataclass(slots=True)
 class QueueProducer(Confirms):
-    """Over AMQP, into a quorum queue, at the door of a gateway or a node."""
+    """A producer over AMQP into a quorum queue, at a gateway or a node."""
 
     port: int = field(kw_only=True)
     queue: str = field(kw_only=True)

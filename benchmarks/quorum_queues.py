@@ -1,6 +1,6 @@
 """A quorum queue of three disks: our 2-3 group beside three nodes of Debian's rabbitmq-server, over AMQP.
 
-Both have one machine, the same load, and clients at one door: our gateway, and the node that leads the queue.  The CPU
+Both have one machine, the same load, and clients at one port: our gateway, and the node that leads the queue. The CPU
 of all processes of a side is counted.
 """
 
@@ -29,11 +29,11 @@ CASES: Final = (
     ("W8: publish, confirm, consume, acknowledge", (*_W8, "--prefetch", "100", "--queue", "bench8"), "del", Goal(2)),
     ("W7: publish and confirm", (*_W7, "--queue", "bench7", "--purge"), "pub", Goal(2)),
 )
-"""What it is called, gwload's arguments, the beginning of the names of its figures, the goal of the ratio by CPU."""
+"""Name, gwload's arguments, prefix of the figures' names, goal of the ratio by CPU."""
 
 
 def compare(report: Report, console: Console, rounds: int, seconds: str) -> None:
-    """Both take turns, each with empty stores in every round."""
+    """Compare in turns, each with empty stores in every round."""
     peers: list[tuple[str, Callable[[], AbstractContextManager[Load]]]] = [("ours", _ours)]
     if is_installed():
         peers.append(("RabbitMQ's", _nodes))

@@ -1,7 +1,6 @@
 """A store over the wire beside the same store in one process, and gateways with a broker beside the server.
 
-Both sides take turns in one run.  The broker is a child of this process: what is counted is the CPU of
-both.
+Both sides take turns in one run. The broker is a child of this process: the CPU of both is counted.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ PINGS: Final = 3000
 
 
 def run(console: Console, *, quick: bool) -> Report:
-    """All of it."""
+    """Run all of it."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     rounds, messages = (1, 100_000) if quick else (5, 400_000)
     report = Report("remote", f"Over the wire beside in one process: {BODY_BYTES} B messages", "in one process")
@@ -115,7 +114,7 @@ async def _figures(store: Store, count: int) -> dict[str, float]:
 
 
 async def _round_trip(store: RemoteStore) -> float:
-    """Median of asking for what the broker knows, one after the other."""
+    """Median time of questions that the broker answers at once, one after the other."""
     [client] = store.cluster.ready
     taken = []
     for _ in range(PINGS):

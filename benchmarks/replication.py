@@ -1,8 +1,7 @@
-"""Replicas of a broker: what they cost beside a broker without, and how long a slow one, a move, a copy and a
-failover take.
+"""Replicas of a broker: their cost beside a broker without, and the time of a slow one, a move, a copy and a failover.
 
 All processes share the cores of the machine, so a broker with three replicas has a third of them where one has all.
-Messages per CPU-second say what the replicas cost; all of a side's processes are counted.
+Messages per CPU-second show the cost of replicas; all of a side's processes are counted.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from benchmarks.report import Goal, Report
 W1: Final = (*FAN_IN, *WINDOW_20, "--qos", "1", "--warmup", "2000")
 PACED: Final = (*OPEN_LOOP, "--pubs", "10", "--topics", "1", "--qos", "1", "--size", "200")
 GROUPS: Final = (("in-sync", 2, "2-2"), ("2-3", 3, "2-3"))
-"""Rule, replicas, and what the group is called: how many have a message before it is confirmed, of how many."""
+"""Rule, replicas, and name of a group: copies of a message before its confirm, and of all."""
 QUORUM: Final = ("2-3", 3)
 SYNC_SECONDS: Final = 0.05
-"""Length of the pauses of a slow disk; it goes on for a tenth of that between two."""
+"""Length of the pauses of a slow disk, in seconds; it works for a tenth of that between two."""
 FILL: Final = ("--pubs", "20", "--topics", "10", "--window", "100", "--qos", "1", "--drain", "20")
 COPY_SIZES: Final = (200, 4096)
 COPIED_BYTES: Final = 200_000_000
 FILLED_BYTES: Final = 40_000_000
-"""Kept by a group whose master is moved, in messages of so many bytes each:"""
+"""Data of a group whose master is moved, with the size of a message:"""
 FILL_MESSAGE_BYTES: Final = 200
 TOPIC: Final = "moved"
 MOVE_APART_SECONDS: Final = 0.5
@@ -44,7 +43,7 @@ Runs = dict[str, list[dict[str, Any]]]
 
 
 def run(console: Console, *, quick: bool) -> Report:
-    """All of it in fifteen minutes; quick: one round of each."""
+    """Run all of it in fifteen minutes; quick: one round of each."""
     rounds, moves = (1, 4) if quick else (3, 10)
     report = Report("replication", "Replicas of a broker: confirmed by 2 of 2, and by 2 of 3", "beside")
     _cost(report, console, rounds)
@@ -69,7 +68,7 @@ def run(console: Console, *, quick: bool) -> Report:
 
 
 def _cost(report: Report, console: Console, rounds: int) -> None:
-    """Fan-in as fast as it goes, then paced, of one broker and of each group."""
+    """Add fan-in at full speed, then paced, of one broker and of each group."""
     fan_in: Runs = {}
     paced: Runs = {}
     for number in range(rounds):
@@ -92,7 +91,7 @@ def _cost(report: Report, console: Console, rounds: int) -> None:
 
 
 def _by_cpu_of(part: str, runs: list[dict[str, Any]]) -> float | None:
-    """Messages per CPU-second of one process; None where there is none such."""
+    """Messages per CPU-second of one process; None without it."""
     found = [float(each["acked"]) / each["parts"][part] for each in runs if part in each["parts"]]
     return statistics.median(found) if found else None
 
@@ -116,7 +115,7 @@ def _compare(
 
 
 def _slow_disk(report: Report, console: Console, rounds: int) -> None:
-    """The same group with all replicas well, with a slow disk of one slave, and with a slave that stands still."""
+    """Add the same group with healthy replicas, with a slow disk of one slave, and with a paused slave."""
     runs: Runs = {"well": [], "slow": [], "still": []}
     with broker_group(*QUORUM) as group:
         group.gwload(*PACED, "--duration", "1")
@@ -139,7 +138,7 @@ def _slow_disk(report: Report, console: Console, rounds: int) -> None:
 
 @contextmanager
 def _slow(group: BrokerGroup, replica: int) -> Iterator[None]:
-    """The disk of one replica is slow meanwhile: its syncs stand still most of the time."""
+    """Slow down the disk of one replica: its syncs stand still most of the time."""
     ended = threading.Event()
 
     def pulse() -> None:
@@ -161,7 +160,7 @@ def _slow(group: BrokerGroup, replica: int) -> Iterator[None]:
 
 
 def _moves(report: Report, console: Console, moves: int, filled: int) -> None:
-    """The master is moved while a producer goes on: of groups that have little, and of one that has much."""
+    """Add moves of the master under a producer: of groups with few data, and of one with many."""
     for rule, replicas, name, size in (*((*group, 0) for group in GROUPS), (*GROUPS[0], filled)):
         named = f"{name}, {size / 1e6:g} MB of messages kept" if size else name
         console.print(f"{named}, {moves} moves", style="dim")
@@ -180,7 +179,7 @@ def _moves(report: Report, console: Console, moves: int, filled: int) -> None:
 
 
 def _fill(group: BrokerGroup, size: int, wanted: int) -> None:
-    """Publish so many bytes in messages of a size."""
+    """Publish `wanted` bytes in messages of `size`."""
     group.gwload(*FILL, "--size", str(size), "--count", str(wanted // size))
 
 
@@ -216,7 +215,7 @@ def _moved(group: BrokerGroup, moves: int) -> tuple[float, list[float], list[str
 
 
 def _copy(report: Report, console: Console, size: int, wanted: int) -> None:
-    """A slave that has lost its disk copies all that the master has."""
+    """Add a slave that has lost its disk and copies all from the master."""
     console.print(f"copying, messages of {size:,} B", style="dim")
     with ExitStack() as stack:
         group = stack.enter_context(broker_group(*QUORUM))

@@ -1,7 +1,7 @@
-"""What a benchmark found: on the terminal, and as Markdown and JSON under `benchmarks/results/`.
+"""The results of a benchmark: on the terminal, and as Markdown and JSON under `benchmarks/results/`.
 
-Every row names a figure, a goal where there is one, and what it is compared with.  The machine is described by what
-matters for the figures and by nothing that would say whose it is.
+Every row names a figure, perhaps its goal, and its peer. The machine is described by facts that matter for the figures
+and by nothing that identifies its owner.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RESULTS: Final = Path(__file__).with_name("results")
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a figure should reach: at least, or at most."""
+    """A goal of a figure: at least, or at most."""
 
     value: float
     at_most: bool = False
@@ -39,7 +39,7 @@ class Goal:
 
 @dataclass(slots=True)
 class Row:
-    """One line of a table.  `judged` is what the goal is about (ours, or a ratio)."""
+    """One line of a table. `judged` is the subject of the goal (ours, or a ratio)."""
 
     what: str
     unit: str
@@ -63,7 +63,7 @@ class Row:
 
 @dataclass(slots=True)
 class Report:
-    """A benchmark's rows and remarks."""
+    """A benchmark's rows and notes."""
 
     name: str
     title: str
@@ -72,7 +72,7 @@ class Report:
     notes: list[str] = field(default_factory=list)
 
     def add(self, what: str, unit: str, ours: float | None, theirs: float | None = None, **more: Any) -> None:
-        """One more figure; with a peer's beside it the ratio is ours by theirs."""
+        """Add a figure; with a peer's beside it the ratio is ours by theirs."""
         ratio = ours / theirs if ours is not None and theirs else None
         self.rows.append(Row(what, unit, ours, theirs, ratio, **more))
 
@@ -91,7 +91,7 @@ class Report:
             console.print(f"  {note}", style="dim")
 
     def write(self, machine: dict[str, Any]) -> None:
-        """Markdown for people, JSON for programs."""
+        """Write Markdown for people, JSON for programs."""
         RESULTS.mkdir(exist_ok=True)
         facts = ", ".join(f"{name} {value}" for name, value in machine.items())
         lines = [f"# {self.title}", "", facts, ""]
@@ -110,7 +110,7 @@ def _number(value: float | None) -> str:
 
 
 def machine_facts() -> dict[str, Any]:
-    """What of this machine the figures depend on."""
+    """The facts of this machine that the figures depend on."""
     cores = len(os.sched_getaffinity(0))
     p50, p99 = fdatasync_milliseconds()
     return {

@@ -1,8 +1,8 @@
-"""The RocketMQ door beside an empty grpc.aio servicer: sends, and receives with their acknowledgements, for each
-CPU-second of the server; one message and batches, several channels.
+"""The RocketMQ listener beside an empty grpc.aio servicer: sends, and receives with their acknowledgements.
 
-Both servers take turns in one run.  The empty one reads the same requests and answers with as many bytes, and does
-nothing else: it is the bound.  Every OK of ours to a send, and to an acknowledgement, comes after fdatasync.
+Figures are per CPU-second of the server, for one message and batches, over several channels. Both servers take turns in
+one run. The empty one reads the same requests and answers with as many bytes, and does nothing else: it is the bound.
+Every OK of ours to a send, and to an acknowledgement, comes after fdatasync.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Client:
 
 
 def run(console: Console, *, quick: bool) -> Report:
-    """All of it in some two minutes; quick: one short round of each."""
+    """Run all of it in some two minutes; quick: one short round of each."""
     rounds, seconds = (1, 1.0) if quick else (ROUNDS, 4.0)
     report = Report(
         "rocketmq", "RocketMQ: durable before each answer, beside an empty grpc.aio servicer", "empty servicer"
@@ -140,7 +140,7 @@ def run(console: Console, *, quick: bool) -> Report:
 
 
 async def _measure(server: Server, work: Any, seconds: float, *, fill: bool) -> tuple[float, float]:
-    """Messages for each CPU-second of the server, and for each second."""
+    """Messages per CPU-second of the server, and per second."""
     client = Client(server.ports["grpc"])
     if fill:
         await asyncio.gather(
@@ -162,7 +162,7 @@ async def _repeat(client: Client, work: Any, number: int, end: float) -> int:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """Of the process and the processes that it has started."""
+    """CPU-seconds of the process and its children."""
     total, waiting = 0.0, [pid]
     while waiting:
         each = waiting.pop()

@@ -1,7 +1,7 @@
-"""Sessions that are away, with filters that want little of what is published.
+"""Disconnected sessions, with filters that match little of what is published.
 
-One server has them, another has none; both are given the same messages in turns.  Then sessions come back one after
-the other, each to its hundred messages of all that were published meanwhile.  Each session is made as clients make it:
+One server has them, another has none; both are given the same messages in turns. Then sessions come back one after the
+other, each to its hundred matches among all messages published meanwhile. Each session is made as clients make it:
 CONNECT, SUBSCRIBE, and gone.
 """
 
@@ -24,9 +24,9 @@ from benchmarks.processes import BenchmarkError, Server, entrepot, gwload
 from benchmarks.report import Goal, Report
 
 MATCHES: Final = 100
-"""Messages of one sub-topic, and so what a session wants that is subscribed to one."""
+"""Messages of one sub-topic, and so the matches of a session with one filter."""
 TURNS: Final = 5
-"""Both servers get the messages in so many parts."""
+"""Parts in which both servers get the messages."""
 RETURNS: Final = 500
 AT_ONCE: Final = 64
 SEED: Final = 20
@@ -36,7 +36,7 @@ PUBLISHERS: Final = ("--sub-proto", "none", "--pubs", "20", "--window", "100", "
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """A session came back: milliseconds from CONNECT to the first PUBLISH and to the last; how many there were."""
+    """The return of a session: milliseconds from CONNECT to the first PUBLISH and to the last; their number."""
 
     first_ms: float
     last_ms: float
@@ -44,7 +44,7 @@ class Return:
 
 
 def run(console: Console, *, quick: bool, messages: int = 1_000_000, sessions: int = 20_000) -> Report:
-    """A few minutes for a million messages.  Quick: a tenth of everything."""
+    """Run a few minutes for a million messages. Quick: a tenth of everything."""
     if quick:
         messages, sessions = messages // 10, sessions // 10
     topics = max(messages // MATCHES, 1)
@@ -70,7 +70,7 @@ def run(console: Console, *, quick: bool, messages: int = 1_000_000, sessions: i
 
 
 def _publish(report: Report, crowded: Server, empty: Server, messages: int, topics: int) -> None:
-    """The same to both, in turns of whole rounds over the names."""
+    """Publish the same to both, in turns of whole rounds over the names."""
     part = max(messages // TURNS // topics, 1) * topics
     arguments = (*PUBLISHERS, "--topic", "plant/%d/state", "--topics", str(topics), "--count", str(part))
     ours, theirs = [], []
@@ -152,7 +152,7 @@ async def _make_sessions(server: Server, sessions: int, topics: int) -> None:
 
 
 def _return(server: Server, number: int) -> Return:
-    """One session comes back and acknowledges what it is given."""
+    """Resume one session and acknowledge its messages."""
     with socket.create_connection(("127.0.0.1", server.ports["mqtt"]), PATIENCE_SECONDS) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         begun = time.perf_counter()
@@ -181,10 +181,8 @@ def _return(server: Server, number: int) -> Return:
 
 
 def take_publishes(data: bytearray) -> list[bytes]:
-    """Take whole packets off the front; returns the packet identifiers of those that are PUBLISH at QoS 1.
-
-    Raises BenchmarkError where the session was not resumed.
-    """
+    """Take whole packets off the front; return the packet identifiers of QoS 1 PUBLISHes. Raises BenchmarkError where
+    the session was not resumed."""
     identifiers = []
     place = 0
     while len(data) - place >= 2:

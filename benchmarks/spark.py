@@ -1,9 +1,9 @@
-"""A million records of 200 B JSON in 8 queues into a Delta table: our source, Spark's own reader of JSON files, and
-rows as Python tuples.
+"""A million records of 200 B JSON in 8 queues into a Delta table, in several ways.
 
-All ways end in a Delta table (tasks write Parquet, the driver commits through delta-rs) and take turns in one Spark
-with two cores.  The job's own way, with which tasks write what they read, is the first; the others pass their rows
-through Spark.  Rates are of the batch's own time (`addBatch`), as a stream in full swing has them.
+They are our source, Spark's own reader of JSON files, and rows as Python tuples. All end in a Delta table (tasks write
+Parquet, the driver commits through delta-rs) and take turns in one Spark with two cores. The job's own way comes first:
+its tasks write what they read. The others pass their rows through Spark. Rates are of the batch's own time
+(`addBatch`), as in a stream in full swing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SCHEMA: Final = (
 
 
 def body(number: int) -> bytes:
-    """About 200 bytes."""
+    """A body of about 200 bytes."""
     return orjson.dumps(
         {
             "device": f"device-{number % 500:05d}",
@@ -75,7 +75,7 @@ def body(number: int) -> bytes:
 
 
 class RowSource(DataSource):
-    """The naive way: each message decoded by itself, and given to Spark as a tuple."""
+    """The naive source: each message decoded by itself, and given to Spark as a tuple."""
 
     @classmethod
     def name(cls) -> str:
@@ -98,7 +98,7 @@ class QueuePart(InputPartition):
 
 
 class RowReader(DataSourceStreamReader):
-    """Reads a queue as one piece."""
+    """A reader of a queue as one piece."""
 
     def __init__(self, location: StoreLocation) -> None:
         self.location = location
@@ -130,7 +130,7 @@ def _tuples(run: RecordRun, queue_id: int) -> Iterator[tuple[Any, ...]]:
 
 
 class Sink:
-    """The end of every way: staged files, and a commit."""
+    """The common end: staged files, and a commit."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)
@@ -145,7 +145,7 @@ class Sink:
 
 
 class TaskFilesSink:
-    """The same, where the tasks have written."""
+    """The end for files that tasks have written."""
 
     def __init__(self, path: Path, files: TaskFiles, schema: pa.Schema) -> None:
         self.path, self.files, self.schema = str(path), files, schema
@@ -159,7 +159,7 @@ class TaskFilesSink:
 
 
 def run(console: Console, *, quick: bool) -> Report:
-    """Everything, in turns."""
+    """Run everything, in turns."""
     count = 100_000 if quick else 1_000_000
     report = Report(
         "spark", f"Spark: {count:,} records of {len(body(0))} B JSON in {QUEUES} queues", "native JSON files"
@@ -203,7 +203,7 @@ def _fill(location: StoreLocation, count: int) -> None:
 
 
 def _alone(report: Report, location: StoreLocation, where: str, count: int, goal: Goal | None = None) -> None:
-    """The source in one process, without Spark."""
+    """Add the source in one process, without Spark."""
     raw = pa.schema([*_PLACE_FIELDS, ("body", pa.binary())])
     fields = [(part.split()[0], _ARROW[part.split()[1]]) for part in SCHEMA.split(", ")]
     parsed = pa.schema([*_PLACE_FIELDS, *fields, ("_error", pa.string()), ("_raw", pa.binary())])
@@ -229,7 +229,7 @@ _ARROW: Final = {"string": pa.string(), "bigint": pa.int64(), "double": pa.float
 
 
 def _write_files(location: StoreLocation, folder: Path) -> None:
-    """The same bodies as lines, a file for each queue."""
+    """Write the same bodies as lines, a file for each queue."""
     folder.mkdir()
     plan = ReadPlan(location, pa.schema([("body", pa.binary())]), None, Parse.NONE, True)
     for bounds in reader_of(location).bounds(TOPIC):
@@ -262,7 +262,7 @@ def _ways(console: Console, report: Report, session: SparkSession, root: Path, c
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for turn, (name, way) in itertools.product(range(TURNS + 1), ways.items()):
         if name == naive and turn > 2:
-            continue  # it is slow, and by far
+            continue  # by far the slowest
         seconds = way(root / f"way-{turn}-{name.replace(' ', '-')}")
         console.print(f"  {name}, turn {turn}: {count / seconds:,.0f}/s", style="dim")
         if turn:  # the first one warms the JVM up
@@ -302,7 +302,7 @@ def _task_seconds(session: SparkSession, data_dir: str, where: Path, count: int)
 
 
 def _latency(report: Report, session: SparkSession, root: Path) -> None:
-    """What a batch takes that has next to nothing to do: 200 messages each, the last ten."""
+    """Add the time of nearly empty batches: 200 messages each, the last ten."""
     source = session.readStream.format("entrepot").option("subscribe", TOPIC).option("startingOffsets", "earliest")
     source = source.options(dataDir=str(root / "data"), parse="json", schema=SCHEMA, maxOffsetsPerTrigger="200")
     writer = source.load().writeStream.foreachBatch(Sink(root / "latency" / "table"))

@@ -43,7 +43,7 @@ LOG_BYTES: Final = 1_000_000_000
 
 
 def run(console: Console, *, quick: bool) -> Report:
-    """All of it; the recovery needs twice the log in disk space for a moment."""
+    """Run all of it; the recovery needs twice the log in disk space for a moment."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     rounds, messages = (1, 200_000) if quick else (3, 1_000_000)
     log_bytes = LOG_BYTES // 10 if quick else LOG_BYTES
@@ -88,7 +88,7 @@ async def _append_and_pop(directory: Path, count: int) -> tuple[tuple[float, flo
 
 
 def _recovery(report: Report, log_bytes: int) -> None:
-    """Kill a process that appends, in the middle of it, and open what it left."""
+    """Add the recovery after the kill of a process in the middle of appending."""
     with tempfile.TemporaryDirectory(prefix="entrepot-bench-") as directory:
         child = subprocess.Popen([sys.executable, "-m", "benchmarks.store", directory], cwd=ROOT)
         log, deadline = Path(directory) / "commitlog", time.monotonic() + 120
@@ -126,7 +126,7 @@ def _last_write(directory: str) -> int:
 
 
 async def _fill(directory: Path) -> None:
-    """In the child: append until killed, and say how far the log is."""
+    """Append in the child until killed, and print the size of the log."""
     broker = await Broker.open(BrokerSettings(directory), SystemClock())
     await broker.topology.put_topic(Topic(TOPIC, queues=QUEUES))
     messages = make_messages(20_000)

@@ -1,4 +1,4 @@
-"""What the benchmarks of the store share: making, appending and consuming messages, and counting what it took."""
+"""Shared parts of the store's benchmarks: making, appending and consuming messages, and counting time."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ CONSUMERS: Final = 16
 
 
 async def timed(work: Callable[[], Coroutine[Any, Any, None]]) -> tuple[float, float]:
-    """(CPU seconds with children, wall seconds)."""
+    """Return (CPU seconds with children, wall seconds)."""
     cpu, begun = cpu_seconds(os.getpid()), time.perf_counter()
     await work()
     return cpu_seconds(os.getpid()) - cpu, time.perf_counter() - begun
 
 
 def make_messages(count: int) -> list[Message]:
-    """As a door would hand them over: queue chosen, id minted, hash made."""
+    """Messages as from a listener: queue chosen, id minted, hash made."""
     names = [f"{TOPIC}/{number}" for number in range(10)]
     hashes = [filter_hash(name, "") for name in names]
     body = b"x" * BODY_BYTES
@@ -52,7 +52,7 @@ def make_messages(count: int) -> list[Message]:
 
 
 async def append_all(broker: Store, messages: list[Message]) -> None:
-    """Append in batches with a few of them unconfirmed at a time, as connections do; ends when all is confirmed."""
+    """Append in batches with a few of them unconfirmed at a time, as connections do; return when all are confirmed."""
     loop = asyncio.get_running_loop()
     finished = loop.create_future()
     state = {"next": 0, "in_flight": 0}

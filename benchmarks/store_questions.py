@@ -37,7 +37,7 @@ from gateway.clock import SystemClock
 
 KEYS: Final = 10_000
 EVERY: Final = 100
-"""One message of so many has the tag that is wanted."""
+"""Interval of messages with the wanted tag."""
 WILDCARD: Final = "plant/+/line/7"
 
 
@@ -51,7 +51,6 @@ def add_to(report: Report, console: Console, *, quick: bool) -> None:
 
 
 def _by_sub_topic(report: Report) -> None:
-    """As `benchmarks.filter_index`, which has more of it."""
     dictionary = SubTopicDictionary()
     dictionary.restore(f"plant/{n % 40}/line/{n}" for n in range(NAMES))
     entries = make_entries(np.random.default_rng(1), np.fromiter(dictionary.names, np.uint64))

@@ -1,4 +1,4 @@
-"""What waits in the store: timers, deliveries that expire; and small facts."""
+"""Pending work in the store: timers, deliveries that expire; and small key-values."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def _appended(broker: Broker, messages: list[Message]) -> tuple[float, flo
 
 
 async def _lateness(broker: Broker, seconds: int) -> float:
-    """Milliseconds by which a message can be read later than it was due, of 99 in 100."""
+    """Milliseconds by which a scheduled message is late, for the 99th percentile."""
     late: list[float] = []
 
     def take(messages: list[StoredMessage]) -> None:
@@ -166,7 +166,7 @@ async def _expiring(report: Report, directory: Path, count: int) -> None:
 
 
 async def _key_values(report: Report, directory: Path, writes: int) -> None:
-    """Batches of small facts, by 16 writers."""
+    """Add batches of small key-values, by 16 writers."""
     broker = await _opened(directory)
 
     async def writer(first: int) -> None:

@@ -1,7 +1,7 @@
-"""The tier: uploads, commits, cold reads, and what they cost the broker.
+"""The tier: uploads, commits, cold reads, and their cost for the broker.
 
-CPU-seconds are those of the process that does the work alone, of one thread.  Stores are a folder, and moto's S3 server
-on loopback.
+CPU-seconds are those of the working process alone, of one thread. Stores are a folder, and moto's S3 server on
+loopback.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ QUEUE: Final = 0
 
 
 def run(console: Console, *, quick: bool) -> Report:
-    """All of it."""
+    """Run all of it."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     pa.set_cpu_count(1)
     report = Report("tier", "Tiered storage: messages of 315 B of JSON telemetry")
@@ -104,7 +104,7 @@ def _best(act: Callable[[], object], rounds: int) -> float:
 
 
 def _commits(report: Report, count: int) -> None:
-    """One commit of one file, with so many before it; a checkpoint each hundred is part of it."""
+    """Add one commit of one file after `count` earlier ones; a checkpoint each hundred is part of it."""
     with tempfile.TemporaryDirectory(prefix="entrepot-bench-") as directory:
         log = DeltaLog(FolderStore(Path(directory)), "bench/store-0", SystemClock())
         snapshot = log.create('{"type":"struct","fields":[]}', {}, "first")
@@ -124,7 +124,7 @@ def _commits(report: Report, count: int) -> None:
 
 
 def _small_topics(report: Report, count: int) -> None:
-    """Topics with a message a minute, for five hours of a clock that is set; the last four are counted."""
+    """Add topics with a message a minute, for five hours of a set clock; the last four are counted."""
     clock = ManualClock(20_000 * 86_400_000)
     memory = MemoryObjects(clock)
     calls: list[str] = []

@@ -1,4 +1,4 @@
-"""Cold messages through a broker: pulls, runs of records, the first one, filters, and what the tier costs hot ones."""
+"""Cold messages through a broker: pulls, runs of records, the first one, filters, and the tier's cost for hot ones."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def _cold_topic(objects: ObjectStore, root: str) -> ColdTopic:
 
 
 def _first(objects: ObjectStore, root: str) -> float:
-    """Milliseconds until the first page, of a reader that has read nothing; the table is known."""
+    """Milliseconds to the first page of a reader that has read nothing; the table is known."""
     taken = []
     chance = random.Random(2)
     for _ in range(FIRSTS):
@@ -171,7 +171,7 @@ def _moto() -> Iterator[ObjectStore]:
 
 
 def _filters(report: Report, objects: ObjectStore, root: str) -> None:
-    """A tag that one message of a hundred has: how many become messages for each that matches."""
+    """Add a tag of one message in a hundred: the messages decoded for each match."""
     wanted = compile_filter(FilterExpression(FilterKind.TAG, "worn"))
     cold = _cold_topic(objects, root)
     made = matches = offset = 0
@@ -191,7 +191,7 @@ def _filters(report: Report, objects: ObjectStore, root: str) -> None:
 
 
 def _hot(report: Report, count: int, pairs: int) -> None:
-    """Appends and reads of a broker, by turns with a tier and without; the best of each, as others use the machine."""
+    """Add appends and reads of a broker, in turns with and without a tier; the best, as others use the machine."""
     taken: dict[bool, list[float]] = {True: [], False: []}
     for number in range(pairs):
         for has_tier in (True, False) if number % 2 else (False, True):
@@ -206,7 +206,7 @@ def _hot(report: Report, count: int, pairs: int) -> None:
 async def _appended(directory: Path, count: int, *, has_tier: bool) -> float:
     """CPU-seconds of the broker's process; the uploader's are its own."""
     async with _opened(directory, HOT, has_tier=has_tier) as broker:
-        await append_all(broker, [*telemetry(1)])  # what a start costs is not meant
+        await append_all(broker, [*telemetry(1)])  # without the cost of a start
         if (tier := broker.tier) is not None:
             queue = broker.engine.dispatcher.queue(HOT.name, 0)
             await _until(lambda: tier.kept_from(queue) == 1, "a table")

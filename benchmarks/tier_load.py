@@ -1,4 +1,4 @@
-"""Load of the benchmark of the tier: messages of devices, and a broker with many small topics."""
+"""Load of the tier's benchmark: messages of devices, and a broker with many small topics."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ def counted(calls: Iterable[str]) -> str:
 
 
 class SmallTopics:
-    """A broker with topics of which each gets the same message.  Implements `broker.tiered.uploader.Source`."""
+    """A broker with topics of which each gets the same message. Implements `broker.tiered.uploader.Source`."""
 
     def __init__(self, count: int) -> None:
         self._names = [f"small{number}" for number in range(count)]
         self._messages: list[StoredMessage] = []
         self._ends = dict.fromkeys(self._names, 0)
         self.behind = 0
-        """Messages that some topic was behind, at most."""
+        """Largest lag of a topic, in messages."""
 
     def publish(self, now_ms: int) -> None:
-        """One more in each of them."""
+        """Publish one more message in each of them."""
         message = telemetry(1)[0]
         message.queue_offset, message.store_time_ms = len(self._messages), now_ms
         self._messages.append(message)

@@ -1,6 +1,6 @@
-"""Spark over what is cold: our source beside Spark's own readers, of the very files and of JSON with the same bodies.
+"""Spark over cold messages: our source beside Spark's own readers, of the same files and of JSON with the same bodies.
 
-All ways take turns in one Spark with two cores; their rows go nowhere (`noop`), so that reading is what is measured.
+All ways take turns in one Spark with two cores; their rows go nowhere (`noop`), so that reading alone is measured.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ START_MS: Final = 1_790_000_000_000
 
 
 def run(console: Console, *, quick: bool) -> Report:
-    """Everything, in turns."""
+    """Run everything, in turns."""
     count = 100_000 if quick else 1_000_000
     title = f"Spark over cold messages: {count:,} of {len(body(0))} B JSON in {QUEUES} queues"
     report = Report("tier_spark", title, "Spark's own reader")
@@ -56,7 +56,7 @@ def run(console: Console, *, quick: bool) -> Report:
 
 
 def _fill(cold: Path, lines: Path, count: int) -> list[str]:
-    """Upload a topic, and write the same bodies as lines, a file for each queue; the table's files."""
+    """Upload a topic, and write the same bodies as lines, a file for each queue; return the table's files."""
     lines.mkdir()
     root = root_of(TOPIC, "benchmark", 0)
     table = TopicTable(FolderStore(cold), root, SystemClock(), Random(1))
@@ -123,8 +123,8 @@ def _measure(
 
 
 def _cpu_seconds(pid: int) -> float:
-    """CPU time of a process and all that it has started, those included that have ended.  Unlike time by the clock it
-    does not depend on who else has the cores."""
+    """CPU time of a process and all its descendants, ended ones included. Unlike wall time it does not depend on the
+    machine's other users."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         tasks = [each.read_text().split() for each in Path(f"/proc/{pid}/task").glob("*/children")]
@@ -135,7 +135,7 @@ def _cpu_seconds(pid: int) -> float:
 
 
 def main() -> None:
-    """`python -m benchmarks.tier_spark [--quick]`."""
+    """Run `python -m benchmarks.tier_spark [--quick]`."""
     import sys
 
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))

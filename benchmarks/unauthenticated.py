@@ -1,8 +1,8 @@
-"""The cost of connections that have not logged in: bytes that each holds, and how long others wait beside a flood.
+"""The cost of connections before login: the bytes of each, and the delay of others beside a flood.
 
-Connections of each door come to the state in which they hold most, all at once, and go again without a goodbye.  Then
-one client sends the smallest units of a door as fast as it can, connecting again whenever it is cut off, while another
-one asks PINGREQ after PINGREQ.
+Connections of each listener come to the state in which they hold most, all at once, and go again without a goodbye.
+Then one client sends the smallest units of a protocol as fast as it can, connecting again whenever it is cut off, while
+another one sends PINGREQ after PINGREQ.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ FLOODS: Final = (
 
 
 def run(console: Console, *, quick: bool) -> Report:
-    """A minute."""
+    """Run for a minute."""
     count, pings = (CONNECTIONS // 5, PINGS // 5) if quick else (CONNECTIONS, PINGS)
     report = Report("unauthenticated", f"{count} connections that have not logged in", "more after three times more")
     for door, what, sent in STATES:
         console.print(what, style="dim")
         with entrepot() as server:
-            _hold(server, door, sent, WARM_UP)  # what is made once and stays is made
+            _hold(server, door, sent, WARM_UP)  # one-time memory stays
             before = _resident_bytes(server)
             held = _hold(server, door, sent, count)
             again = max(_hold(server, door, sent, count) for _ in range(3))
@@ -77,7 +77,7 @@ def run(console: Console, *, quick: bool) -> Report:
 
 
 def _hold(server: Server, door: str, sent: bytes, count: int) -> int:
-    """The server's memory while so many connections are there."""
+    """The server's memory while `count` connections are there."""
     with ExitStack() as stack:
         for _ in range(count):
             client = stack.enter_context(socket.create_connection(("127.0.0.1", server.ports[door])))

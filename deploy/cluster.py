@@ -1,9 +1,9 @@
 """A whole cluster on this machine: name servers, brokers and gateways, each a process of its own.
 
-Run it with `make cluster`.  Every part takes a free port unless it is given one, and is started once what it needs is
-ready: name servers, which are the controllers of replicas, too, then brokers, then gateways.  A map of them is printed.
-Ctrl-C or SIGTERM stops them in the opposite order; a second one kills them.  What brokers and controllers keep stays in
-the data directory for the next start.
+Run it with `make cluster`. Every part takes a free port unless it is given one, and starts once its dependencies are
+ready: name servers, which are also the controllers of replicas, then brokers, then gateways. A map of them is printed.
+Ctrl-C or SIGTERM stops them in the opposite order; a second one kills them. Data of brokers and controllers stay in the
+data directory for the next start.
 
 Exit codes: 0 stopped as asked and every part ended cleanly, 1 a part ended by itself or not cleanly, 2 wrong usage.
 """
@@ -34,7 +34,7 @@ from domain.printable import printable
 
 READY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
-"""Longest wait for a part to end after SIGTERM; beyond, it is killed.  A gateway drains for 10 s at most."""
+"""Longest wait for a part to end after SIGTERM; then it is killed. A gateway drains for 10 s at most."""
 TAIL_LINES: Final = 15
 ROLES: Final = ("nameserver", "broker", "gateway")
 
@@ -52,14 +52,14 @@ class Member:
     addresses: dict[str, str] = field(default_factory=dict)
     process: asyncio.subprocess.Process | None = None
     is_told: bool = False
-    """Whether its end has been spoken of."""
+    """True once its end has been reported."""
 
     @property
     def has_ended(self) -> bool:
         return self.process is not None and self.process.returncode is not None
 
     async def start(self) -> None:
-        """Start it in a session of its own, so that Ctrl-C reaches only us, and we stop it when it is its turn."""
+        """Start it in a session of its own: Ctrl-C reaches only this process, which stops the parts in order."""
         self.ready_file.unlink(missing_ok=True)
         command = [
             sys.executable,
@@ -76,7 +76,7 @@ class Member:
             )
 
     def look(self) -> bool:
-        """Whether it is ready."""
+        """True if it is ready."""
         if not self.addresses and self.ready_file.exists():
             self.addresses = json.loads(self.ready_file.read_bytes())
         return bool(self.addresses)
@@ -104,7 +104,7 @@ class MemberEndedError(Exception):
 
 
 class LocalCluster:
-    """All parts, and what is to be done with them together."""
+    """All parts, and the operations on them together."""
 
     def __init__(self, wanted: argparse.Namespace, console: Console) -> None:
         self._wanted, self._console = wanted, console
@@ -116,7 +116,7 @@ class LocalCluster:
     # -- life ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> int:
-        """From start to end; returns the exit code."""
+        """Run from start to end; return the exit code."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._signalled)
@@ -174,7 +174,7 @@ class LocalCluster:
         )
 
     def _name_servers(self) -> tuple[list[Member], list[str]]:
-        """They, and id=host:port of those that are controllers, too: these know each other before any of them runs."""
+        """The name servers, and id=host:port of the controllers among them, which must know each other first."""
         wanted = self._wanted
         first, count = wanted.nameserver_port, wanted.nameservers
         ports = [first + at for at in range(count)] if first else _free_ports(wanted.host, count)
@@ -190,7 +190,7 @@ class LocalCluster:
         return members, controllers
 
     def _replicas(self, index: int, known: list[str]) -> list[Member]:
-        """One broker: a process, or one for each of its replicas."""
+        """The processes of one broker: one, or one for each of its replicas."""
         wanted, name = self._wanted, f"broker-{index}"
         if wanted.replicas == 1:
             data = self._directory / name
@@ -232,7 +232,6 @@ class LocalCluster:
             await asyncio.sleep(0.02)
 
     async def _watch(self) -> None:
-        """Wait until told to stop."""
         while not self._stop.is_set():
             self._check_alive()
             try:
@@ -241,13 +240,13 @@ class LocalCluster:
                 continue
 
     def _check_alive(self) -> None:
-        """Raises MemberEndedError for one that has ended by itself."""
+        """Raise MemberEndedError for a part that has ended by itself."""
         for member in self._members:
             if member.has_ended:
                 raise MemberEndedError(member, member.how_it_ended())
 
     async def _stop_all(self) -> bool:
-        """Gateways first, name servers last; whether all that still ran ended cleanly."""
+        """Stop gateways first, name servers last; True if all running parts ended cleanly."""
         is_clean = True
         running = [member for member in self._members if not member.has_ended]
         if running:
@@ -332,7 +331,7 @@ def _free_ports(host: str, count: int) -> list[int]:
 
 
 async def _end(member: Member) -> bool:
-    """Wait for one that was told to stop; whether it stopped in time.  It is killed if not."""
+    """Wait for a stopping part, and kill it if it takes too long; True if it stopped in time."""
     assert member.process is not None
     try:
         await asyncio.wait_for(member.process.wait(), STOP_SECONDS)
@@ -344,7 +343,7 @@ async def _end(member: Member) -> bool:
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Run the command line; return the exit code."""
     wanted = arguments(given)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)
     try:

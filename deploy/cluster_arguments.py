@@ -1,4 +1,4 @@
-"""The command line of `make cluster`: how many there are of each."""
+"""The command line of `make cluster`: the number of each part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_CONTROLLERS: Final = 5
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
-    """The command line, with a number for each that it leaves out.  Ends the process where it is wrong."""
+    """Parse the command line and add default numbers. Ends the process on wrong usage."""
     parser = argparse.ArgumentParser(
         prog="make cluster", description="Start a cluster on this machine, print where everything is, stop it together."
     )
@@ -70,7 +70,7 @@ def _fill_in(wanted: argparse.Namespace, *, is_large: bool) -> None:
 
 
 def _free_bytes() -> int:
-    """Memory that processes can have; 0 where the system does not tell."""
+    """Available memory in bytes; 0 where the system does not tell."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:

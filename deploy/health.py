@@ -1,4 +1,4 @@
-"""Health of a deployment: all that is not well, in words, as its gateways and controllers tell."""
+"""Health of a deployment: all problems in words, as its gateways and controllers tell."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from protocols.remoting import operations as wire
 ASK_SECONDS: Final = 5.0
 ELECT_SECONDS: Final = 60.0
 MAX_BEHIND_SECONDS: Final = 1.0
-"""Largest lag of a slave that is well, as for `entrepot ping --ready`."""
+"""Largest lag of a healthy slave, as for `entrepot ping --ready`."""
 
 
 class Health:
-    """Of the deployment of a plan.  Empty lists and texts: all is well."""
+    """Health of the deployment of a plan. Empty lists and texts mean health."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
     def problems(self) -> list[str]:
-        """All there are."""
+        """All problems."""
         found = [f"{part.name}: {why}" for part in self._plan.of("gateway") if (why := self._unready(part))]
         found += [f"{part.name}: {why}" for part in self._plan.part if part.elects and (why := self._unable(part))]
         for gateway in () if found else self._plan.of("gateway"):
@@ -35,7 +35,7 @@ class Health:
         return found
 
     def master(self, broker: str) -> int:
-        """Id of the replica that is master; 0 where none is, or it has no replicas."""
+        """Id of the replica that is master; 0 without a master or replicas."""
         for gateway in self._plan.of("gateway"):
             try:
                 told = Client(gateway.address, ASK_SECONDS).get("/api/v1/brokers")
@@ -46,7 +46,7 @@ class Health:
         return 0
 
     def elect(self, broker: str, to: int) -> None:
-        """Move the mastership by hand.  Raises CommandError."""
+        """Move the mastership by hand. Raises CommandError."""
         gateway = self._plan.of("gateway")[0]
         path = f"/api/v1/brokers/{segment(broker)}:elect"
         Client(gateway.address, ELECT_SECONDS).request("POST", path, body={"to": to})
@@ -77,7 +77,7 @@ class Health:
     # -- controllers ---------------------------------------------------------------------------------------------
 
     def _unable(self, part: Part) -> str:
-        """Why a controller could elect nobody."""
+        """The reason why a controller could elect nobody, or ""."""
         try:
             return asyncio.run(self._asked(part.address)).problem
         except EntrepotError as error:
@@ -102,7 +102,7 @@ class Health:
 
 
 def broker_problems(broker: dict[str, Any], parts: list[Part]) -> list[str]:
-    """Of a broker as `/api/v1/brokers` lists it."""
+    """The problems of a broker in `/api/v1/brokers`."""
     if not broker["isAvailable"]:
         return [broker["problem"] or "it is away"]
     listed = {each["replica"]: each for each in broker["replicas"]}

@@ -27,7 +27,7 @@ ORDER: Final[tuple[Role, ...]] = ("nameserver", "controller", "broker", "gateway
 
 
 class PlanError(Exception):
-    """The plan cannot be followed; says why."""
+    """The plan cannot be followed, for the given reason."""
 
 
 class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,19 +42,19 @@ class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def name(self) -> str:
-        """As people are told of it."""
+        """Its name for people."""
         if self.role == "broker":
             return f"{self.broker}, replica {self.replica}" if self.replica else self.broker
         return f"{self.role} {self.address}"
 
     @property
     def elects(self) -> bool:
-        """It is a controller, by itself or in a name server."""
+        """True for a controller, by itself or in a name server."""
         return self.role == "controller" or self.controller
 
 
 class Wire(Struct, frozen=True, forbid_unknown_fields=True):
-    """Name of the deployment and files of its TLS, by which controllers are asked."""
+    """Name of the deployment and its TLS files, for requests to controllers."""
 
     name: str = ""
     tls_certificate: str = ""
@@ -79,7 +79,7 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def is_controlled(self) -> bool:
-        """Controllers elect the masters."""
+        """True if controllers elect the masters."""
         return any(part.elects for part in self.part)
 
     @property
@@ -91,7 +91,7 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return found
 
     def check(self) -> None:
-        """Raises PlanError."""
+        """Check the plan. Raises PlanError."""
         if not self.of("gateway"):
             raise PlanError("it has no gateway, and they are asked how the others are")
         for part in self.part:
@@ -107,7 +107,7 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_plan(path: Path) -> Plan:
-    """Raises PlanError, OSError."""
+    """Read and check a plan. Raises PlanError, OSError."""
     try:
         plan = msgspec.convert(tomllib.loads(path.read_text()), Plan)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:

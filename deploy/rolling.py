@@ -1,13 +1,13 @@
-"""A rolling restart: every process of a deployment, one after the other, each when all is well again.
+"""A rolling restart: every process of a deployment, one after the other, each only while all are healthy.
 
-Name servers and controllers first, then of each broker the slaves and at last the master, then gateways.  A master
-hands over before it stops: by itself where controllers elect, else it is moved here.  Nothing is restarted while
-anything is not well; what that is, is told.
+Name servers and controllers come first, then the slaves and at last the master of each broker, then gateways. A master
+hands over before it stops: by itself where controllers elect, else it is moved here. Nothing is restarted while there
+is a problem; the problem is told.
 
     python -m deploy.rolling plan.toml
 
-Exit codes: 0 all were restarted, 1 it stopped in the middle and says where, 2 wrong usage.  `deploy/plan.py` says what
-a plan is.  ENTREPOT_TOKEN, or ENTREPOT_USER and ENTREPOT_PASSWORD, let it ask.
+Exit codes: 0 all were restarted, 1 it stopped in the middle and says where, 2 wrong usage. `deploy/plan.py` describes
+plans. ENTREPOT_TOKEN, or ENTREPOT_USER and ENTREPOT_PASSWORD, are its credentials.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from domain.printable import printable
 from gateway.cli.errors import CommandError
 
 PATIENCE_SECONDS: Final = 600.0
-"""Longest wait for all to be well again: a replica may have much to read, and to copy."""
+"""Longest wait for health: a replica may have much to read, and to copy."""
 LOOK_SECONDS: Final = 0.25
 
 
 class RollingError(Exception):
-    """It cannot go on; says why."""
+    """The restart cannot go on, for the given reason."""
 
 
 class Roll:
-    """`restart` ends a process and starts it again: it returns once the old one has ended.  `say`: tells people."""
+    """The restart; `restart` ends a process and starts it again, returning after the end of the old one. `say` tells
+    people."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Roll:
         self.restarted: list[Part] = []
 
     def run(self) -> None:
-        """All of it.  Raises RollingError."""
+        """Restart everything. Raises RollingError."""
         self._wait_well("before anything is restarted")
         for part in (*self._plan.of("nameserver"), *self._plan.of("controller")):
             self._next(part)
@@ -59,7 +60,7 @@ class Roll:
             self._next(part)
 
     def _roll_broker(self, name: str, left: list[Part]) -> None:
-        """Slaves first; the mastership may move meanwhile by itself."""
+        """Restart slaves first; the mastership may move meanwhile by itself."""
         others = {part.replica for part in left}
         while left:
             master = self._health.master(name)
@@ -70,7 +71,7 @@ class Roll:
             self._next(part)
 
     def _hand_over(self, part: Part, others: Sequence[int]) -> None:
-        """Move the mastership to another replica; where one is refused, as an observer is, to the next."""
+        """Move the mastership to another replica; if one is refused, as an observer is, to the next."""
         refusals = []
         for replica in others:
             try:
@@ -101,14 +102,14 @@ class Roll:
 
 
 def run_command(part: Part) -> None:
-    """The command of the plan.  Raises RollingError."""
-    done = subprocess.run(part.restart, shell=True, check=False, stdin=subprocess.DEVNULL)  # it is the operator's own
+    """Run the command of the plan. Raises RollingError."""
+    done = subprocess.run(part.restart, shell=True, check=False, stdin=subprocess.DEVNULL)  # the operator's own
     if done.returncode:
         raise RollingError(f"the command for {part.name} ended with {done.returncode}: {part.restart}")
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m deploy.rolling", description="Restart a deployment, part by part.")
     parser.add_argument("plan", type=Path, help="TOML file with every part: docs/rolling-restart.md")
     parser.add_argument("--patience", type=float, default=PATIENCE_SECONDS, metavar="SECONDS", help="longest wait")

@@ -1,1 +1,1 @@
-"""The gateway process: a room for each door, what all of them use, HTTP, and the command line."""
+"""The gateway process: the protocol listeners, their shared parts, and the command line."""

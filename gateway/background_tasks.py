@@ -12,7 +12,7 @@ log = structlog.get_logger(__name__)
 
 
 class BackgroundTasks:
-    """`of`: the part, as the log names it."""
+    """The running tasks of a part, which the log names as `of`."""
 
     def __init__(self, of: str) -> None:
         self._of = of
@@ -20,7 +20,7 @@ class BackgroundTasks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin something.  Its error, if any, is logged."""
+        """Start a task; its error, if any, is logged."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -32,13 +32,13 @@ class BackgroundTasks:
             log.error("work in the background failed", of=self._of, exc_info=error)
 
     async def settle(self, seconds: float | None = None) -> None:
-        """Return when all has ended, with what it began meanwhile, or after so long."""
+        """Return when all tasks have ended, with those they started meanwhile, or after `seconds`."""
         end = None if seconds is None else self._loop.time() + seconds
         while self._tasks and (end is None or self._loop.time() < end):
             await asyncio.wait(tuple(self._tasks), timeout=None if end is None else end - self._loop.time())
 
     async def cancel(self) -> None:
-        """End what has not ended."""
+        """Cancel the running tasks."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Processes that a parent forks and waits for until they are ready.  They end when it does, however that ends."""
+"""Child processes that a parent forks and awaits until they are ready. They end when it does, however it ends."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class LifeLine:
         self._end, self._held = os.pipe2(os.O_CLOEXEC)
 
     def let_go(self) -> None:
-        """In a child: hold it no more."""
+        """Release it in a child."""
         os.close(self._held)
 
     def stop_at_its_end(self) -> None:
-        """In a child with an event loop: be told to stop when nobody holds it any more."""
+        """Send SIGTERM to this child, which has an event loop, at the end of the life line."""
         asyncio.get_running_loop().add_reader(self._end, self._stop)
 
     def _stop(self) -> None:
@@ -31,10 +31,10 @@ class LifeLine:
 
 
 def start_child(work: Callable[[int], int], is_known: Callable[[int], object]) -> bool:
-    """Fork, and wait until the child is ready; returns whether it is, and has not ended before.
+    """Fork a child; return True once it is ready, False if it ended before.
 
-    `work` is what the child does: it writes a byte to the descriptor once it is ready, and returns the exit code.
-    `is_known` gets the process id before this process takes a signal to stop.
+    `work` runs in the child: it writes a byte to the descriptor once it is ready, and returns the exit code. `is_known`
+    gets the process id before this process takes a signal to stop.
     """
     ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until the child is known, and has handlers of its own
@@ -51,14 +51,14 @@ def start_child(work: Callable[[int], int], is_known: Callable[[int], object]) -
     is_known(pid)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     try:
-        return os.read(ready_read, 1) == b"1"  # nothing but the end of the pipe where it has ended
+        return os.read(ready_read, 1) == b"1"  # only the end of the pipe comes where it has ended
     finally:
         os.close(ready_read)
 
 
 def _forget_parent() -> None:
-    """Let go of what a child inherits and is the parent's alone."""
-    os.setpgid(0, 0)  # a terminal's Ctrl-C is the parent's to pass on
+    """Release the parent's own inheritance: process group, signal handlers and wake-up descriptor."""
+    os.setpgid(0, 0)  # the parent passes on a terminal's Ctrl-C
     signal.set_wakeup_fd(-1)
     for number in (*STOPS, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)

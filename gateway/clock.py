@@ -6,8 +6,8 @@ import time
 
 
 class SystemClock:
-    """Epoch milliseconds: wall time at the start, carried on by the monotonic clock, so that no jump of the wall clock
-    makes a deadline come early or late while the process lives."""
+    """Epoch milliseconds: wall time at the start, carried on by the monotonic clock. So no jump of the wall clock makes
+    a deadline early or late while the process lives."""
 
     __slots__ = ("_offset",)
 

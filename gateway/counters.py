@@ -1,4 +1,4 @@
-"""What the doors count since the process began, by the names that `/metrics` has for it."""
+"""Counters of the listeners since the start of the process, by their names in `/metrics`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from gateway.rocketmq.service import RocketMqService
 
 Counters = dict[str, tuple[str, Callable[[], int]]]
-"""By name: what it counts, and how to read it."""
+"""Description and getter of each counter, by name."""
 
 
 def door_counters(hub: DeliveryHub, mqtt: MqttFrontend, amqp: AmqpFrontend, mqtt_doors: MqttDoors) -> Counters:
-    """Of the doors that are always there."""
+    """The counters of MQTT and AMQP."""
     counted, consumption = amqp.counters, amqp.virtual_hosts.consumption
     return {
         "entrepot_mqtt_deliveries": ("Messages sent to MQTT subscribers", lambda: hub.delivered),
@@ -51,7 +51,7 @@ def door_counters(hub: DeliveryHub, mqtt: MqttFrontend, amqp: AmqpFrontend, mqtt
 
 
 def event_counters(webhooks: Webhooks, deduplication: Deduplication, admission: Admission) -> Counters:
-    """Of what becomes of events."""
+    """The counters of events and webhooks."""
     return {
         "entrepot_webhook_requests": ("Requests to sinks", lambda: webhooks.counters.requests),
         "entrepot_webhook_deliveries": ("Events that sinks took", lambda: webhooks.counters.delivered),
@@ -64,7 +64,7 @@ def event_counters(webhooks: Webhooks, deduplication: Deduplication, admission: 
 
 
 def rocketmq_counters(service: RocketMqService) -> Counters:
-    """Of the door for RocketMQ's clients."""
+    """The counters of the RocketMQ listener."""
     counted = service.frontend.counters
     return {
         "entrepot_rocketmq_calls": ("Calls of RocketMQ clients", lambda: counted.calls),

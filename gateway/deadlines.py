@@ -1,9 +1,7 @@
 """DeadlineWheel: one timer for the deadlines of all connections, to a quarter of a second.
 
-The shortest are those of AMQP clients that agree on heartbeats of one second, which are looked at twice in each.
-
-A conversation says its deadline when asked; hearing from the peer moves it without touching the wheel, which looks
-again when the old time has come.
+The shortest belong to AMQP clients with a heartbeat of one second, which are looked at twice in each. A conversation
+tells its deadline when asked. Data from the peer move it without touching the wheel, which looks again at the old time.
 """
 
 from __future__ import annotations
@@ -14,21 +12,21 @@ from typing import Protocol
 
 TICK_SECONDS = 0.25
 FARTHEST_TICKS = 1200
-"""A deadline beyond this is looked at again then."""
+"""Farthest look, in ticks: a later deadline is looked at again then."""
 
 
 class Timed(Protocol):
     """A conversation, as the wheel sees it."""
 
     def deadline(self) -> float:
-        """When `timed_out` is to be called; infinity for never."""
+        """Time to call `timed_out`; infinity for never."""
         ...
 
     def timed_out(self, now: float) -> None: ...
 
 
 class DeadlineWheel:
-    """Conversations by the tick at which to look at them."""
+    """Conversations by the tick of their next look."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -62,7 +60,7 @@ class DeadlineWheel:
             self._now_tick = passed
             for conversation in self._slots.pop(passed, ()):
                 if self._places.get(conversation) != passed:
-                    continue  # it went, or moved, while the others of this tick were told
+                    continue  # an earlier call of this tick closed or moved it
                 del self._places[conversation]
                 deadline = conversation.deadline()
                 self._place(conversation, deadline)

@@ -1,4 +1,4 @@
-"""The processes of a deployment that have no doors for clients: the broker, the name server, the controller."""
+"""The processes of a deployment without listeners for clients: broker, name server, controller."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
     from store_client.embedded import ServedController
 
 Readiness = AbstractContextManager[None]
-"""Lasts as long as it is up."""
+"""Block that lasts as long as the process is up."""
 log = structlog.get_logger(__name__)
 
 
 def run_broker(loaded: LoadedSettings) -> int:
-    """`entrepot broker`; returns the process's exit code."""
+    """Run `entrepot broker`; return the process's exit code."""
     return run_process(loaded, serve_broker)
 
 
 def run_name_server(loaded: LoadedSettings) -> int:
-    """`entrepot nameserver`; returns the process's exit code."""
+    """Run `entrepot nameserver`; return the process's exit code."""
     return run_process(loaded, serve_name_server)
 
 
 def run_controller(loaded: LoadedSettings) -> int:
-    """`entrepot controller`; returns the process's exit code."""
+    """Run `entrepot controller`; return the process's exit code."""
     return run_process(loaded, serve_controller)
 
 
 async def serve_broker(loaded: LoadedSettings) -> int:
-    """A store, and the door through which gateways reach it, until told to stop, or until it has left its cluster."""
+    """Run a store and its port for gateways until told to stop, or until it has left its cluster."""
     [listener] = bind_listeners(loaded, ("broker",)).values()
     ready = _ready(loaded.settings, {"broker": address_of(listener)})
     if loaded.settings.broker.replica_id:
@@ -50,7 +50,7 @@ async def serve_broker(loaded: LoadedSettings) -> int:
 
 
 async def serve_store(loaded: LoadedSettings, listener: socket.socket, on_ready: Callable[[], object]) -> int:
-    """The same of a store that is the only one, with a door for the workers beside it.  `on_ready`: it is open."""
+    """Run the only store, with a port for the workers beside it; `on_ready` is called when it is open."""
     return await _serve(loaded.settings, listener, _told(on_ready), is_alone=True)
 
 
@@ -80,7 +80,6 @@ async def _serve(settings: Settings, listener: socket.socket, ready: Readiness, 
 
 
 async def _serve_replica(settings: Settings, listener: socket.socket, ready: Readiness) -> int:
-    """One replica of a broker group."""
     replica = await open_replica(settings, listener, SystemClock())
     stop = StopSignal()
     try:
@@ -100,7 +99,7 @@ async def _serve_replica(settings: Settings, listener: socket.socket, ready: Rea
 
 
 async def serve_name_server(loaded: LoadedSettings) -> int:
-    """Routes, until told to stop.  Nothing is kept, but for what its controller keeps, where it has one."""
+    """Answer routes until told to stop; nothing is kept, except by its controller, if it has one."""
     settings = loaded.settings
     [listener] = bind_listeners(loaded, ("nameserver",)).values()
     server = make_name_server(settings, listener)
@@ -118,7 +117,7 @@ async def serve_name_server(loaded: LoadedSettings) -> int:
 
 
 async def serve_controller(loaded: LoadedSettings) -> int:
-    """A controller by itself, until told to stop."""
+    """Run a controller by itself until told to stop."""
     [listener] = bind_listeners(loaded, ("controller",)).values()
     controller = make_controller(loaded.settings, listener, SystemClock())
     try:
@@ -129,7 +128,7 @@ async def serve_controller(loaded: LoadedSettings) -> int:
 
 
 async def _run_controller(controller: ServedController) -> int:
-    """Until told to stop, or until it cannot go on; the exit code."""
+    """Run until told to stop, or until it cannot go on; return the exit code."""
     stop = StopSignal()
 
     def stopped(why: asyncio.Future[EntrepotError]) -> None:
@@ -152,7 +151,7 @@ def _told(on_ready: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def _ready(settings: Settings, addresses: dict[str, str]) -> Iterator[None]:
-    """Say that it is up, and take that back at the end."""
+    """Announce that the process is up, and withdraw it at the end."""
     for door, address in addresses.items():
         log.info("listening", door=door, address=address)
     ready_file = settings.server.ready_file

@@ -1,7 +1,7 @@
 """Driver: the one loop between a socket and a conversation.
 
-A conversation (a frontend's side of one connection) decides; the driver only does: it hands bytes over, writes what is
-due, stops reading while producers should pause, and tells about the end exactly once.
+A conversation (a frontend's side of one connection) decides and the driver acts: it hands over bytes, writes what is
+due, stops reading while producers should pause, and reports the end exactly once.
 """
 
 from __future__ import annotations
@@ -23,60 +23,60 @@ from protocols.proxy import ProxyHeader
 FINISH_SECONDS = 0.25
 """Longest wait for a peer that has said goodbye to close by itself."""
 GOODBYE_SECONDS = 5.0
-"""Longest time for a peer to read what was written before its connection was closed."""
+"""Longest time for a peer to read the last bytes before its connection is cut."""
 
 MAX_UNREAD_BYTES = 1 << 20
-"""Answers that may wait for a peer that does not read: with more of them, nothing more of it is read."""
+"""Answers that may wait for a peer that does not read; beyond it, reading from the peer stops."""
 
 LARGE_BYTES = 64 * 1024
 TURN_SECONDS = 0.03
-"""Longest time for what came with one read; the rest waits for a turn of the loop: it is very many packets."""
+"""Longest time to process one read; a longer one, of very many packets, lets other connections have a turn."""
 
 log = structlog.get_logger(__name__)
 
 
 class Conversation(Protocol):
-    """What a frontend does with one connection."""
+    """A frontend's side of one connection."""
 
     def connected(self, driver: Driver) -> None:
-        """The connection is there."""
+        """Take the driver of the new connection."""
         ...
 
     def received(self, data: bytes, now: float) -> None:
-        """Bytes came."""
+        """Take bytes from the peer."""
         ...
 
     def data_to_send(self) -> bytes:
-        """Bytes that are due."""
+        """Return the bytes that are due."""
         ...
 
     def writable(self) -> None:
-        """What was written has drained: more may be said."""
+        """Continue after the write buffer has drained."""
         ...
 
     def deadline(self) -> float:
-        """When `timed_out` is to be called; infinity for never."""
+        """Time to call `timed_out`; infinity for never."""
         ...
 
     def timed_out(self, now: float) -> None: ...
 
     def resumed(self, now: float) -> None:
-        """Reading goes on after a pause that was not the peer's doing."""
+        """Note the end of a pause in reading that was not the peer's doing."""
         ...
 
     def overburdened(self) -> None:
-        """Who has not logged in has sent too much, or all of these together have: say goodbye, and close."""
+        """Say goodbye and close: too many bytes before the login, by this connection or by all such together."""
         ...
 
     def lost(self) -> None:
-        """The connection is gone; called once."""
+        """Note the end of the connection; called once."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Things that all connections of one listener share.  `name`: the listener's, as in the ready file.
-    `write_limit`: bytes that may wait to be written to one socket."""
+    """Parts shared by all connections of one listener. `name` is the listener's, as in the ready file; `write_limit` is
+    the most bytes that may wait for one socket."""
 
     name: str
     converse: Callable[[], Conversation]
@@ -86,16 +86,16 @@ class Door:
     intake: Intake
     write_limit: int
     early: EarlyBytes
-    """Bytes of connections that have not logged in, those of other doors among them."""
+    """Bytes of connections before their login, over all listeners."""
 
 
 class Driver(asyncio.Protocol):
-    """One connection.  `is_congested`: what was written waits for the peer beyond the buffer's limit.
+    """One connection; `is_congested` while the write buffer is over its limit.
 
-    Deliveries stop at congestion; answers do not, so a peer that says much and reads nothing is not read either once
-    MAX_UNREAD_BYTES of them wait.  That is its own doing: unlike `is_paused` it does not stop the peer's keep alive.
+    Deliveries stop at congestion; answers do not. So a peer that sends much and reads nothing is not read either, once
+    MAX_UNREAD_BYTES of answers wait. That is its own doing: unlike `is_paused` it does not stop the peer's keep alive.
 
-    `place`: what it already has of its listener's limits, where others took it that far; else it asks for one itself.
+    `place` is its share of the listener's limits, if an acceptor has claimed one; else the driver asks for it.
     """
 
     __slots__ = (
@@ -115,7 +115,7 @@ class Driver(asyncio.Protocol):
     )
 
     source: Source
-    """Where it comes from; from `connected` on."""
+    """Origin of the connection; set from `connected` on."""
 
     def __init__(
         self, door: Door, conversation: Conversation, place: Place | None = None, header: ProxyHeader | None = None
@@ -131,13 +131,13 @@ class Driver(asyncio.Protocol):
         """Further reasons not to read: answers that the peer does not read; bytes that were not taken."""
         self._congested_from = 0
         self._early = 0
-        """Bytes that came before the login; below 0 from then on."""
+        """Bytes before the login; negative after it."""
         self._ending: asyncio.TimerHandle | None = None
         self.is_congested = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         door = self._door
-        stream = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        stream = cast("asyncio.Transport", transport)  # uvloop's class does not inherit from it
         self.source = source_of(transport, door.name, self._header)
         self._header = None
         if self._place is None and not self._enter():
@@ -149,14 +149,13 @@ class Driver(asyncio.Protocol):
         door.wheel.add(self._conversation)
 
     def _enter(self) -> bool:
-        """Ask for a place; False if there is none."""
         now = self._door.loop.time()
         self._place = self._door.intake.enter(now)
         return self._place is not None and self._place.claim(self.source.host, now)
 
     def data_received(self, data: bytes) -> None:
         if self._transport is None:
-            return  # it was refused
+            return  # refused
         if self._early >= 0 and not self._takes_early(len(data)):
             return
         began = perf_counter() if len(data) >= LARGE_BYTES else 0.0
@@ -167,7 +166,7 @@ class Driver(asyncio.Protocol):
                 self._let_others()
 
     def _let_others(self) -> None:
-        """Read no more in this turn of the loop, which would read again and again from one that sends enough."""
+        """Pause reading for this turn of the loop, in favour of other connections."""
         if not self._is_behind:
             self._is_behind = True
             self._look_at_reading()
@@ -178,7 +177,7 @@ class Driver(asyncio.Protocol):
         self._look_at_reading()
 
     def _takes_early(self, count: int) -> bool:
-        """Count what came before the login; False where that is too much, and the connection is told so."""
+        """Count bytes before the login; False, with a goodbye to the peer, if there are too many."""
         self._early += count
         if self._door.early.take(count, self._early):
             return True
@@ -188,7 +187,7 @@ class Driver(asyncio.Protocol):
         return False
 
     def _look_at_unread(self) -> None:
-        """Something was answered: read no more where too much of that waits."""
+        """Stop reading once too many answers wait."""
         transport = self._transport
         if not self.is_congested or self._is_choked or transport is None or transport.is_closing():
             return
@@ -197,7 +196,6 @@ class Driver(asyncio.Protocol):
             self._look_at_reading()
 
     def _look_at_reading(self) -> None:
-        """Read, or do not, as the reasons not to want it."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -207,7 +205,7 @@ class Driver(asyncio.Protocol):
             transport.resume_reading()
 
     def _hand_over(self, data: bytes) -> bool:
-        """Give bytes to the conversation; whatever it fails at ends this connection alone.  False if it failed."""
+        """Give bytes to the conversation; a failure ends this connection alone and returns False."""
         conversation = self._conversation
         try:
             conversation.received(data, self._door.loop.time())
@@ -220,7 +218,7 @@ class Driver(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._place is not None:
             self._place.leave()
-        if self._ending is not None:  # it would keep all of this connection until then
+        if self._ending is not None:  # the timer would keep the connection in memory
             self._ending.cancel()
         self._release_early()
         if self._transport is not None:
@@ -234,7 +232,7 @@ class Driver(asyncio.Protocol):
         self.delivered()
 
     def delivered(self) -> None:
-        """What was written now was no answer."""
+        """Note that the last write was a delivery, not an answer."""
         if self.is_congested and self._transport is not None:
             self._congested_from = self._transport.get_write_buffer_size()
 
@@ -250,7 +248,7 @@ class Driver(asyncio.Protocol):
 
     @property
     def peer(self) -> str:
-        """The source's address as text; empty once the connection is gone."""
+        """The source's address as text; empty after the end of the connection."""
         return str(self.source) if self._transport is not None else ""
 
     @property
@@ -270,7 +268,7 @@ class Driver(asyncio.Protocol):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def admitted(self) -> None:
-        """The client has said who it is and may stay: the connection is no longer half open."""
+        """Note that the client has logged in: the connection is no longer half open."""
         self._release_early()
         if self._place is not None:
             self._place.admitted()
@@ -307,13 +305,13 @@ class Driver(asyncio.Protocol):
             self.deadline_moved()
 
     def deadline_moved(self) -> None:
-        """The conversation's deadline may be sooner than it said before."""
+        """Look at the deadline, which may be sooner than before."""
         if self._transport is not None:
             self._door.wheel.remove(self._conversation)
             self._door.wheel.add(self._conversation)
 
     def close(self) -> None:
-        """Write what is due, then close; a peer that takes too long to read it loses it."""
+        """Write what is due, then close; a peer that reads too slowly loses it."""
         self.flush()
         if self._transport is not None:
             if self._transport.get_write_buffer_size():
@@ -321,16 +319,16 @@ class Driver(asyncio.Protocol):
             self._transport.close()
 
     def finish(self) -> None:
-        """Write what is due: the peer has said goodbye and closes.  A peer that does not is closed a little later.
+        """Write what is due after the peer's goodbye, and let it close; after FINISH_SECONDS close it here.
 
-        What it sends meanwhile is read.  Unread, or after a close, it would make the kernel reset the connection, and
-        the peer might lose the answer to its goodbye.
+        Bytes that it sends meanwhile are read. Unread, or after a close, they would make the kernel reset the
+        connection, and the peer might lose the answer to its goodbye.
         """
         self.flush()
         self._end_later(FINISH_SECONDS, self.close)
 
     def _end_later(self, seconds: float, end: Callable[[], None]) -> None:
-        """End the connection in a while, if it has not ended by then."""
+        """End the connection after a while, if it has not ended by then."""
         if self._ending is not None:
             self._ending.cancel()
         self._ending = self._door.loop.call_later(seconds, end)

@@ -1,8 +1,8 @@
-"""Limits: rates that producers are held to, and clients that connect too often.
+"""Limits: rates of producers, and clients that connect too often.
 
-A rate is held by debt: what came is taken, and who owes is not read until the debt is paid.  Invariants: over any time
-no more than rate x (time + BURST_SECONDS) is taken and one read more; memory is bounded whoever comes.  Times are
-seconds of any one clock that does not go backwards.
+A rate is held by debt: messages are taken, and a producer in debt is not read until the debt is paid. Invariants: over
+any time no more than rate x (time + BURST_SECONDS) and one read are taken; memory is bounded. Times are seconds of any
+one monotonic clock.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Final
 
 BURST_SECONDS: Final = 1.0
-"""Time for which what a rate allows may be saved up."""
+"""Time for which a rate's allowance may be saved up."""
 FLAP_SECONDS: Final = 10.0
-"""The time in which the connects of one client are counted."""
+"""Time over which a client's connects are counted."""
 MAX_WATCHED_CLIENTS: Final = 65_536
-"""Clients whose connects are remembered; the one not seen for longest is forgotten."""
+"""Clients whose connects are remembered; the one unseen for longest is forgotten."""
 MAX_USERS: Final = 65_536
 """Users whose rates are remembered; likewise."""
 
@@ -31,13 +31,13 @@ class TokenBucket:
         self._at = now
 
     def spend(self, amount: float, rate: float, now: float) -> float:
-        """Take tokens, there or not; returns the seconds until none are owed."""
+        """Take tokens, also on credit; return the seconds until none are owed."""
         self._refill(rate, now)
         self._tokens -= amount
         return max(-self._tokens / rate, 0.0)
 
     def take(self, rate: float, now: float) -> bool:
-        """Take one, if it is there."""
+        """Take one token if there is one."""
         self._refill(rate, now)
         if self._tokens < 1.0:
             return False
@@ -51,7 +51,7 @@ class TokenBucket:
 
 @dataclass(frozen=True, slots=True)
 class PublishRates:
-    """Messages, and bytes of their payloads, a second; 0 is no limit."""
+    """Messages, and bytes of their payloads, per second; 0 is no limit."""
 
     messages: float = 0.0
     size: float = 0.0
@@ -62,7 +62,7 @@ class PublishRates:
 
 
 class PublishAllowance:
-    """What one client, or all connections of one user, may publish."""
+    """The allowance of one client, or of all connections of one user."""
 
     __slots__ = ("_bytes", "_messages", "_rates")
 
@@ -72,7 +72,7 @@ class PublishAllowance:
         self._bytes = TokenBucket(rates.size, now)
 
     def spend(self, messages: int, size: int, now: float) -> float:
-        """A run of publishes came; returns how many seconds to read no more."""
+        """Count a run of publishes; return the seconds to stop reading."""
         wait = 0.0
         if self._rates.messages:
             wait = self._messages.spend(messages, self._rates.messages, now)
@@ -101,7 +101,7 @@ class UserAllowances:
 
 @dataclass(slots=True)
 class _Connects:
-    """Of one client: when the count began, and until when it is banned."""
+    """The connects of one client: start of the count, and end of a ban."""
 
     since: float
     count: int = 0
@@ -109,7 +109,7 @@ class _Connects:
 
 
 class FlappingClients:
-    """Bans who connects more than `most` times in FLAP_SECONDS for `ban_seconds`.  A client is its id and its
+    """A ban of `ban_seconds` for clients with more than `most` connects in FLAP_SECONDS. A client is its id and its
     address: nobody gets another one banned."""
 
     def __init__(self, most: int, ban_seconds: float) -> None:
@@ -120,7 +120,7 @@ class FlappingClients:
         return len(self._clients)
 
     def refuses(self, host: str, client_id: str, now: float) -> bool:
-        """Count a CONNECT; says whether it is to be refused.  A refused one does not make the ban longer."""
+        """Count a CONNECT; True if it is to be refused. A refused one does not extend the ban."""
         key = host, client_id
         seen = self._clients.get(key)
         if seen is None:

@@ -1,4 +1,4 @@
-"""Listening sockets, and TcpListener: accepts connections of one door."""
+"""Listening sockets, and TcpListener, which accepts connections of one listener."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORDS: Final = {
 
 
 class CannotListenError(OSError):
-    """An address that cannot be had, in plain words."""
+    """An address that cannot be bound, in plain words."""
 
     def __init__(self, number: int | None, words: str) -> None:
         super().__init__(number, words)
@@ -32,22 +32,20 @@ class CannotListenError(OSError):
 
     @property
     def is_of_host(self) -> bool:
-        """Whether another port would not help."""
-        return self.errno == errno.EADDRNOTAVAIL or (self.errno or 0) < 0  # negative: of looking up a name
+        """True if another port would not help."""
+        return self.errno == errno.EADDRNOTAVAIL or (self.errno or 0) < 0  # negative: from a name look-up
 
 
 def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
-    """A listening TCP socket; port 0 takes a free one.  `is_shared`: other processes of ours listen there, too.
-
-    Raises CannotListenError.
-    """
+    """Return a listening TCP socket; port 0 takes a free one. `is_shared`: other processes of ours listen there, too.
+    Raises CannotListenError."""
     listener = reserve(host, port, is_shared=is_shared)
     listener.listen(LISTEN_BACKLOG)
     return listener
 
 
 def reserve(host: str, port: int, *, is_shared: bool = True) -> socket.socket:
-    """A TCP socket with an address, that nobody can connect to yet.  Raises CannotListenError."""
+    """Return a TCP socket with an address that is not listening yet. Raises CannotListenError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -65,7 +63,7 @@ def reserve(host: str, port: int, *, is_shared: bool = True) -> socket.socket:
 
 
 def bind_private(path: Path) -> socket.socket:
-    """A listening socket with a path in place of an address, for this user alone.  Raises OSError."""
+    """Return a listening Unix socket at a path, for this user alone. Raises OSError."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         before = os.umask(0o177)
@@ -91,7 +89,7 @@ def _written(host: str, port: int) -> str:
 
 
 class TcpListener:
-    """One listening socket whose connections talk at once: the event loop accepts them, a protocol for each."""
+    """One listening socket whose connections talk at once: the event loop accepts them, with a protocol for each."""
 
     def __init__(self, listener: socket.socket, make: Callable[[], asyncio.BaseProtocol]) -> None:
         self._socket = listener

@@ -1,10 +1,10 @@
-"""What the process says about itself: structlog on standard error, for people or for machines.
+"""The log of the process: structlog on standard error, for people or for machines.
 
-Code logs through `structlog.get_logger()`; the standard library's loggers (uvicorn, asyncio) come out in the same
-form.  Standard output stays free for what commands print.
+Code logs through `structlog.get_logger()`; the standard library's loggers (uvicorn, asyncio) come out in the same form.
+Standard output stays free for what commands print.
 
-Values come from whoever connects: none reaches the stream with a control character in it, and none begins a line.
-Lines that clients can cause are held to a rate (`log_floods.py`).
+Values come from any client: none reaches the stream with a control character in it, and none begins a line. Lines that
+clients can cause are held to a rate (`log_floods.py`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _final_processors(log_format: Format, stream: TextIO) -> list[Any]:
 
 
 class _Shown:
-    """What a value is shown as: the renderer asks for its `repr`."""
+    """The form of a value in the log: the renderer asks for its `repr`."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -78,7 +78,7 @@ class _Shown:
 def _made_printable(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     shown: dict[str, Any] = {}
     for name, value in event.items():
-        if name in ("exception", "stack"):  # of many lines, and none of them looks like the first of another event
+        if name in ("exception", "stack"):  # multi-line, and no line may look like the first of another event
             shown[name] = "\n".join(f"  {line}" for line in printable_lines(str(value)).split("\n"))
         elif name in ("event", "logger", "timestamp", "level"):
             shown[name] = printable(str(value))
@@ -92,6 +92,6 @@ def _made_printable(_logger: Any, _method: str, event: MutableMapping[str, Any])
 def _json(event: Any, **_: Any) -> str:
     try:
         text = orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
-    except TypeError:  # a name that is no Unicode
+    except TypeError:  # a name that is not Unicode
         text = json.dumps(event, default=str)
     return printable_json(text)

@@ -1,8 +1,8 @@
-"""Floods: of lines that clients can cause, as many as people can read; the others are counted.
+"""Floods: a rate limit for log lines that clients can cause; lines beyond it are counted.
 
-A line that somebody outside can make as often as he likes says of which kind it is: `seldom="..."`, one of a few words.
-Of each kind a burst of lines goes out, then one a second, which says how many were left out before it.  What nobody
-comes behind is told a little later.  The standard library's lines are all held to it, by logger and text.
+A line that an outsider can cause at will names its kind: `seldom="..."`, one of a few words. A burst of each kind goes
+out, then one line a second, with the number left out before it. The last number is told a little later where no line
+follows. The standard library's lines are all limited, by logger and text.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Any, Final
 import structlog
 
 BURST: Final = 20
-"""Lines of a kind that may come at once."""
+"""Lines of a kind at once."""
 PER_SECOND: Final = 1.0
-"""Lines of a kind that may come always."""
+"""Lines of a kind per second, in the long run."""
 REST_SECONDS: Final = 2.0
 """Longest time until the lines left out last are told."""
 MAX_KINDS: Final = 512
-"""Kinds that are remembered: the one that came first is forgotten."""
+"""Kinds that are remembered: the oldest is forgotten."""
 
 Kind = tuple[str, str]
 
 
 class _Allowance:
-    """Lines that one kind may still have, and how many it could not."""
+    """Lines that one kind may still have, and the number left out."""
 
     __slots__ = ("at", "left", "suppressed")
 
@@ -46,7 +46,7 @@ class Floods:
         self._kinds: OrderedDict[Kind, _Allowance] = OrderedDict()
 
     def allows(self, kind: Kind) -> int | None:
-        """Whether a line may go out: how many were left out before it, or None if it is left out, too."""
+        """The number of lines left out before this one, or None if this one is left out, too."""
         now = self._now()
         allowance = self._kinds.get(kind)
         if allowance is None:
@@ -63,7 +63,7 @@ class Floods:
         return suppressed
 
     def rest(self, kind: Kind) -> int:
-        """Lines of a kind that were left out and not told; they are told now."""
+        """Take the number of lines of a kind that were left out and not told."""
         allowance = self._kinds.get(kind)
         if allowance is None:
             return 0
@@ -72,7 +72,7 @@ class Floods:
 
 
 class FloodProcessor:
-    """For structlog, first of its processors."""
+    """The limit for structlog, first of its processors."""
 
     def __init__(self, floods: Floods) -> None:
         self._floods = floods
@@ -108,7 +108,7 @@ class FloodProcessor:
 
 
 class FloodFilter(logging.Filter):
-    """For the standard library's handler.  A record that comes behind some that were left out has their number."""
+    """The limit for the standard library's handler; a record after some left out has their number."""
 
     def __init__(self, floods: Floods) -> None:
         super().__init__()

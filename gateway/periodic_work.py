@@ -1,4 +1,4 @@
-"""PeriodicWork: work that a gateway repeats behind its doors, with its outcome."""
+"""PeriodicWork: background work that the gateway repeats, with its outcome."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ log = structlog.get_logger(__name__)
 
 
 class PeriodicWork:
-    """A step that is taken every so many seconds, counted from the end of the one before.  A step that fails is told to
-    the log, once for each reason, and the next one is taken all the same."""
+    """A step that is repeated `seconds` after the end of the one before. A failure is logged once per reason, and does
+    not stop the next step."""
 
     def __init__(self, name: str, seconds: float, step: Callable[[], Awaitable[object]]) -> None:
         self.name, self.seconds = name, seconds
@@ -23,9 +23,9 @@ class PeriodicWork:
         self._ended = 0.0
         self.runs = self.failures = 0
         self.took_seconds = 0.0
-        """Of all runs together."""
+        """Total of all runs."""
         self.last_error = ""
-        """Why the last run failed; empty where it did not."""
+        """Reason of the last run's failure; empty after a success."""
 
     @property
     def age_seconds(self) -> float:
@@ -39,7 +39,7 @@ class PeriodicWork:
         self._task = loop.create_task(self._run())
 
     async def close(self) -> None:
-        """Take no further step; one that is under way is broken off."""
+        """Stop; a step under way is cancelled."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What every process of ours does, whatever it serves: logging, limits, sockets, signals, the ready file."""
+"""Common parts of every process: logging, limits, sockets, signals, the ready file."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ GC_THRESHOLD = 50_000
 """Allocations before the collector looks: messages die by reference count, the rest lives long."""
 
 LISTENS_ITSELF = frozenset({"grpc"})
-"""Doors whose port is only reserved: their library listens."""
+"""Listeners whose port is only reserved: their library listens."""
 
 log = structlog.get_logger(__name__)
 
 
 def run_process(loaded: LoadedSettings, main: Callable[[LoadedSettings], Awaitable[int]]) -> int:
-    """Run until told to stop; returns the process's exit code."""
+    """Run until told to stop; return the process's exit code."""
     configure_logging(loaded.settings.log.level, loaded.settings.log.format)
     _raise_file_limit()
 
@@ -45,14 +45,14 @@ def run_process(loaded: LoadedSettings, main: Callable[[LoadedSettings], Awaitab
 
 
 def _raise_file_limit() -> None:
-    """Every connection is a file: take as many as the system lets us."""
+    """Raise the limit of open files as far as the system allows: every connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def settle_memory() -> None:
-    """All that is there now stays: the collector need not look at it again."""
+    """Exclude all present objects from garbage collection: they stay."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 100)
@@ -61,10 +61,8 @@ def settle_memory() -> None:
 def bind_listeners(
     loaded: LoadedSettings, doors: tuple[str, ...], *, is_for_workers: bool = False
 ) -> dict[str, socket.socket]:
-    """A socket for each door, which listens, or is reserved for who does.  `is_for_workers`: none listens.
-
-    Raises CannotListenError naming every address that cannot be had, and its setting.
-    """
+    """Return a socket for each listener, listening, or only reserved for a library. `is_for_workers`: none listens.
+    Raises CannotListenError naming every address that cannot be bound, and its setting."""
     sockets: dict[str, socket.socket] = {}
     failures: list[CannotListenError] = []
     is_shared = loaded.settings.cluster.workers > 1
@@ -84,7 +82,7 @@ def bind_listeners(
 
 
 class StopSignal:
-    """Whether to stop, and with which exit code.  A second signal ends the process at once."""
+    """The request to stop, with its exit code. A second signal ends the process at once."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -98,7 +96,7 @@ class StopSignal:
             self._code.set_result(code)
 
     async def wait(self, seconds: float | None = None) -> int | None:
-        """The exit code; None if the time is over before."""
+        """Return the exit code; None if the time is over before."""
         await asyncio.wait((self._code,), timeout=seconds)
         return self._code.result() if self._code.done() else None
 
@@ -110,7 +108,7 @@ class StopSignal:
 
 
 def write_ready_file(path: Path, addresses: dict[str, str]) -> None:
-    """Door -> address as JSON, put in place whole."""
+    """Write listener -> address as JSON, atomically."""
     draft = path.with_name(path.name + ".draft")
     draft.write_bytes(orjson.dumps(addresses))
     draft.replace(path)

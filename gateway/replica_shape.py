@@ -1,4 +1,4 @@
-"""A replica of a broker as JSON has it: in REST, and in what the CLI prints."""
+"""A replica of a broker as JSON: in REST, and in the output of commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from domain.cluster import LogCondition, ReplicaView
 
 
 def replica_shape(view: ReplicaView) -> dict[str, Any]:
-    """As `/api/v1/brokers` lists it."""
+    """Return the replica as `/api/v1/brokers` lists it."""
     return {
         "replica": view.replica,
         "address": view.address,

@@ -1,4 +1,4 @@
-"""`entrepot serve` and `entrepot gateway`: settings -> sockets -> store -> doors, until told to stop."""
+"""`entrepot serve` and `entrepot gateway`: settings -> sockets -> store -> listeners, until told to stop."""
 
 from __future__ import annotations
 
@@ -32,15 +32,13 @@ log = structlog.get_logger(__name__)
 
 
 def run(loaded: LoadedSettings) -> int:
-    """`entrepot serve`: doors and a store of their own, until told to stop; returns the process's exit code.
-
-    One process, or gateways before a process that has the store.
-    """
+    """Run `entrepot serve`, listeners and a store; return the process's exit code. It is one process, or gateways in
+    front of a process with the store."""
     return run_around_store(loaded) if loaded.settings.cluster.workers > 1 else run_process(loaded, serve)
 
 
 def run_around_store(loaded: LoadedSettings) -> int:
-    """The same with the store in a process of its own, however many gateways there are."""
+    """Run `entrepot serve` with the store in a process of its own, for any number of gateways."""
     configure_logging(loaded.settings.log.level, loaded.settings.log.format)
     try:
         with TemporaryDirectory(prefix="entrepot-", ignore_cleanup_errors=True) as directory:  # for this user alone
@@ -52,14 +50,14 @@ def run_around_store(loaded: LoadedSettings) -> int:
 
 
 def run_gateway(loaded: LoadedSettings) -> int:
-    """`entrepot gateway`: doors over a store on other machines, in one process or several."""
+    """Run `entrepot gateway`: listeners over a store on other machines, in one process or several."""
     if loaded.settings.cluster.workers > 1:
         return run_workers(loaded, doors_of(loaded.settings), serve_gateway)
     return run_process(loaded, serve_gateway)
 
 
 async def serve(loaded: LoadedSettings) -> int:
-    """Everything between opening the store and closing it; returns the exit code."""
+    """Open the store, run the gateway and close the store; return the exit code."""
     settings, clock = loaded.settings, SystemClock()
     sockets = bind_listeners(loaded, (*doors_of(settings), *broker_door_of(settings)))
     try:
@@ -83,7 +81,7 @@ async def serve(loaded: LoadedSettings) -> int:
 
 
 async def serve_gateway(loaded: LoadedSettings, on_ready: Callable[[], bool] = lambda: True) -> int:
-    """The same over a store elsewhere.  `on_ready` is called once everything is up, and says whether to announce it."""
+    """Run a gateway over a store elsewhere; `on_ready` is called once all is up, and returns whether to announce it."""
     settings, clock = loaded.settings, SystemClock()
     sockets = bind_listeners(loaded, doors_of(settings))
     try:
@@ -99,14 +97,14 @@ async def serve_gateway(loaded: LoadedSettings, on_ready: Callable[[], bool] = l
 
 
 def doors_of(settings: Settings) -> tuple[str, ...]:
-    """The doors for clients that are open."""
+    """The listeners for clients that are enabled."""
     http = ("http",) if settings.http.enabled else ()
     grpc = ("grpc",) if settings.grpc.enabled else ()
     return (*open_mqtt_doors(settings.mqtt), *open_amqp_doors(settings.amqp), *grpc, *http)
 
 
 def broker_door_of(settings: Settings) -> tuple[str, ...]:
-    """The door for gateways, if it is open."""
+    """The listener for gateways, if enabled."""
     return ("broker",) if settings.broker.enabled and settings.store.kind == "embedded" else ()
 
 
@@ -131,23 +129,23 @@ async def _run_doors(
 
 
 def _warn_of_nobody(settings: Settings, security: Security) -> None:
-    """Listening for other machines and letting nobody in is seldom what was meant."""
+    """Warn of listeners for other machines that let nobody in: that is seldom meant."""
     host = settings.server.host
     if host == "localhost" or is_loopback(host) or security.setup_token.value is None:
         return
-    if settings.security.anonymous != "always":  # of that the security object warns
+    if settings.security.anonymous != "always":  # the security object warns of that
         log.warning("clients of other machines are refused: no user is defined (docs/security.md)", host=host)
 
 
 def _where_it_is_kept(settings: Settings, store: Store) -> str:
-    """For a person."""
+    """The place of the data, for people."""
     if isinstance(store, Clustered) and not any(each.startswith(UNIX) for each in settings.cluster.brokers):
         return f"{len(store.topology.topics())} topics on brokers elsewhere"
     return f"data in {settings.store.data_dir}" if settings.store.kind == "embedded" else "nothing is kept (memory)"
 
 
 def _announce(kept: str, addresses: dict[str, str], scheme: str, security: Security) -> None:
-    """Tell a person what listens where, and what to try."""
+    """Show the listeners, and commands to try."""
     where = "  ".join(f"{door}://{address}" for door, address in addresses.items())
     lines = ["", f"Entrepôt is ready: {where}  ({kept})"]
     if "http" in addresses:

@@ -1,7 +1,7 @@
-"""StoreProcess: the store of `entrepot serve --workers`, a process of its own, as the parent of the workers sees it.
+"""StoreProcess: the store process of `entrepot serve --workers`, as the parent of the workers sees it.
 
-Gateways reach it by a socket with a path, in a directory that nobody else may enter: no port is open for it.  The
-parent keeps the socket, so that a store that is started anew listens where its predecessor did.
+Gateways reach it by a Unix socket in a private directory: it has no port. The parent keeps the socket, so that a
+restarted store listens where its predecessor did.
 """
 
 from __future__ import annotations
@@ -28,13 +28,11 @@ log = structlog.get_logger(__name__)
 
 
 class StoreProcess:
-    """`start` it before the workers, `stop` it after them.
-
-    It is told to stop when the parent and all workers have ended, however they ended.
-    """
+    """The store process: `start` it before the workers, `stop` it after them. It is told to stop when the parent and
+    all workers have ended, however they ended."""
 
     def __init__(self, loaded: LoadedSettings, directory: Path) -> None:
-        """Raises OSError where the directory can have no socket."""
+        """Raise OSError where the directory can have no socket."""
         path = directory / "store"
         self._loaded = loaded
         self._address = f"{UNIX}{path}"
@@ -43,10 +41,10 @@ class StoreProcess:
         self._is_ready = False
         self.line = LifeLine()
         self.started = 0.0
-        """When it was started last, by `time.monotonic`."""
+        """Time of the last start, by `time.monotonic`."""
 
     def of_gateways(self) -> LoadedSettings:
-        """The settings of gateways over this store and no other, which keep beside its data what plain `serve` does."""
+        """The settings of gateways over this store alone; their files are beside its data, as with plain `serve`."""
         tree = self._loaded.settings
         cluster = {"name_servers": [], "brokers": [self._address], "route_cache": None, "zone": "", **_NO_TLS}
         token = tree.security.setup_token_file or tree.store.data_dir / FILE_NAME
@@ -58,7 +56,7 @@ class StoreProcess:
         return LoadedSettings(tree.model_copy(update=changes), self._loaded.origins)
 
     def start(self, in_child: Callable[[], object]) -> bool:
-        """Start it and wait until the store is open; says whether it is.  `in_child` is called there first."""
+        """Start it and wait until the store is open; True if it is. `in_child` is called first in the child."""
 
         def work(ready: int) -> int:
             in_child()
@@ -89,7 +87,7 @@ class StoreProcess:
         return LoadedSettings(tree.model_copy(update=changes), self._loaded.origins)
 
     def ended(self) -> int | None:
-        """The exit code, negative for a signal, once it has ended; None while it runs."""
+        """The exit code, negative for a signal, or None while it runs."""
         if self._pid == 0:
             return 1
         found, status = os.waitpid(self._pid, os.WNOHANG)
@@ -99,7 +97,7 @@ class StoreProcess:
         return os.waitstatus_to_exitcode(status)
 
     def stop_starting(self) -> None:
-        """Nobody waits for it any more: end a start that is not ready."""
+        """Terminate a start that is not ready."""
         if self._pid and not self._is_ready:
             self._tell()
 

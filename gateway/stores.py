@@ -1,4 +1,4 @@
-"""Which store the settings name, opened: in this process, on other machines, or an Apache RocketMQ cluster."""
+"""Opening of the store that the settings name: in this process, on other machines, or an Apache RocketMQ cluster."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
 
 async def open_store(settings: Settings, clock: Clock, number: int = 0) -> Store:
-    """The store that the settings name.  `number`: by which the world is to tell its queues from those of others.
-
-    Raises BAD_REQUEST where the settings do not go together, StoreFailedError, CorruptedError.
-    """
+    """Open the store that the settings name; `number` tells its queues from other brokers'. Raises BAD_REQUEST where
+    the settings do not go together, StoreFailedError, CorruptedError."""
     if settings.store.kind == "memory":
         if settings.tier.url:
             raise EntrepotError(Code.BAD_REQUEST, "tier.url needs store.kind embedded: memory keeps nothing")
@@ -52,10 +50,8 @@ async def _open_here(settings: Settings, clock: Clock, number: int) -> Store:
 
 
 def served_number(settings: Settings, *, is_alone: bool) -> int:
-    """The number that a broker takes which gateways of other processes reach, where its data have none yet.
-
-    `is_alone`: it is the only broker, unless it is given a number or name servers.
-    """
+    """The number of a broker that gateways of other processes reach, where its data have none yet. `is_alone`: it is
+    the only broker, unless the settings give it a number or name servers."""
     named = settings.broker
     if named.number is not None:
         return named.number
@@ -124,7 +120,7 @@ _WORDS: Final = {
 
 
 def unusable(data_dir: Path, error: OSError, key: str = "store.data_dir") -> EntrepotError:
-    """The error for a data directory that cannot be used.  `key`: the setting that names it."""
+    """The error for a data directory that cannot be used; `key` is the setting that names it."""
     why = _WORDS.get(error.errno or 0) or error.strerror or str(error)
     named = "" if error.filename is None or str(error.filename) == str(data_dir) else f" ({error.filename})"
     return EntrepotError(
@@ -133,10 +129,8 @@ def unusable(data_dir: Path, error: OSError, key: str = "store.data_dir") -> Ent
 
 
 async def open_store_elsewhere(settings: Settings, clock: Clock) -> Store:
-    """A store on other machines: an Apache RocketMQ cluster if one is named, else the brokers of this deployment.
-
-    Raises UNAVAILABLE where nobody is there, BAD_REQUEST where nothing says where.
-    """
+    """Open a store on other machines: an Apache RocketMQ cluster if one is named, else this deployment's brokers.
+    Raises UNAVAILABLE where none answers, BAD_REQUEST where the settings name none."""
     if settings.rocketmq.endpoints:
         return await _open_rocketmq(settings, clock)
     from store_client.remote import RemoteSettings, open_remote
@@ -182,10 +176,8 @@ async def _open_rocketmq(settings: Settings, clock: Clock) -> Store:
 def open_broker_door(
     settings: Settings, store: Store, listener: socket.socket, clock: Clock, *, is_alone: bool = True
 ) -> ServedBroker:
-    """The door through which gateways on other machines reach an embedded store.
-
-    `is_alone`: it is the only broker, unless it is given a number or name servers.
-    """
+    """Open the port through which gateways on other machines reach an embedded store. `is_alone`: it is the only
+    broker, unless the settings give it a number or name servers."""
     from store_client.embedded import serve_embedded
 
     named, cluster = settings.broker, settings.cluster
@@ -194,7 +186,7 @@ def open_broker_door(
 
 
 async def open_replica(settings: Settings, listener: socket.socket, clock: Clock) -> ServedReplica:
-    """A replica of a broker group, behind a listening socket."""
+    """Open a replica of a broker group behind a listening socket."""
     from store_client.embedded import make_replica
 
     named = settings.broker
@@ -218,7 +210,7 @@ async def open_replica(settings: Settings, listener: socket.socket, clock: Clock
 
 
 def make_name_server(settings: Settings, listener: socket.socket) -> NameServer:
-    """A name server behind a listening socket."""
+    """Make a name server behind a listening socket."""
     from store_client.embedded import make_name_server
 
     cluster = settings.cluster
@@ -228,7 +220,7 @@ def make_name_server(settings: Settings, listener: socket.socket) -> NameServer:
 
 
 def make_controller(settings: Settings, door: socket.socket | NameServer, clock: Clock) -> ServedController:
-    """A controller, behind a listening socket or in a name server."""
+    """Make a controller, behind a listening socket or in a name server."""
     from store_client.embedded import make_controller
 
     named, cluster = settings.controller, settings.cluster

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def own_version() -> str:
-    """As it was installed; 0 where it runs without being so."""
+    """Return the installed version, or 0 where the program is not installed."""
     try:
         return version("entrepot")
     except PackageNotFoundError:

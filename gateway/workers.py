@@ -1,8 +1,8 @@
 """Workers: several gateway processes that share the ports of one machine (SO_REUSEPORT).
 
-The kernel spreads connections over them.  They know nothing of each other: each is a gateway like those on other
-machines.  The parent reserves the ports, starts the workers, starts one anew that ends, and passes the stop on.  Where
-their store is a process beside them (`entrepot serve`), it is started before them and stopped after them.
+The kernel spreads connections over them. They know nothing of each other: each is a gateway like those on other
+machines. The parent reserves the ports, starts the workers, restarts those that end, and passes the stop on. A store
+process beside them (`entrepot serve`) is started before them and stopped after them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ GRACE_SECONDS: Final = 5.0
 RESTART_SECONDS: Final = 1.0
 """Shortest time between two starts of one worker."""
 Main = Callable[[LoadedSettings, Callable[[], bool]], Awaitable[int]]
-"""Work of a worker, which says once that it is ready, and is told whether it is the first."""
+"""Work of a worker; it calls back once when ready, and gets True if it is the first."""
 
 log = structlog.get_logger(__name__)
 
 
 def run_workers(loaded: LoadedSettings, doors: tuple[str, ...], main: Main, store: StoreProcess | None = None) -> int:
-    """Run until told to stop; returns the process's exit code: 1 if a worker or the store could not be started at all,
-    and where the store has given up."""
+    """Run until told to stop; return the process's exit code. It is 1 if a worker or the store cannot be started at
+    all, or if the store gives up."""
     configure_logging(loaded.settings.log.level, loaded.settings.log.format)
     try:
         reserved = bind_listeners(loaded, doors, is_for_workers=True)
@@ -51,7 +51,7 @@ def run_workers(loaded: LoadedSettings, doors: tuple[str, ...], main: Main, stor
 
 
 class _Workers:
-    """The parent's side."""
+    """The parent of the workers."""
 
     def __init__(
         self,
@@ -89,13 +89,12 @@ class _Workers:
         return self._code
 
     def _start_all(self) -> bool:
-        """Start the store and the workers, one after the other; says whether all are there."""
+        """Start the store and the workers, one after the other; True if all are ready."""
         if self._store is not None and not self._store.start(self._line.let_go):
             return False
         return all(not self._is_stopping and self._start() for _ in range(self._loaded.settings.cluster.workers))
 
     def _serve(self) -> None:
-        """Look after them until told to stop."""
         ready_file = self._loaded.settings.server.ready_file
         if ready_file is not None:
             write_ready_file(ready_file, self._addresses)
@@ -109,7 +108,7 @@ class _Workers:
             ready_file.unlink(missing_ok=True)
 
     def _start(self) -> bool:
-        """Start a worker and wait until it is ready; says whether it is."""
+        """Start a worker and wait until it is ready; True if it is."""
         started: list[int] = []
 
         def known(pid: int) -> None:
@@ -140,7 +139,7 @@ class _Workers:
         return run_process(mine, main)
 
     def _restart_store(self) -> None:
-        """Start a store anew that was killed; one that has given up ends all: its data are not to be trusted to it."""
+        """Restart a store that was killed. One that gave up ends all: its data cannot be trusted to it."""
         if self._store is None or self._is_stopping or (code := self._store.ended()) is None:
             return
         if code < 0:
@@ -159,14 +158,13 @@ class _Workers:
                 continue
             started = self._pids.pop(pid)
             self._ready.discard(pid)
-            if not self._is_stopping:  # else it has ended as it was told to
+            if not self._is_stopping:  # else it was told to end
                 log.error("a worker has ended", pid=pid, code=os.waitstatus_to_exitcode(status))
                 self._pause(started)
                 if not self._is_stopping:
                     self._start()
 
     def _pause(self, started: float) -> None:
-        """Wait until what was started then may be started again."""
         again = started + RESTART_SECONDS
         while time.monotonic() < again and not self._is_stopping:
             time.sleep(0.05)
@@ -189,7 +187,7 @@ class _Workers:
                 continue
 
     def _has_certificates(self) -> bool:
-        """Whether workers take SIGHUP for a word about certificates, and not for their end."""
+        """True if workers take SIGHUP as a reload of certificates, not as their end."""
         settings = self._loaded.settings
         has_grpc = "grpc" in self._ports and settings.grpc.tls != "off"
         return (
@@ -199,7 +197,7 @@ class _Workers:
         )
 
     def _reload(self, number: int, frame: object) -> None:
-        """Workers that are ready read their certificates anew; one that is starting reads them anyway."""
+        """Tell ready workers to reload their certificates; one that is starting reads them anyway."""
         for pid in self._ready:
             try:
                 os.kill(pid, signal.SIGHUP)
@@ -207,7 +205,7 @@ class _Workers:
                 continue
 
     def _reap_all(self) -> None:
-        """Wait for all, and insist when they take longer than they may."""
+        """Wait for all, and kill them when they take too long."""
         end = time.monotonic() + self._loaded.settings.server.drain_seconds + GRACE_SECONDS
         self._stop()
         while self._pids:

@@ -1,7 +1,7 @@
-"""Spark reads topics as tables, and writes tables to topics.  Nothing here is loaded by the server.
+"""Spark reads topics as tables, and writes tables to topics. The server loads nothing of this package.
 
-For jobs of one's own: `prepare_java` before the session is made, or `open_session` in its place.  Both load Spark, so
-they are found when they are asked for.
+For jobs of your own: call `prepare_java` before the session is made, or `open_session` in its place. Both load Spark,
+so they are imported on demand.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`entrepot ingest`: a topic into a table; how far a job is; a picture of it.
+"""`entrepot ingest`: a topic into a table; the progress of a job; a report on it.
 
-Spark is loaded by the command that needs it alone: `--help` and the shell's completion do without.  Exit codes: 0 done,
-1 it did not work, 2 wrong usage.
+Spark is loaded only by the command that needs it: `--help` and the shell's completion do without. Exit codes: 0 done, 1
+failed, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def ingest(
 def _run(
     settings: JobSettings, trigger: str, master: str, java: str, conf: dict[str, str], metrics_address: str
 ) -> int:
-    """Returns how many messages this run has put into the table."""
+    """Run the job; return the number of messages that this run has put into the table."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -311,7 +311,7 @@ def _usage(text: str) -> typer.Exit:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Failures that a user can do something about are one line."""
+    """Print failures that a user can act on as one line."""
     try:
         from domain.errors import EntrepotError
         from spark_ingest.failures import FAILURES

@@ -1,4 +1,4 @@
-"""What goes wrong for reasons that a user can do something about."""
+"""Failures that a user can act on."""
 
 from __future__ import annotations
 

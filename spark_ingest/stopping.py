@@ -1,4 +1,4 @@
-"""Ending a query when the process is asked to end."""
+"""Ending of a query by a signal to the process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_ingest.job.run import Running
 
 @contextmanager
 def stopped_by_signals(running: Running) -> Iterator[None]:
-    """SIGTERM and SIGINT stop the query.  A batch under way is given up: the next start does it anew."""
+    """Stop the query on SIGTERM and SIGINT. A batch under way is given up: the next start repeats it."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         running.stop()

@@ -1,1 +1,1 @@
-"""The AMQP 0-9-1 door: connections, virtual hosts, the feeds of queues, the listener."""
+"""AMQP 0-9-1: connections, virtual hosts, the feeds of queues, the listeners."""

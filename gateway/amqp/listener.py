@@ -1,4 +1,4 @@
-"""AmqpDoors: the ways to the AMQP door."""
+"""AmqpDoors: the AMQP listeners."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_amqp_doors(settings: AmqpSettings) -> tuple[str, ...]:
 
 
 class AmqpDoors:
-    """The listeners and their certificates.  Raises OSError for certificates that cannot be used."""
+    """The listeners and their certificates. Raises OSError for unusable certificates."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Bridge: one remote, from the lease to the connection and back.
 
-lease -> connect -> carry in and out; at the end of a connection wait, longer each time, and connect again; at the end
-of the lease stop at once.
+lease -> connect -> carry in and out; after the end of a connection wait, longer each time, and connect again; after the
+end of the lease stop at once.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from gateway.settings import BridgeRemote
 
 FIRST_BACK_OFF_SECONDS: Final = 0.5
 STEADY_SECONDS: Final = 10.0
-"""A connection that stood for so long counts as a good one: the waits begin anew."""
+"""Duration of a good connection, in seconds: after it the waits begin anew."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class BridgeParts:
-    """What every bridge of a gateway works with.  `owner` is this gateway's name in leases."""
+    """Parts shared by the bridges of a gateway; `owner` is this gateway's name in leases."""
 
     store: Store
     sender: Sender
@@ -51,7 +51,7 @@ class BridgeParts:
 
 
 class Bridge:
-    """Runs one remote's bridge, as long as this gateway has the lease."""
+    """One remote's bridge, which runs while this gateway has the lease."""
 
     def __init__(self, remote: BridgeRemote, parts: BridgeParts) -> None:
         self._remote = remote
@@ -64,7 +64,7 @@ class Bridge:
         self.counters = BridgeCounters()
 
     def status(self) -> BridgeStatus:
-        """State: of a bridge that another gateway runs, as that one last told."""
+        """The state here, or the last one told by the gateway that runs the bridge."""
         record = self._lease.record
         owner = "" if record is None else record.owner
         is_here = owner == self._parts.owner
@@ -89,7 +89,7 @@ class Bridge:
         return self._state.value, self._since_ms, refusal or self._last_error
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         try:
             while True:
                 try:
@@ -98,7 +98,7 @@ class Bridge:
                     await _first_of(self._lease.keep(), self._carry_on())
                 except LeaseLostError as lost:
                     self._become(BridgeState.STANDBY, str(lost))
-                except EntrepotError as error:  # the store does not answer, or has no key-values
+                except EntrepotError as error:  # no answer of the store, or it has no key-values
                     self._become(BridgeState.BACK_OFF, error.message)
                     await asyncio.sleep(self._remote.max_backoff_seconds * self._parts.random.uniform(0.1, 0.5))
         finally:
@@ -106,11 +106,10 @@ class Bridge:
             self._become(BridgeState.STANDBY)
 
     def close(self) -> None:
-        """It has ended for good."""
+        """Stop following the lease, for good."""
         self._lease.close()
 
     async def _carry_on(self) -> None:
-        """Connect again and again."""
         parts, remote = self._parts, self._remote
         origin = await store_origin(parts.store.key_values, f"{parts.random.getrandbits(64):016x}")
         await ensure_groups(parts.store, remote, self._begun_ms)
@@ -129,7 +128,7 @@ class Bridge:
             back_off = min(back_off * 2, remote.max_backoff_seconds)
 
     async def _connected(self, origin: str) -> None:
-        """One connection, from its beginning to its end, which is raised as `RemoteError`."""
+        """Run one connection; raise its end as `RemoteError`."""
         parts, remote = self._parts, self._remote
         inbound = Inbound(remote, parts.sender, parts.routes, parts.clock, self.counters, parts.retained.keep_and_wait)
         connection = RemoteConnection(remote, inbound.take)
@@ -138,7 +137,8 @@ class Bridge:
         try:
             await connection.open()
             self._inbound = inbound
-            # What the session kept comes before the SUBACK: it is stored meanwhile, or that would wait for room.
+            # Messages of the kept session come before the SUBACK: they are stored meanwhile, else the SUBACK would wait
+            # for room.
             carrying_out = self._subscribe_and_send(connection, inbound, outbound)
             await _first_of(_ended(connection), inbound.run(connection), carrying_out)
         finally:
@@ -151,7 +151,7 @@ class Bridge:
         self.counters.connects += 1
         self._become(BridgeState.CONNECTED)
         await outbound.run(connection)
-        await asyncio.get_running_loop().create_future()  # nothing to send ends nothing
+        await asyncio.get_running_loop().create_future()  # nothing to send, but the connection goes on
 
     def _become(self, state: BridgeState, error: str = "") -> None:
         if error:
@@ -171,7 +171,7 @@ async def _ended(connection: RemoteConnection) -> None:
 
 
 async def _first_of(*work: Coroutine[Any, Any, None]) -> None:
-    """Run side by side until one of them ends, which is raised; the others are cancelled and waited for."""
+    """Run side by side until one ends, and raise its end; the others are cancelled and awaited."""
     tasks = [asyncio.ensure_future(each) for each in work]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

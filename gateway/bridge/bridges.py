@@ -1,4 +1,4 @@
-"""Bridges: all of them that the settings name, as tasks of this gateway."""
+"""Bridges: all bridges of the settings, as tasks of this gateway."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from gateway.mqtt.retained.retained import RetainedMessages
 from gateway.settings import BridgeSettings
 
 AFTER_FAULT_SECONDS: Final = 5.0
-"""Pause of a bridge that met a fault of ours."""
+"""Pause of a bridge after a fault of our own, in seconds."""
 
 STOP_SECONDS: Final = 8.0
-"""Longest time for the end: giving back what is held, and the leases."""
+"""Longest time to stop: to release held messages and the leases."""
 
 log = structlog.get_logger(__name__)
 
 
 class Bridges:
-    """Start, stop, and how each of them is."""
+    """The bridges of this gateway and their status."""
 
     def __init__(
         self,
@@ -48,15 +48,15 @@ class Bridges:
         self._tasks: list[asyncio.Task[None]] = []
 
     def status(self) -> list[BridgeStatus]:
-        """Of each, in the order of the settings."""
+        """The status of each, in the order of the settings."""
         return [bridge.status() for bridge in self._bridges]
 
     def start(self) -> None:
-        """Run them, on the running loop."""
+        """Run them on the running loop."""
         self._tasks = [asyncio.get_running_loop().create_task(self._run(bridge)) for bridge in self._bridges]
 
     async def stop(self) -> None:
-        """End the connections and give the leases up."""
+        """Close the connections and release the leases."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -69,6 +69,6 @@ class Bridges:
         while True:
             try:
                 await bridge.run()
-            except Exception:  # a fault of ours ends neither the gateway nor the bridge
+            except Exception:  # a fault of our own ends neither the gateway nor the bridge
                 log.exception("a bridge failed")
             await asyncio.sleep(AFTER_FAULT_SECONDS)

@@ -1,8 +1,8 @@
-"""RemoteConnection: one connection to another broker, with paho-mqtt as the protocol and our event loop as its loop.
+"""RemoteConnection: one connection to another broker, with paho-mqtt for the protocol on our event loop.
 
-A connection is made once and never again: nothing that was not acknowledged lives on in it, so the store alone decides
-what is sent again.  The session at the remote is kept from one connection to the next.  paho answers nothing by itself
-(`manual_ack`): a message is acknowledged by `acknowledge` only.
+An object serves one connection: no unacknowledged message survives in it, so the store alone decides what is sent
+again. The session at the remote outlives the connection. paho answers nothing by itself (`manual_ack`): only
+`acknowledge` acknowledges a message.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MISC_SECONDS: Final = 1.0
 MAX_PACKETS_PER_READ: Final = 128
 """Packets taken in one turn of the event loop."""
 RETAINED_IF_NEW: Final = 1
-"""Retain handling (MQTT 5.0 3.8.3.1): retained messages come when a subscription is new, not at every connect."""
+"""Retain handling (MQTT 5.0 3.8.3.1): retained messages come with a new subscription, not at every connect."""
 MQTT_5: Final = 5
 
 log = structlog.get_logger(__name__)
@@ -39,8 +39,8 @@ OnMessage = Callable[[paho.MQTTMessage], None]
 
 
 class RemoteConnection:
-    """`window`: messages of QoS 1 that the remote takes before it has acknowledged some.  `max_packet_bytes`: the
-    largest packet that it takes, None if it does not say."""
+    """One connection; `window` is the remote's limit of unacknowledged QoS 1 messages. `max_packet_bytes` is the
+    largest packet that it takes, None if it names none."""
 
     def __init__(self, remote: BridgeRemote, on_message: OnMessage) -> None:
         self._remote = remote
@@ -73,7 +73,7 @@ class RemoteConnection:
         )
         client.connect_timeout = CONNECT_SECONDS
         client.max_inflight_messages_set(remote.max_inflight_messages)
-        client.max_queued_messages_set(0)  # bounded by the window of who publishes
+        client.max_queued_messages_set(0)  # the publisher's window is the limit
         if remote.announce_bridge:
             client.enable_bridge_mode()
         client.on_connect = self._connected
@@ -89,7 +89,7 @@ class RemoteConnection:
     # -- begin and end -----------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect, and go on with the session that the remote has of us.  Raises `RemoteError`."""
+        """Connect, and resume our session at the remote. Raises `RemoteError`."""
         connecting = self._loop.run_in_executor(None, self._connect)
         try:
             await asyncio.shield(connecting)
@@ -102,7 +102,7 @@ class RemoteConnection:
         await self._answer(self._accepted, "CONNECT")
 
     def _connect(self) -> None:
-        """In a thread: names are looked up and handshakes made here, and both take their time."""
+        """Connect in a thread: name look-ups and handshakes take time."""
         remote, client = self._remote, self._client
         if remote.username is not None:
             password = None
@@ -124,7 +124,7 @@ class RemoteConnection:
             client.connect(host, port, remote.keep_alive_seconds)
 
     def _drop(self, connecting: asyncio.Future[None]) -> None:
-        """Nobody waits for the connection any more: what came of it is closed."""
+        """Close a connection that nobody waits for any more."""
         if not connecting.cancelled() and connecting.exception() is None:
             self._attach()
             self.close()
@@ -139,11 +139,11 @@ class RemoteConnection:
             raise RemoteError(f"no answer to {packet} within {CONNECT_SECONDS:g} s")
 
     async def until_ended(self) -> str:
-        """Why the connection has ended, once it has."""
+        """Wait for the end of the connection, and return its reason."""
         return await asyncio.shield(self._end)
 
     def close(self) -> None:
-        """Say goodbye and be gone; the remote keeps the session."""
+        """Say goodbye and close; the remote keeps the session."""
         if not self._end.done():
             self._client.disconnect()
         self._ended("closed")
@@ -158,12 +158,12 @@ class RemoteConnection:
         for future in published.values():
             if not future.done():
                 future.set_exception(RemoteError(reason))
-                future.exception()  # who does not wait any more need not hear of it
+                future.exception()  # callers that no longer wait need not hear of it
 
     # -- what is asked of the remote ---------------------------------------------------------------------------------
 
     async def subscribe(self, filters: Sequence[tuple[str, int]]) -> None:
-        """Subscribe.  Raises `RemoteError` where the remote refuses one of them."""
+        """Subscribe. Raises `RemoteError` where the remote refuses a filter."""
         is_five = self._remote.version == MQTT_5
         wanted: Any = [
             (
@@ -189,10 +189,8 @@ class RemoteConnection:
     def publish(
         self, name: str, payload: bytes, qos: int, retain: bool, properties: PahoProperties | None
     ) -> asyncio.Future[int]:
-        """Publish; the result is the reason code of the PUBACK, or 0 once it is written where there is none.
-
-        It fails with `RemoteError` when the connection ends first.
-        """
+        """Publish; the result is the reason code of the PUBACK, or 0 once written for QoS 0. It fails with
+        `RemoteError` when the connection ends first."""
         answer: asyncio.Future[int] = self._loop.create_future()
         if self._end.done():
             raise RemoteError(self._end.result())
@@ -206,13 +204,13 @@ class RemoteConnection:
         return answer
 
     def acknowledge(self, packet_ids: Sequence[int]) -> None:
-        """Tell the remote that messages of QoS 1 are ours now, in the order they came."""
+        """Acknowledge QoS 1 messages to the remote, in the order they came."""
         for packet_id in packet_ids:
             if not self._end.done():
                 self._client.ack(packet_id, 1)
 
     def pause_reading(self) -> None:
-        """Take nothing in until `resume_reading`."""
+        """Stop reading until `resume_reading`."""
         if not self._is_paused:
             self._is_paused = True
             if self._descriptor is not None:
@@ -256,7 +254,7 @@ class RemoteConnection:
             self._loop.remove_writer(self._descriptor)
 
     def _readable(self) -> None:
-        """Take packets until there are none, or it is the others' turn."""
+        """Take packets until there are none, or the turn is over."""
         for _ in range(MAX_PACKETS_PER_READ):
             if self._descriptor is None or self._is_paused:
                 return
@@ -281,7 +279,7 @@ class RemoteConnection:
             self._turned(self._client.loop_misc)
 
     def _turned(self, turn: Callable[[], MQTTErrorCode]) -> bool:
-        """Let paho do its part; says whether the connection still stands."""
+        """Let paho do its part; True if the connection still stands."""
         try:
             code = turn()
         except Exception as error:  # noqa: BLE001 - whatever paho meets on a socket ends this connection, not us

@@ -1,4 +1,4 @@
-"""What may go wrong with a remote."""
+"""Errors of bridges."""
 
 from __future__ import annotations
 

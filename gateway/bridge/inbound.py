@@ -1,8 +1,8 @@
 """Inbound: from a remote into the store.
 
-Messages wait here in the order they came.  All that wait become one append, and only when the store has confirmed it
-are they acknowledged to the remote, in that order.  What the store refuses for now is tried again, with everything
-behind it; what it refuses for good is told in the log, counted, and acknowledged, as it would come again for ever.
+Messages wait here in order of arrival. All that wait become one append; after the store's confirmation they are
+acknowledged to the remote, in that order. A passing refusal is retried, with everything behind it. A lasting refusal is
+logged, counted, and acknowledged, else the message would come again for ever.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from protocols.mqtt.packets import Publish
 MAX_BATCH: Final = 1000
 """Messages of one append."""
 MAX_WAITING_BYTES: Final = 16 << 20
-"""Payloads that may wait here before nothing more is read."""
+"""Payload bytes that may wait here before reading stops."""
 RETRY_SECONDS: Final = 0.5
-"""Pause before the store is asked again that refused for now."""
+"""Pause before the next try after a passing refusal of the store."""
 
 _FOR_GOOD: Final = frozenset(
     (
@@ -45,13 +45,13 @@ _FOR_GOOD: Final = frozenset(
         Code.UNSUPPORTED,
     )
 )
-"""Refusals that asking again does not change."""
+"""Refusals that a retry does not change."""
 
 log = structlog.get_logger(__name__)
 
 
 class Routes(Protocol):
-    """Which topic and queue a name belongs to."""
+    """The topic and queue of a name."""
 
     def of(self, name: str) -> tuple[str, int, int]:
         """(topic, queue id, filter hash)"""
@@ -63,7 +63,7 @@ KeepRetained = Callable[[Sequence[Message]], Awaitable[None]]
 
 
 class Inbound:
-    """What comes in by one connection."""
+    """The incoming messages of one connection."""
 
     def __init__(
         self,
@@ -89,11 +89,11 @@ class Inbound:
 
     @property
     def filters(self) -> list[tuple[str, int]]:
-        """What to subscribe to, with the QoS."""
+        """Filters to subscribe to, with the QoS."""
         return list({rule.remote_filter: rule.qos for rule in reversed(self._rules)}.items())
 
     def take(self, message: paho.MQTTMessage) -> None:
-        """A message has come."""
+        """Take a message that has come."""
         self._waiting.append(message)
         self._waiting_bytes += len(message.payload)
         self._some.set()
@@ -105,7 +105,7 @@ class Inbound:
         return len(self._waiting) < self._remote.receive_maximum and self._waiting_bytes < MAX_WAITING_BYTES
 
     async def run(self, connection: RemoteConnection) -> None:
-        """Store what comes until cancelled."""
+        """Store incoming messages until cancelled."""
         while True:
             self._some.clear()
             while self._waiting:
@@ -119,7 +119,6 @@ class Inbound:
             await self._some.wait()
 
     async def _store(self, batch: Sequence[paho.MQTTMessage], connection: RemoteConnection) -> None:
-        """Store all of a batch and acknowledge it."""
         messages = [self._message(message) for message in batch]
         self._counters.ignored += messages.count(None)
         pending = [message for message in messages if message is not None]
@@ -136,10 +135,10 @@ class Inbound:
         connection.acknowledge([message.mid for message in batch if message.qos])
 
     async def _sent(self, messages: list[Message]) -> Refusals:
-        """What the store says to each; a failure of all is one of the first for now."""
+        """Return the store's refusals; a failure of all is a passing refusal of the first."""
         try:
             retained = [each for each in messages if SystemProperty.RETAIN in each.system]
-            if retained:  # first: who subscribes in between misses neither
+            if retained:  # first: a subscriber in between misses neither
                 await self._keep_retained(retained)
             return await self._sender.send_and_wait(messages)
         except EntrepotError as failure:
@@ -168,7 +167,7 @@ class Inbound:
         return count
 
     def _message(self, given: paho.MQTTMessage) -> Message | None:
-        """The message as we keep it; None where no rule wants it."""
+        """The message in our form, or None where no rule wants it."""
         try:
             name = local_name(self._rules, given.topic)
         except UnicodeDecodeError:

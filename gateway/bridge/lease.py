@@ -1,8 +1,8 @@
-"""BridgeLease: which gateway runs a bridge, as a key-value with a time at which it ends.
+"""BridgeLease: the right of one gateway to run a bridge, as a key-value with an end.
 
-Every change is a compare-and-set, so at most one gateway holds an unended lease.  The holder counts by its own clock
-from before each renewal, and gives up a margin earlier than others may take over; clocks of gateways should differ by
-less than that margin.  The record also carries what the holder says of the bridge, for the others to show.
+Every change is a compare-and-set, so at most one gateway holds an unended lease. The holder counts by its own clock
+from before each renewal, and stops a margin before others may take over. Clocks of gateways should differ by less than
+that margin. The record also carries the holder's report on the bridge, for the others to show.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ LEASE_MS: Final = 10_000
 RENEW_SECONDS: Final = LEASE_MS / 1000 / 4
 MARGIN_MS: Final = 2_000
 RETRY_SECONDS: Final = 0.5
-"""Pause before a renewal is tried again whose store did not answer."""
+"""Pause before a renewal is retried that the store did not answer."""
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):
-    """The key-value: until when (epoch milliseconds) a gateway owns the bridge, and how it says that it is."""
+    """The key-value: the owner of the bridge, the end of the lease (epoch milliseconds), and the owner's report."""
 
     owner: str
     until_ms: int
@@ -42,7 +42,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(LeaseRecord).decode
 
 Report = Callable[[], tuple[str, int, str]]
-"""Contents of the record: state, since when (epoch milliseconds), last error."""
+"""Report in the record: state, since when (epoch milliseconds), last error."""
 
 
 class BridgeLease:
@@ -59,19 +59,19 @@ class BridgeLease:
         self._changed = asyncio.Event()
         self._stop_watching = key_values.watch(self._key, self._seen, self._changed.set)
         self.record: LeaseRecord | None = None
-        """As last seen."""
+        """Record as last seen."""
 
     @property
     def is_held(self) -> bool:
-        """Whether this gateway may run the bridge now."""
+        """True if this gateway may run the bridge now."""
         return self._clock.now_ms() < self._held_until_ms
 
     def close(self) -> None:
-        """See nothing any more."""
+        """Stop following the lease."""
         self._stop_watching()
 
     async def acquire(self) -> None:
-        """Return when this gateway holds it.  Raises what the store refuses with."""
+        """Return when this gateway holds the lease. Raises the store's refusal."""
         while True:
             self._changed.clear()
             [kept] = await self._key_values.get([self._key])
@@ -79,12 +79,12 @@ class BridgeLease:
             wait_ms = 0 if record is None else record.until_ms - self._clock.now_ms()
             if (wait_ms <= 0 or (record is not None and record.owner == self._owner)) and await self._take(kept):
                 return
-            # A lease that is far longer than ours can be is a clock that is wrong: looked at again all the same.
+            # A lease far longer than ours comes from a wrong clock: it is looked at again all the same.
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), min(max(wait_ms, 10), LEASE_MS) / 1000)
 
     async def keep(self) -> None:
-        """Renew for as long as that goes.  Raises `LeaseLostError` when the lease is, or may be, lost."""
+        """Renew as long as possible. Raises `LeaseLostError` when the lease is, or may be, lost."""
         wait_seconds = RENEW_SECONDS
         while True:
             remaining = (self._held_until_ms - self._clock.now_ms()) / 1000
@@ -106,7 +106,7 @@ class BridgeLease:
                 wait_seconds = RENEW_SECONDS
 
     async def release(self) -> None:
-        """Let another gateway have it at once, if it is held."""
+        """Release the lease at once, if it is held."""
         if self._version != ABSENT:
             version, self._version, self._held_until_ms = self._version, ABSENT, 0
             with contextlib.suppress(EntrepotError):  # it ends by itself

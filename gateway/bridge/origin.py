@@ -1,6 +1,6 @@
-"""The mark that messages of ours carry at an MQTT 5 remote, so that they are known when they come back by another way.
+"""The mark of our messages at an MQTT 5 remote, by which they are known if they come back another way.
 
-It names this store and the bridge.  It is a user property whose name is also one of a CloudEvents attribute.
+It names this store and the bridge. It is a user property whose name is also a CloudEvents attribute name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAMES: Final = (MARK, CE_PREFIX + MARK)
 
 
 async def store_origin(key_values: KeyValues, candidate: str) -> str:
-    """The name of the store, the same for every gateway; the candidate where it has none yet."""
+    """Return the name of the store, the same for every gateway; set it to the candidate if it has none."""
     [kept] = await key_values.get([ORIGIN_KEY])
     if kept is None:
         try:
@@ -32,12 +32,12 @@ async def store_origin(key_values: KeyValues, candidate: str) -> str:
 
 
 def mark_of(origin: str, bridge: str) -> tuple[str, str]:
-    """The user property of what a bridge carries out."""
+    """The user property of a bridge's outgoing messages."""
     return MARK, f"{origin}/{bridge}"
 
 
 def has_come_by(message: Message, bridge: str, mark: tuple[str, str]) -> bool:
-    """Whether a message came in by a bridge, or has been carried out by it before."""
+    """True if a message came in by the bridge, or was carried out by it before."""
     if message.system.get(SystemProperty.BRIDGE) == bridge:
         return True
     return any(name in _NAMES and value == mark[1] for name, value in message.properties)

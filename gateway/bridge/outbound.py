@@ -1,8 +1,8 @@
 """Outbound: from the store to a remote.
 
-Each rule is a consumer group, so what it has carried is known to the store.  A task per rule and topic pops what the
-window has room for, publishes it, and acknowledges what the remote has acknowledged.  While nothing comes, a task
-waits with one message's pop; so beyond the window each topic holds at most one.
+Each rule is a consumer group, so the store knows its progress. A task per rule and topic pops what the window has room
+for, publishes it, and passes on the remote's acknowledgements. An idle task waits in a pop for one message; so beyond
+the window each topic holds at most one.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from protocols.mqtt.properties import PropertyId
 WAIT_MS: Final = 20_000
 """Longest wait of one pop for messages."""
 PUBACK_SECONDS: Final = 60.0
-"""A remote that has acknowledged nothing of a batch for so long is gone."""
+"""Time without an acknowledgement, in seconds, after which the remote counts as gone."""
 AGAIN_MS: Final = 5_000
-"""Pause before a message comes again that the remote did not take for now."""
+"""Pause before a message is tried again that the remote refused for now."""
 LEASE_MS: Final = 30_000
-"""Lease of what a bridge holds: it stays with one that has died for so long."""
+"""Lease of held messages: those of a dead gateway stay hidden for so long."""
 MAX_ATTEMPTS: Final = 1000
-"""Deliveries of one message before it is a dead letter: every loss of the connection costs those under way one."""
+"""Deliveries of one message before it is a dead letter: every lost connection costs messages under way one."""
 FAILURE: Final = 0x80
 TOO_LARGE: Final = 0x95
 UNSPEAKABLE: Final = 0x90
 REFUSED_FOR_GOOD: Final = frozenset((0x87, UNSPEAKABLE, TOO_LARGE, 0x99))
 """Not authorized, topic name invalid, packet too large, payload format invalid (MQTT 5.0 table 3-4)."""
 MAX_PACKET_BYTES: Final = 268_435_460
-"""No PUBLISH is larger (MQTT 5.0 1.5.5)."""
+"""Largest PUBLISH (MQTT 5.0 1.5.5)."""
 PACKET_OVERHEAD: Final = 16
 """Bytes of a PUBLISH besides name, payload and properties, at most."""
 
@@ -65,8 +65,8 @@ def group_name(remote: BridgeRemote, rule: BridgeRule) -> str:
 
 
 async def ensure_groups(store: Store, remote: BridgeRemote, begun_ms: int) -> None:
-    """Make the groups of rules that are new.  `latest` is written down as the moment the gateway began, so that a
-    topic which comes into being later is carried from its first message on."""
+    """Make the groups of new rules; `latest` is stored as the moment the gateway began, so that a topic made later is
+    carried from its first message on."""
     for rule in remote.rules:
         name = group_name(remote, rule)
         if rule.is_out and store.topology.group(name) is None:
@@ -76,7 +76,7 @@ async def ensure_groups(store: Store, remote: BridgeRemote, begun_ms: int) -> No
 
 
 class Outbound:
-    """What goes out by one connection.  `any_level_topics`: Topics whose names may start with any level."""
+    """The outgoing messages of one connection; names in `any_level_topics` may start with any level."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Outbound:
         self._topics_changed = asyncio.Event()
 
     async def run(self, connection: RemoteConnection) -> None:
-        """Carry until cancelled, or the connection ends: then it raises `RemoteError`."""
+        """Carry until cancelled. Raises `RemoteError` when the connection ends."""
         if not self._rules:
             return
         window = Window(connection.window)
@@ -123,7 +123,7 @@ class Outbound:
             stop_watching()
 
     def _topics_of(self, rule: BridgeRule) -> list[str]:
-        """Topics that may hold names which the rule wants: those of the default namespace, and no system topics."""
+        """The topics that may hold names of the rule: of the default namespace, without system topics."""
         level = rule.local_filter.partition("/")[0]
         return [
             topic.name
@@ -135,7 +135,7 @@ class Outbound:
         ]
 
     async def _carry_topic(self, rule: BridgeRule, topic: str, window: Window, connection: RemoteConnection) -> None:
-        """All that comes to a topic, until the topic is gone."""
+        """Carry all messages of a topic until the topic is gone."""
         group = group_name(self._remote, rule)
         leased = LeasedConsumer(self._store, self._clock, topic, group, lease_ms=LEASE_MS)
         try:
@@ -151,7 +151,7 @@ class Outbound:
     async def _await_first(
         self, rule: BridgeRule, leased: LeasedConsumer, window: Window, connection: RemoteConnection
     ) -> bool:
-        """Wait for a message and carry it; says whether there was one."""
+        """Wait for a message and carry it; False if there was none."""
         tickets = await leased.pop(_request(rule, leased, 1, WAIT_MS))
         if not tickets:
             return False
@@ -165,7 +165,7 @@ class Outbound:
     async def _carry_some(
         self, rule: BridgeRule, leased: LeasedConsumer, window: Window, connection: RemoteConnection
     ) -> bool:
-        """Carry what is there, as far as the window has room; says whether there was something."""
+        """Carry as many messages as the window has room for; False if there were none."""
         taken = await window.take(MAX_POP_MESSAGES)
         try:
             tickets = await leased.pop(_request(rule, leased, taken, 0))
@@ -181,7 +181,6 @@ class Outbound:
     async def _carry(
         self, rule: BridgeRule, leased: LeasedConsumer, tickets: Sequence[Ticket], connection: RemoteConnection
     ) -> None:
-        """Publish, wait for the remote, settle."""
         answers = [self._publish(rule, ticket.message, connection) for ticket in tickets]
         waiting = [answer for answer in answers if isinstance(answer, asyncio.Future)]
         if waiting:
@@ -205,7 +204,7 @@ class Outbound:
     def _publish(
         self, rule: BridgeRule, message: StoredMessage, connection: RemoteConnection
     ) -> asyncio.Future[int] | int:
-        """The reason code, or what will be that: of a message that need not be published 0, as if it had been."""
+        """Return the reason code, now or later; 0 for a message that need not be published."""
         now_ms = self._clock.now_ms()
         name = remote_name(rule, message.sub_topic or message.topic)
         if name is None or is_expired(message, now_ms) or has_come_by(message, self._remote.name, self._mark):
@@ -227,7 +226,7 @@ class Outbound:
         return answer
 
     def _properties(self, message: StoredMessage, now_ms: int) -> tuple[PahoProperties | None, int]:
-        """What goes with a message, and its bytes.  Raises ValueError where MQTT has no way to say it."""
+        """Return a message's properties and their bytes. Raises ValueError where MQTT cannot express them."""
         if self._remote.version != MQTT_5:
             return None, 0
         carried = dict(to_properties(message, now_ms))

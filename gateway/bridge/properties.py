@@ -25,17 +25,15 @@ MAX_EXPIRY_SECONDS: Final = 0xFFFF_FFFF
 
 
 def from_paho(given: PahoProperties | None) -> Properties:
-    """Of a PUBLISH that paho has read."""
+    """Return the properties of a PUBLISH that paho has read."""
     values: dict[str, Any] = vars(given) if given is not None else {}
     found = {ident: values[name] for ident, name in _NAMES.items() if name in values}
     return found or EMPTY
 
 
 def to_paho(properties: Properties) -> tuple[PahoProperties, int]:
-    """For a PUBLISH that paho is to write, and how many bytes they have.
-
-    Raises ValueError for what no MQTT packet can carry, such as a text beyond 64 KiB; other doors take it.
-    """
+    """Return the properties for paho's PUBLISH, and their size in bytes. Raises ValueError for values that no MQTT
+    packet can carry, such as a text beyond 64 KiB, which other protocols allow."""
     made = PahoProperties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
     try:
         for ident, value in properties.items():

@@ -1,4 +1,4 @@
-"""Names on both sides of a bridge, by its rules."""
+"""Topic names on both sides of a bridge, by its rules."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from domain.routing.topic_filter import is_valid_name, matches
 from gateway.settings import BridgeRule
 
 OWN: Final = "$"
-"""Names that begin so are a server's own: a remote cannot say anything under ours."""
+"""First character of a server's own names: a remote cannot publish under ours."""
 
 
 def local_name(rules: Sequence[BridgeRule], remote_name: str) -> str | None:
-    """What a name of the remote is here, by the first rule in that wants it; None if none does."""
+    """The local name of a remote one, by the first rule in that matches, or None."""
     for rule in rules:
         if matches(rule.remote_filter, remote_name):
             name = _exchanged(remote_name, rule.remote_prefix, rule.local_prefix)
@@ -22,12 +22,12 @@ def local_name(rules: Sequence[BridgeRule], remote_name: str) -> str | None:
 
 
 def remote_name(rule: BridgeRule, local: str) -> str | None:
-    """What a name of ours is at the remote; None if the rule does not carry it."""
+    """The remote name of a local one, or None if the rule does not carry it."""
     return _exchanged(local, rule.local_prefix, rule.remote_prefix) if matches(rule.local_filter, local) else None
 
 
 def _exchanged(name: str, prefix: str, other: str) -> str | None:
-    """`a/#` wants `a` as well, which has no prefix `a/` to exchange."""
+    """Exchange the prefix; `a/#` matches `a` as well, which lacks the prefix `a/`."""
     if not name.startswith(prefix):
         return None
     exchanged = other + name[len(prefix) :]

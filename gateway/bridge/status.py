@@ -1,4 +1,4 @@
-"""State of a bridge for people, and its counters."""
+"""The state of a bridge for people, and its counters."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from enum import StrEnum
 
 
 class BridgeState(StrEnum):
-    """Where a bridge stands, as far as this gateway knows."""
+    """The state of a bridge, as far as this gateway knows."""
 
-    STANDBY = "standby"  # another gateway runs it, or nobody does yet
+    STANDBY = "standby"  # another gateway runs it, or none yet
     CONNECTING = "connecting"
     CONNECTED = "connected"
     BACK_OFF = "back-off"  # waiting before another try
@@ -19,9 +19,9 @@ class BridgeState(StrEnum):
 class BridgeCounters:
     """Messages of one bridge since this process began.
 
-    `received`: stored and acknowledged to the remote.  `sent`: acknowledged by the remote.  `refused_in`: refused by
-    the store for good, dropped.  `refused_out`: refused by the remote for good, dead letters now.  `ignored`: wanted
-    by no rule (any more), expired, or came in by the same bridge.  `connects`: connections that came to stand.
+    `received`: stored and acknowledged to the remote. `sent`: acknowledged by the remote. `refused_in`: refused by the
+    store for good, dropped. `refused_out`: refused by the remote for good, dead letters now. `ignored`: matched by no
+    rule (any more), expired, or came in by the same bridge. `connects`: established connections.
     """
 
     received: int = 0
@@ -34,8 +34,8 @@ class BridgeCounters:
 
 @dataclass(frozen=True, slots=True)
 class BridgeStatus:
-    """A bridge at a moment.  `owner` is the gateway that runs it, `is_here` whether that is this one; the state is
-    then exact, else as its owner last told.  `last_error` is empty where nothing has gone wrong."""
+    """A bridge at a moment, run by the gateway `owner`; `last_error` is empty after no fault. The state is exact if
+    `is_here`, else as its owner last told."""
 
     name: str
     url: str

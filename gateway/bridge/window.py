@@ -1,4 +1,4 @@
-"""Window: how many messages may be on their way out at once, shared by all topics of a bridge."""
+"""Window: a limit of messages on their way out at once, shared by all topics of a bridge."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections import deque
 
 
 class Window:
-    """Room for `size` messages.  Who waits for room is served in turn."""
+    """Room for `size` messages, with a fair queue of waiters."""
 
     def __init__(self, size: int) -> None:
         self._free = size
         self._waiters: deque[asyncio.Future[None]] = deque()
 
     async def take(self, at_most: int) -> int:
-        """Take room for some messages, at least one; waits until there is any."""
+        """Take room for up to `at_most` messages; wait until there is room for one."""
         while not self._free:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -30,7 +30,7 @@ class Window:
         return taken
 
     def give(self, count: int) -> None:
-        """Give room back."""
+        """Return room."""
         self._free += count
         self._wake()
 

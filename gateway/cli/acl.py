@@ -1,4 +1,4 @@
-"""`entrepot acl`: policies of a running server, and what they decide."""
+"""`entrepot acl`: policies of a running server, and their decisions."""
 
 from __future__ import annotations
 

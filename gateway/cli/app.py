@@ -1,7 +1,7 @@
-"""The command `entrepot`: its commands put together, and how it ends.
+"""The command `entrepot`: its commands put together, and its exit codes.
 
-Exit codes: 0 done, 1 refused or failed, 2 wrong usage or settings.  Errors are one readable line each on standard
-error; a traceback is shown only to those who ask (ENTREPOT_DEBUG=1).
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage or settings. Errors are one readable line each on standard error;
+a traceback is shown only with ENTREPOT_DEBUG=1.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ app.command()(version)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Carry out a command line and return its exit code."""
+    """Run a command line and return its exit code."""
     try:
         outcome = app(args=arguments, prog_name="entrepot", standalone_mode=False)
         sys.stdout.flush()
@@ -101,7 +101,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # whoever read our output has enough; a second complaint at exit would only confuse
+        # the reader of our output has gone; a second complaint at exit would only confuse
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Exception as error:  # noqa: BLE001 - the last frame: everything below has had its say
@@ -110,19 +110,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def main() -> None:
-    """The console script."""
+    """Run as the console script."""
     sys.exit(run())
 
 
 def _complain(error: Any) -> int:
-    """One line for a usage error of the command-line parser, or for what should not have happened."""
+    """Print one line for a usage error of the parser, or for an unexpected fault."""
     if not hasattr(error, "format_message"):
         if os.environ.get("ENTREPOT_DEBUG"):
             print_text("".join(traceback.format_exception(error)), err=True)
         _say(f"unexpected {type(error).__name__}: {error} (ENTREPOT_DEBUG=1 shows where)")
         return FAILED
     if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()  # not a mistake to be told: the help
+        error.show()  # not a mistake to report: the help
     else:
         command = getattr(getattr(error, "ctx", None), "command_path", "entrepot")
         _say(f"{error.format_message().rstrip('.')}. See '{command} --help'.")

@@ -1,4 +1,4 @@
-"""The commands' way to a running server: its HTTP API, with refusals turned into `CommandError`."""
+"""The commands' access to a running server: its HTTP API, with refusals turned into `CommandError`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def segment(name: str) -> str:
 
 
 class Client:
-    """Requests to one server.  `timeout_seconds`: how long it may take to answer what it can answer at once."""
+    """Requests to one server, with `timeout_seconds` for answers that need no waiting."""
 
     def __init__(self, server: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._credentials = _credentials(os.environ)
@@ -67,7 +67,7 @@ class Client:
         headers: dict[str, str] | None = None,
         wait_seconds: float = 0,
     ) -> Any:
-        """The answer's JSON, or None if it has no body.  `wait_seconds` is how long the server may hold it back."""
+        """Return the answer's JSON, or None without a body. The server may hold the answer back for `wait_seconds`."""
         headers = dict(headers or {})
         if body is not None:
             content = json.dumps(body).encode()
@@ -77,13 +77,13 @@ class Client:
             return self._decoded(response.read())
 
     def stream(self, path: str) -> Iterator[bytes]:
-        """The body of a GET, piece by piece."""
+        """Yield the body of a GET, piece by piece."""
         with self._sent("GET", path, self._timeout_seconds) as response:
             yield from response.iter_bytes()
 
     @contextmanager
     def _sent(self, method: str, path: str, timeout: float, **options: Any) -> Iterator[httpx2.Response]:
-        """An answer that is no refusal; all that goes wrong while it is read is told in our words."""
+        """Yield a successful answer; errors while it is read are told in our words."""
         import httpx2  # slow to import: only for commands that ask a server
 
         try:
@@ -111,10 +111,8 @@ class Client:
             raise CommandError(f"cannot reach {self._server}: {reason} (is 'entrepot serve' running?)") from error
 
     def _took_setup_token(self, refusal: bytes) -> bool:
-        """Whether a refusal names a file with the setup token that may be read here: it is shown from now on.
-
-        Only a server of this machine is believed, and only what is no other secret.
-        """
+        """Take the setup token from a file that a refusal names, if it is readable here; True if taken. Only a server
+        of this machine is believed, and only a file that contains a setup token."""
         if self._credentials or not _is_local(self._server):
             return False
         from gateway.security.setup_token import token_in  # slow to import, and rare
@@ -135,8 +133,8 @@ class Client:
 
 
 def _credentials(environ: Mapping[str, str]) -> dict[str, str]:
-    """The header with what ENTREPOT_TOKEN, or ENTREPOT_USER and ENTREPOT_PASSWORD, say: not for the command line, which
-    others on the machine can see."""
+    """The header of ENTREPOT_TOKEN, or ENTREPOT_USER and ENTREPOT_PASSWORD, which are not arguments, as others on the
+    machine can see those."""
     if token := environ.get(TOKEN_VARIABLE):
         return {"authorization": f"Bearer {token}"}
     if user := environ.get(USER_VARIABLE):
@@ -151,7 +149,7 @@ def _is_local(server: str) -> bool:
 
 
 def _members(problem: bytes) -> dict[str, Any]:
-    """The members of a problem (RFC 9457); none of what is none."""
+    """The members of a problem (RFC 9457); none of anything else."""
     try:
         found = json.loads(problem)
     except ValueError:

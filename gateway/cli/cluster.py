@@ -66,7 +66,7 @@ def show(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> 
 
 
 def print_replicas(broker: dict[str, Any]) -> None:
-    """The replicas of a broker: who is master, who is in sync, how far behind each is."""
+    """Print the replicas of a broker: the master, those in sync, and the lag of each."""
     print_line(f"{broker['name']}: rule {broker['rule']}, epoch {broker['epoch']}")
     if (election := broker["election"]) is not None:
         print_line(f"{broker['name']}: {election_words(election)}")
@@ -181,7 +181,7 @@ def drain(
 
 
 def _leave(client: Client, name: str, end: float) -> None:
-    """A broker that messages have just come to goes a moment later."""
+    """Remove a drained broker; retry, as messages may have just come to it."""
     while True:
         try:
             client.delete(_path(name))

@@ -1,7 +1,7 @@
-"""Commands that other rooms bring: entry points in the group `entrepot.commands`, each a typer app.
+"""Commands of other packages: entry points in the group `entrepot.commands`, each a typer app.
 
-They are loaded only when they are named or listed, and one that cannot be loaded fails alone: the rest of the
-command line works without what it needs.
+They are loaded only when they are named or listed. One that cannot be loaded fails alone: the rest of the command line
+works without its dependencies.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`entrepot config`: the settings as they stand, and what they may be."""
+"""`entrepot config`: the present settings, and their schema."""
 
 from __future__ import annotations
 

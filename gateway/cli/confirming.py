@@ -1,4 +1,4 @@
-"""What destroys something asks first: a terminal is asked, and who has none says `--yes`."""
+"""Confirmation of destructive commands: a terminal is asked, others need `--yes`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Go on if the answer is yes.  Raises CommandError where nobody can be asked, typer.Abort for a no."""
+    """Return if the answer is yes. Raises CommandError without a terminal, typer.Abort for a no."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -13,7 +13,7 @@ from gateway.cli.output import JsonOption, print_outcome, print_table
 
 PATH = "/api/v1/controllers"
 CHANGE_SECONDS = 30.0
-"""Longest wait for a change to begin: for a controller that leads, and for the new one to find the others."""
+"""Longest wait for a change to begin: for a leading controller, and for the new one to find the others."""
 
 app = typer.Typer(help="Controllers, which elect the masters of replicated brokers.", no_args_is_help=True)
 
@@ -22,7 +22,7 @@ OldArgument = Annotated[int, typer.Argument(metavar="ID", min=1, max=99, show_de
 
 
 def print_controllers(controllers: list[dict[str, Any]]) -> None:
-    """A table of them."""
+    """Print a table of them."""
     print_table(
         ("controller", "address", "state", "problem"),
         ((c["controller"], c["address"], c["state"], c["problem"] or "") for c in controllers),

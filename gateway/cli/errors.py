@@ -15,7 +15,7 @@ class CommandError(Exception):
     """A command's failure, in words for the person who typed it."""
 
     def __init__(self, message: str, exit_code: int = FAILED, *, status: int | None = None) -> None:
-        """`status`: of the server's answer, where that refused."""
+        """`status` is that of the server's answer, if it refused."""
         super().__init__(message)
         self.message = message
         self.status = status

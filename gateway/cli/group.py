@@ -132,7 +132,7 @@ def update(
     fields = given(maxAttempts=max_attempts, invisibleSeconds=invisible_seconds, start=start, fifo=fifo)
     wanted = _wanted(fields, retry, max_in_flight, filter_)
     client = Client(server)
-    client.get(_path(name, namespace))  # one that is not there is refused
+    client.get(_path(name, namespace))  # a missing one is refused
     group = client.put(_path(name, namespace), wanted)
     if as_json:
         print_json(group)
@@ -232,7 +232,7 @@ def _print(group: dict[str, Any]) -> None:
 
 
 def _retry_text(retry: dict[str, Any]) -> str | None:
-    """As `--retry` takes it."""
+    """The text of a retry policy, as `--retry` takes it."""
     kind: str | None = retry.get("kind")
     if kind == "exponential":
         return f"{kind}:{retry['initialMs']}:{retry['maxMs']}:{retry['multiplier']:g}"

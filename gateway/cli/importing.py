@@ -1,4 +1,4 @@
-"""`entrepot import`: definitions of another broker taken in by a running server."""
+"""`entrepot import`: definitions of another broker for a running server."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ app = typer.Typer(help="Take in what another broker has.", no_args_is_help=True)
 ROWS_PER_REQUEST = 500
 WAIT_SECONDS = 300.0
 _FIRST = ("vhosts", "permissions", "parameters", "policies", "exchanges", "queues", "bindings")
-"""Kinds in order: those that others need come first."""
+"""Kinds in order of their dependencies."""
 _LAST = ("users",)
-"""The first user closes the server to those who show nothing."""
+"""Kinds at the end: the first user closes the server to clients without credentials."""
 
 
 @app.callback()
@@ -68,7 +68,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _parts(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The definitions, so many rows at a time."""
+    """Yield the definitions in parts with a limited number of rows."""
     others = {kind: rows for kind, rows in given.items() if kind not in (*_FIRST, *_LAST)}
     for kind in (*_FIRST, *_LAST):
         rows = given.get(kind, [])

@@ -1,4 +1,4 @@
-"""`entrepot message`: publish, receive and acknowledge, by the CloudEvents paths of the HTTP door; and finding them."""
+"""`entrepot message`: publish, receive and acknowledge, by the CloudEvents paths of the HTTP API; and look-ups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`entrepot message query`, `show` and `trace`: stored messages, what became of them, and the way they took."""
+"""`entrepot message query`, `show` and `trace`: stored messages, their state, and their hops."""
 
 from __future__ import annotations
 

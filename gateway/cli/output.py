@@ -1,6 +1,6 @@
-"""What commands print: lines and tables for people, JSON for programs.
+"""Output of commands: lines and tables for people, JSON for programs.
 
-Names come from the server, and there from whoever connected: nothing of them acts on a terminal.
+Names come from the server, and thus from any client: control characters in them do not reach the terminal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from domain.printable import printable, printable_json, printable_lines
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _WIDTH_OF_A_PIPE = 10_000
-"""A table that goes into a file or a pipe is never folded."""
+"""Width of a table in a file or a pipe, so that it is never folded."""
 
 
 def print_json(value: Any) -> None:
@@ -26,7 +26,7 @@ def print_json(value: Any) -> None:
 
 
 def print_outcome(value: Any, line: str, *, as_json: bool) -> None:
-    """What was done: a line for people, or `value` for programs."""
+    """Print an outcome: a line for people, or `value` for programs."""
     if as_json:
         print_json(value)
     else:
@@ -34,17 +34,17 @@ def print_outcome(value: Any, line: str, *, as_json: bool) -> None:
 
 
 def print_line(text: str, *, err: bool = False) -> None:
-    """One line, on standard output or (`err`) standard error."""
+    """Print one line, on standard output or (`err`) standard error."""
     typer.echo(printable(text), err=err)
 
 
 def print_text(text: str, *, err: bool = False) -> None:
-    """A text of perhaps several lines."""
+    """Print a text of perhaps several lines."""
     typer.echo(printable_lines(text), err=err)
 
 
 def print_bytes(pieces: Iterable[bytes]) -> None:
-    """A body: as it is into a file or a pipe, and as text on a terminal."""
+    """Print a body: unchanged into a file or a pipe, as text on a terminal."""
     if sys.stdout.isatty():
         decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
         for piece in pieces:
@@ -57,7 +57,7 @@ def print_bytes(pieces: Iterable[bytes]) -> None:
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[object]], title: str | None = None) -> None:
-    """A table; numbers stand right, nothing is read as markup."""
+    """Print a table; numbers are right-aligned, nothing is read as markup."""
     from rich import box
     from rich.console import Console
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""`entrepot ping`: whether a process of ours is there, and how it is as a replica; made for health checks."""
+"""`entrepot ping`: the health of a process, and of a replica; made for health checks."""
 
 from __future__ import annotations
 
@@ -88,7 +88,6 @@ def _no_role(pong: Pong | None) -> str:
 
 
 def _words(view: ReplicaView, master: int) -> str:
-    """A replica in one line."""
     if view.role == "nobody":
         return f"replica {view.replica}, {view.problem}"
     of = f"slave of replica {master}" if view.role == "slave" else view.role
@@ -114,7 +113,7 @@ def _ping_wire(address: str, timeout: float, config: ConfigOption, assignments: 
     host, _, port = address.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal() and 0 < int(port) < 65_536):
         raise CommandError(f"{address!r} is neither HOST:PORT nor a URL", USAGE)
-    configure_logging("error", "console")  # what is wrong is told once, by the exit
+    configure_logging("error", "console")  # the exit code and its line tell the fault once
     cluster = settings_flags.load(config, assignments, {}).settings.cluster
     tls = (cluster.tls_certificate, cluster.tls_key, cluster.tls_ca)
     try:

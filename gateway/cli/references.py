@@ -1,4 +1,4 @@
-"""The references of the documentation, made of what the program itself knows: docs/settings.md and docs/cli.md.
+"""The references of the documentation, made from the program itself: docs/settings.md and docs/cli.md.
 
 `make docs` writes them (`python -m gateway.cli.references docs`); a test fails while they are not current.
 """
@@ -45,11 +45,11 @@ These options are the same wherever a command has them:
 `ENTREPOT_TOKEN`, or `ENTREPOT_USER` and `ENTREPOT_PASSWORD`, say who asks. `entrepot --version` prints the version.
 """
 _EVERYWHERE: Final = ("Address of the server's HTTP door.", "Namespace of the names.", "Print JSON.")
-"""Help of the options of the head."""
+"""Help of the options described in the head."""
 
 
 def settings_page() -> str:
-    """Every setting: its key, what it may be, its default and its meaning."""
+    """The page of all settings: key, allowed values, default and meaning."""
     schema: Schema = Settings.model_json_schema()
     parts = [_SETTINGS_HEAD]
     for section, reference in schema["properties"].items():
@@ -90,7 +90,6 @@ def _resolved(schema: Schema, reference: Schema) -> Schema:
 
 
 def _kind(field: Schema) -> str:
-    """What a value may be, in words."""
     if "anyOf" in field:
         return " or ".join(_kind(each) for each in field["anyOf"] if each.get("type") != "null")
     if "enum" in field:
@@ -117,14 +116,14 @@ def _bounds(field: Schema) -> str:
 
 
 def _written(value: object) -> str:
-    """A default as TOML has it."""
+    """A default in TOML."""
     if value is None or value == "":
         return ""
     return f"`{value}`" if isinstance(value, str) else f"`{json.dumps(value)}`"
 
 
 def cli_page() -> str:
-    """Every command with its arguments and options."""
+    """The page of all commands with their arguments and options."""
     parts = [_CLI_HEAD]
     for path, command in _commands(typer.main.get_command(app), ("entrepot",)):
         depth = "##" if len(path) == 2 else "###"
@@ -193,7 +192,7 @@ def _option_help(option: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """One line that a cell of a table takes."""
+    """One line for a cell of a table."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 

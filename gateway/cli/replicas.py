@@ -1,4 +1,4 @@
-"""`entrepot cluster replica`: which replicas of a broker count, changed through a gateway."""
+"""`entrepot cluster replica`: changes of a broker's replica set through a gateway."""
 
 from __future__ import annotations
 

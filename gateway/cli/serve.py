@@ -69,7 +69,7 @@ def serve(
 
 
 def _check_workers(settings: Settings) -> None:
-    """Refuse what several processes cannot share."""
+    """Refuse settings that several processes cannot share."""
     if settings.store.kind != "embedded":
         raise CommandError("--workers: a store in memory is one process's; store.kind must be embedded", USAGE)
     if settings.broker.enabled:

@@ -1,4 +1,4 @@
-"""`entrepot session`: MQTT sessions that a running server keeps, of all its gateways."""
+"""`entrepot session`: MQTT sessions of all gateways of a running server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flags that are settings: `--config`, `--set`, and those with a name of their own."""
+"""Flags for settings: `--config`, `--set`, and those with a name of their own."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ SetOption = Annotated[
 
 
 def load(config: Path | None, assignments: Iterable[str], named: Mapping[str, tuple[str, object]]) -> LoadedSettings:
-    """The effective settings of this process.
-
-    `named` has (flag, value) by dotted key; a value of None was not given.
-    """
+    """Load the effective settings of this process. `named` has (flag, value) by dotted key; None is a flag that was not
+    given."""
     from gateway.settings import SettingsError, load_settings
 
     flags: dict[str, object] = {}

@@ -67,7 +67,7 @@ def rabbitmq(
     plan = ShovelPlan(source, target, prefetch, follow, origin)
     queues = _all_queues(server, target) if every else list(dict.fromkeys(queue or ()))
     outcomes = _carry(plan, queues, at_a_time)
-    if every:  # of its queues, those that the source lacks are nothing to carry
+    if every:  # queues that the source lacks have nothing to carry
         outcomes = [each for each in outcomes if not (each.problem or "").endswith("at the source")]
     _tell(outcomes, as_json)
     return FAILED if any(each.problem for each in outcomes) else 0
@@ -83,7 +83,7 @@ def _vhost(url: str) -> str:
 
 
 def _place(url: str) -> tuple[str, int, str]:
-    """What tells two brokers apart.  Raises CommandError for what is no URL of AMQP."""
+    """The identity of a broker. Raises CommandError for an invalid AMQP URL."""
     try:
         fault = fault_of_url(url, ("amqp", "amqps"))
         if fault is not None:
@@ -103,7 +103,7 @@ def _carry(plan: ShovelPlan, queues: list[str], at_a_time: int) -> list[QueuePro
     from gateway.shovel.shovel import shovel
 
     for name in ("aio_pika", "aiormq"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told in our words
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # faults are told in our words
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     tasks: dict[str, TaskID] = {}
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:

@@ -1,7 +1,7 @@
 """`entrepot tier`: the tables of cold messages in an object store.
 
-`show` and `verify` look at them without a broker, and write nothing.  `restore`, `attach` and `status` ask a running
-server.  Exit codes: 0 healthy, 1 problems found, refused, or the store is away, 2 wrong usage.
+`show` and `verify` read them without a broker, and write nothing. `restore`, `attach` and `status` ask a running
+server. Exit codes: 0 healthy, 1 problems found, refused, or the store is away, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ def _tell(verdict: Verdict, *, is_full: bool) -> None:
 
 
 def _shape(table: TableShown) -> dict[str, Any]:
-    """A table as JSON has it; times are RFC 3339."""
+    """A table in JSON; times are RFC 3339."""
     return {
         "topic": table.topic,
         "table": table.root,

@@ -1,4 +1,4 @@
-"""`entrepot timer`: messages of a running server that wait for their time."""
+"""`entrepot timer`: scheduled messages of a running server."""
 
 from __future__ import annotations
 

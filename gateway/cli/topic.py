@@ -189,7 +189,7 @@ def update(
         max_backlog,
     )
     client = Client(server)
-    client.get(_path(name, namespace))  # one that is not there is refused
+    client.get(_path(name, namespace))  # a missing one is refused
     topic = client.put(_path(name, namespace), wanted)
     if as_json:
         print_json(topic)
@@ -198,7 +198,7 @@ def update(
 
 
 def _placement(on: list[str] | None) -> dict[str, int] | None:
-    """Queues by broker, of what was said with --on."""
+    """Queues by broker, from the values of --on."""
     if on is None:
         return None
     found: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""`entrepot user`: users of a running server, and its audit log.  Passwords are asked for or read, never arguments."""
+"""`entrepot user`: users of a running server, and its audit log. Passwords are asked for or read, never arguments."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def update(
 ) -> None:
     """Change what a user may; what is not given stays as it is."""
     client = Client(server)
-    client.get(_path(name))  # one that is not there is refused
+    client.get(_path(name))  # a missing one is refused
     user = client.put(_path(name), given(super=is_super, enabled=enabled))
     if as_json:
         print_json(user)
@@ -165,7 +165,7 @@ def audit(
 
 
 def all_pages(client: Client, path: str) -> list[Any]:
-    """Everything of a listing."""
+    """All pages of a listing."""
     found: list[Any] = []
     after = ""
     while True:

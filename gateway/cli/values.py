@@ -1,4 +1,4 @@
-"""Values of options that are more than a word or a number, and the option of a namespace."""
+"""Parsers of composed option values, and the option of a namespace."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def api_path(namespace: str, *parts: str) -> str:
 
 
 def below(namespace: str) -> str:
-    """What stands before a path of a namespace."""
+    """The prefix of a namespace's paths."""
     return "" if namespace == DEFAULT_NAMESPACE else f"/namespaces/{segment(namespace)}"
 
 
 def number_or_none(option: str, text: str) -> int | None:
-    """A number, or what `none` stands for."""
+    """A number, or None for `none`."""
     try:
         return None if text == NONE else int(text)
     except ValueError:
@@ -41,7 +41,7 @@ def given(**fields: Any) -> dict[str, Any]:
 
 
 def with_limits(fields: dict[str, Any], limits: dict[str, tuple[str, str | None]]) -> dict[str, Any]:
-    """Add limits, by field with their option and its text: a number, `none`, or nothing where it was not given."""
+    """Add limits to fields, by name with their option and text: a number, `none`, or None where not given."""
     for field, (option, text) in limits.items():
         if text is not None:
             fields[field] = number_or_none(option, text)
@@ -49,7 +49,7 @@ def with_limits(fields: dict[str, Any], limits: dict[str, tuple[str, str | None]
 
 
 def retry_policy(text: str) -> dict[str, Any]:
-    """`immediate`, `exponential[:INITIAL_MS:MAX_MS[:MULTIPLIER]]` or `list:MS,MS,...`."""
+    """Parse `immediate`, `exponential[:INITIAL_MS:MAX_MS[:MULTIPLIER]]` or `list:MS,MS,...`."""
     kind, _, rest = text.partition(":")
     parts = rest.split(":") if rest else []
     try:
@@ -71,7 +71,7 @@ def retry_policy(text: str) -> dict[str, Any]:
 
 
 def filter_expression(text: str) -> dict[str, str] | None:
-    """`none`, or the kind and the expression: `TAG:a || b`."""
+    """Parse `none`, or the kind and the expression: `TAG:a || b`."""
     if text == NONE:
         return None
     kind, colon, expression = text.partition(":")

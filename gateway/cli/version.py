@@ -11,7 +11,7 @@ from gateway.cli.output import JsonOption, print_json, print_line
 
 
 def print_version(asked: bool) -> None:
-    """`entrepot --version`: the same in one line, and the end."""
+    """Print the version in one line, and exit, for `entrepot --version`."""
     if asked:
         version()
         raise typer.Exit()

@@ -1,1 +1,1 @@
-"""What a topic asks of the events in it: a schema, and that none is taken twice."""
+"""Rules of topics for their events (schemas, deduplication), and subscriptions to them with their delivery."""

@@ -1,6 +1,6 @@
-"""Admission: what comes in by any door is held against its topic's schema before it is stored.
+"""Admission: a message from any listener is checked against its topic's schema before it is stored.
 
-A message that does not conform is refused in its place of the batch, or goes to another topic, as the rule says.
+The rule decides: a message that does not conform is refused in its place of the batch, or goes to another topic.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from gateway.events.rules import DIVERT, EventRule, EventRules, does_not_conform
 from gateway.messaging.send import OnSent, Refusals, Sender
 
 FAULT_PROPERTY: Final = "ce_schemafault"
-"""Of a diverted message: why it does not conform."""
+"""Property of a diverted message: the reason why it does not conform."""
 ORIGIN_PROPERTY: Final = "ce_divertedfrom"
-"""Of a diverted message: the topic it was sent to."""
+"""Property of a diverted message: the topic it was sent to."""
 
 
 class Admission:
-    """`gateway.messaging.send.Admission`."""
+    """An implementation of `gateway.messaging.send.Admission`."""
 
     def __init__(self, rules: EventRules, sender: Sender) -> None:
         self._rules, self._sender = rules, sender
@@ -30,11 +30,11 @@ class Admission:
         self.diverted = 0
 
     def _attach(self, has_schemas: bool) -> None:
-        """Where no topic has a schema, nobody is asked."""
+        """Examine messages only while some topic has a schema."""
         self._sender.admission = self if has_schemas else None
 
     def examine(self, messages: Sequence[Message], on_sent: OnSent) -> tuple[Sequence[Message], OnSent]:
-        """What is to be stored, and who is told of it."""
+        """Return the messages to store, and the callback for their outcome."""
         refusals: dict[int, EntrepotError] = {}
         for place, message in enumerate(messages):
             rule = self._rules.of(message.topic)

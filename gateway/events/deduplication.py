@@ -1,10 +1,9 @@
 """Deduplication: an event whose source and id came before within the topic's window is answered as if it were stored.
 
-Whether it came before is asked of the store, where its id is a key: so it does not matter by which gateway, nor whether
-that one still lives.  What is on its way here is waited for: a second try is answered only when the first is durable,
-and is stored where the first failed.  Two gateways that get one event in the same moment may both store it.  What
-waits for its delivery time, and what was diverted, is no message of the topic: only the gateway that took it remembers
-it.
+The store is asked for earlier events, where the id is a key. So any gateway finds them, even if the first one has died.
+An event that is under way at this gateway is awaited: a second try is answered when the first is durable, and stored
+where the first failed. Two gateways that get one event at the same moment may both store it. Scheduled and diverted
+events are not messages of the topic: only the gateway that took them remembers them.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from domain.query import MessageQuery
 from gateway.messaging.send import Refusals
 
 MAX_REMEMBERED: Final = 100_000
-"""Events of this gateway that are remembered, over all topics; others are asked for."""
+"""Limit of the events remembered by this gateway, over all topics; older ones are looked up in the store."""
 PAGE: Final = 32
 MAX_PAGES: Final = 8
-"""Messages with one id that are looked at: sources that share ids make many."""
+"""Pages of messages with one id to look through: sources that share ids make many."""
 
 Identity = tuple[str, str, str]
 """(topic, source, id)"""
@@ -31,7 +30,7 @@ Send = Callable[[Sequence[Message]], Awaitable[Refusals]]
 
 
 class Deduplication:
-    """`find`: what each event is known by is in its message (`ce_source`, `ce_id`)."""
+    """A filter of repeated events, by the source and id in each message (`ce_source`, `ce_id`)."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
@@ -40,7 +39,7 @@ class Deduplication:
         self.dropped = 0
 
     async def send(self, messages: Sequence[Message], window_ms: int, send: Send) -> Refusals:
-        """Send those that did not come before; refusals are in the places of `messages`."""
+        """Send the events that did not come before; refusals are in the places of `messages`."""
         identities = [identity_of(message) for message in messages]
         known = await self._known_of(identities, window_ms)
         kept: list[int] = []
@@ -64,7 +63,7 @@ class Deduplication:
         if refusals is None:
             return None
         of_kept = dict(zip(kept, refusals, strict=True))
-        places = (first_of.get(identity) for identity in identities)  # the same in one batch has one outcome
+        places = (first_of.get(identity) for identity in identities)  # equal events in one batch have one outcome
         return [None if place is None else of_kept[place] for place in places]
 
     def _settle(self, claimed: dict[Identity, asyncio.Future[bool]], stored: Sequence[Identity]) -> None:
@@ -79,8 +78,8 @@ class Deduplication:
             self._stored[identity] = now_ms
 
     async def _known_of(self, identities: Sequence[Identity], window_ms: int) -> set[Identity]:
-        """Which of them are stored and durable.  When this returns, none of the others is on its way: nothing is
-        claimed while anything is waited for, so that two batches never wait for each other."""
+        """Return the identities that are stored and durable; on return, none of the others is under way. Nothing is
+        claimed during a wait, so two batches never wait for each other."""
         known: set[Identity] = set()
         looked_up: set[Identity] = set()
         while True:
@@ -101,7 +100,7 @@ class Deduplication:
             looked_up.difference_update(late)
 
     def _is_late(self, identity: Identity, since_ms: int) -> bool:
-        """Whether it was claimed or stored while others were asked for."""
+        """True if it was claimed or stored during the look-ups of others."""
         return identity in self._on_the_way or self._stored.get(identity, -1) >= since_ms
 
     async def _was_stored(self, identity: Identity, since_ms: int) -> bool:

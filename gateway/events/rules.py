@@ -1,7 +1,7 @@
-"""EventRules: what topics ask of their events, as key-values that every gateway follows.
+"""EventRules: the rules of topics for their events, as key-values that every gateway follows.
 
-A rule is of one topic: the JSON Schema its data must conform to, what becomes of data that does not, and for how long
-an event is known by its source and id.
+A rule belongs to one topic: the JSON Schema for its data, the treatment of data that does not conform, and the window
+of deduplication by source and id.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from protocols.cloudevents.json_format import is_json
 PREFIX: Final = "events/rules/"
 MAX_SCHEMA_BYTES: Final = 256 * 1024
 MAX_PATTERN_BYTES: Final = 4 * 1024 * 1024
-"""Named limit: bytes of one pattern of a schema, compiled, and again with the states that it remembers."""
+"""Largest compiled pattern of a schema, in bytes; its cache of states may have as much again."""
 MAX_DEDUP_SECONDS: Final = 7 * 86_400
 REFUSE: Final = "refuse"
 DIVERT: Final = "divert"
 
 
 class EventRuleRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A rule as it is kept.  `schema` is a JSON text.  `on_invalid`: REFUSE, or DIVERT to `divert_to`."""
+    """A rule as stored: `schema` is a JSON text, `on_invalid` is REFUSE, or DIVERT to `divert_to`."""
 
     dedup_seconds: int = 0
     schema: str = ""
@@ -42,7 +42,7 @@ _PATTERNS: Final = jsonschema_rs.RegexOptions(size_limit=MAX_PATTERN_BYTES, dfa_
 
 
 class EventRule:
-    """A rule with its schema compiled.  Raises BAD_REQUEST where the schema is none."""
+    """A rule with its schema compiled. Raises BAD_REQUEST where the schema is invalid."""
 
     def __init__(self, record: EventRuleRecord) -> None:
         self.record = record
@@ -54,14 +54,14 @@ class EventRule:
         return self._validator is not None
 
     def refusal_of(self, message: Message, topic: str) -> EntrepotError | None:
-        """Why a message is not stored, or None; where it is to be diverted, it is stored elsewhere."""
+        """The reason to refuse a message, or None where it conforms or is to be diverted."""
         if self.record.on_invalid == DIVERT:
             return None
         fault = self.fault_of(message)
         return None if fault is None else does_not_conform(topic, fault)
 
     def fault_of(self, message: Message) -> str | None:
-        """Why a message does not conform; None where it does."""
+        """The reason why a message does not conform, or None."""
         if self._validator is None:
             return None
         record = self.record
@@ -82,15 +82,13 @@ class EventRule:
 
 
 def does_not_conform(topic: str, fault: str) -> EntrepotError:
-    """The refusal of a message."""
+    """The refusal of a message that does not conform."""
     return EntrepotError(Code.BAD_REQUEST, f"the event does not conform to the schema of {topic!r}: {fault}")
 
 
 def compile_schema(text: str) -> Any:
-    """A validator.  A reference out of the schema is refused: nothing is fetched.
-
-    Its patterns run in linear time.  One with look-around or a reference back is refused.
-    """
+    """Return a validator of linear-time patterns: look-around and back-references are refused. A reference to another
+    document is refused as well: nothing is fetched."""
 
     def nothing_is_fetched(uri: str) -> Any:
         raise ValueError(f"{uri!r} is outside of the schema")
@@ -122,7 +120,7 @@ class EventRules:
         self._table = WatchedTable(key_values, PREFIX, _decode, _encode)
         self._with_schema = 0
         self.on_schemas: Callable[[bool], None] = lambda has_schemas: None
-        """Told whether any topic has a schema."""
+        """Callback that gets True if any topic has a schema."""
         self._table.on_change.append(self._count)
         self.of: Callable[[str], EventRule | None] = self._table.get
 
@@ -137,7 +135,7 @@ class EventRules:
         self._table.close()
 
     async def put(self, topic: str, rule: EventRule) -> None:
-        """The rule of a topic, in place of the one before; it holds here when this returns."""
+        """Set the rule of a topic, in place of the one before; it holds at this gateway on return."""
         await self._table.write([self._table.change(topic, rule)])
 
     async def delete(self, topic: str) -> None:

@@ -1,1 +1,1 @@
-"""The verbs, protocol-neutral: what every door does with messages."""
+"""The protocol-neutral operations on messages that every listener uses."""

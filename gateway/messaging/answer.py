@@ -1,4 +1,4 @@
-"""Answer: the callback of one who waits."""
+"""Answer: a callback that can be awaited."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _T = TypeVar("_T")
 
 
 class Answer(Generic[_T]):
-    """Called once, with what failed or None, and what came of it.  Awaiting it returns that, or raises the failure."""
+    """A callback for (failure or None, result), called once. Awaiting it returns the result or raises the failure."""
 
     def __init__(self) -> None:
         self._told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def __call__(self, failure: EntrepotError | None, result: _T | None = None) -> None:
         if self._told.done():
-            return  # nobody waits any more
+            return  # the caller no longer waits
         if failure is not None:
             self._told.set_exception(failure)
         else:

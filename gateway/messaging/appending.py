@@ -1,4 +1,4 @@
-"""Appending what the gateway itself makes: no queue is chosen and no id minted, and who asked waits."""
+"""Appending of the gateway's own messages: no queue is chosen and no id minted, and the caller waits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from domain.ports import MessageAppender
 
 
 async def append_and_wait(store: MessageAppender, messages: Sequence[Message]) -> Sequence[EntrepotError | None]:
-    """Append; the outcome of each message when all are durable.  Raises what made all of them fail."""
+    """Append; return the outcome of each message when all are durable. Raises what made all of them fail."""
     for message in messages:
         message.filter_hash = filter_hash(message.sub_topic, message.tag)
     refusals = await store.append(messages).wait(0, len(messages))

@@ -1,4 +1,4 @@
-"""AssignmentWaiters: long polls that wait until the queues of a group are shared out anew."""
+"""AssignmentWaiters: long polls for a new sharing of a group's queues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GenerationOf = Callable[[bytes | None], int]
 
 
 class Waiter:
-    """One long poll: `woken` is set when the generation is, or may be, another than `known_generation`."""
+    """One long poll: `woken` is set when the generation may differ from `known_generation`."""
 
     __slots__ = ("known_generation", "topic", "woken")
 
@@ -28,7 +28,7 @@ class Waiter:
         self.woken = asyncio.Event()
 
     async def wait(self, seconds: float) -> None:
-        """Until it is woken, or the time is over."""
+        """Return when woken, or after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self.woken.wait()
@@ -38,10 +38,8 @@ class Waiter:
 
 
 class AssignmentWaiters:
-    """Who waits, by the key of the membership.  One watch of the store serves all; there is none while nobody waits.
-
-    Heartbeats write memberships all the time: a write that leaves the generation wakes nobody.
-    """
+    """The long polls by key of the membership. One watch of the store serves all; it ends with the last long poll.
+    Heartbeats write memberships all the time: a write that leaves the generation wakes nobody."""
 
     def __init__(self, store: Store, prefix: str, generation_of: GenerationOf) -> None:
         self._store = store
@@ -54,10 +52,8 @@ class AssignmentWaiters:
 
     @contextmanager
     def waiting(self, key: str, topic: str, known_generation: int) -> Iterator[Waiter]:
-        """A waiter for the length of a block; what changes from its beginning on wakes it.
-
-        Raises TOO_MANY_REQUESTS beyond MAX_WAITERS.
-        """
+        """Yield a waiter; changes after the beginning of the block wake it. Raises TOO_MANY_REQUESTS beyond
+        MAX_WAITERS."""
         if self._count >= MAX_WAITERS:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, f"{MAX_WAITERS} long polls wait for an assignment already")
         waiter = Waiter(topic, known_generation)
@@ -85,7 +81,7 @@ class AssignmentWaiters:
             self._stops = []
 
     def release(self) -> None:
-        """Wake all, now, and let nobody wait from here on (the gateway is draining)."""
+        """Wake all now, and let no later long poll wait (the gateway is draining)."""
         self.is_released = True
         self._wake_all()
 
@@ -104,7 +100,7 @@ class AssignmentWaiters:
                         waiter.woken.set()
 
     def _on_topic(self, topic: str) -> None:
-        """A topic may have other queues now: whoever waits looks."""
+        """Wake the long polls of a topic: its queues may have changed."""
         for waiters in self._waiters.values():
             for waiter in waiters:
                 if waiter.topic == topic:

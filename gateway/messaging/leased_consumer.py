@@ -1,11 +1,11 @@
 """LeasedConsumer: one consumer, in this process, of a consumer group on a topic.
 
-It pops, and holds what it popped until each message ends: acknowledged, given back, or a dead letter.  What it holds is
-renewed, so the store gives it to nobody else; a lease that the store ended all the same is forgotten.  When it closes,
-what it holds is others' at once.
+It pops messages and holds each until it is acknowledged, released or dead-lettered. It renews their leases, so the
+store gives them to no other consumer; a message whose lease ended all the same is forgotten. On close, all held
+messages are released at once.
 
-A pop may be cancelled at any moment: the store gives back what it had claimed (`domain.ports.Consumption.pop`), and
-what it answered is held here before anything else can happen.  So who wants no more messages cancels its task.
+A pop may be cancelled at any moment: the store releases what it claimed (`domain.ports.Consumption.pop`), and an answer
+is held here before anything else can happen. So a reader that wants no more messages cancels its task.
 """
 
 from __future__ import annotations
@@ -27,36 +27,37 @@ from gateway.messaging.settling import MAX_SETTLED, PASSING, Outcomes, Settling,
 from gateway.messaging.ticket import Ticket
 
 MIN_LEASE_MS: Final = 10_000
-"""A lease is the group's invisible time, but not less: a slow disk must not end it before it is renewed."""
+"""Shortest lease, if the group's invisible time is less: a slow disk must not end it before it is renewed."""
 RENEWALS_PER_LEASE: Final = 3
-"""A lease is renewed when this part of it is over: the others are left for a store that is slow or away."""
+"""Renewal is due after one lease divided by this: the rest is left for a store that is slow or away."""
 TICK_SECONDS: Final = 0.25
-"""Interval between looks at which leases are due, while any is held."""
+"""Interval between looks for due leases, in seconds, while any message is held."""
 FIRST_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 2.0
-"""Between these, doubled each time, a store is left alone that refuses, or answers a long poll before its time as one
-does that is ending."""
+"""Limit of the pauses, doubled each time, after a refusal or an early answer to a long poll (a store that ends)."""
 MAX_UNSETTLED: Final = 10_000
-"""Messages that ended here and that the store has not been told of: beyond it no more are asked for."""
+"""Limit of ended messages that the store has not been told of; beyond it no more are popped."""
 UNANSWERED: Final = frozenset({Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT})
 """Refusals of a pop that may have claimed messages."""
 CLOSE_SECONDS: Final = 5.0
-"""Longest time for giving back at the end; what is not given back by then comes when its lease ends."""
+"""Longest time to release at the end, in seconds; the rest comes back when its lease ends."""
 
 OnEnd = Callable[[Sequence[Ticket], bool], None]
-"""Tickets have ended; whether the store has their messages back."""
+"""Callback for tickets that ended; True if the store has their messages back."""
 
 log = structlog.get_logger(__name__)
 
 
 def _nothing(*_: object) -> None:
-    """Nobody asks to be told."""
+    """Default callback."""
 
 
 class LeasedConsumer:
-    """`lease_ms`: how long the store waits for a sign of life of what is held.  `renews`: False where a client does
-    that for itself; what it did not is then forgotten in time.  `on_end` is told of tickets that ended.  `on_idle`:
-    called whenever nothing is held any more and the store knows everything."""
+    """A consumer whose messages have leases of `lease_ms`.
+
+    `renews` is False where a client renews by itself; messages it does not renew are forgotten when their lease ends.
+    `on_end` gets ended tickets. `on_idle` is called when nothing is held and the store knows everything.
+    """
 
     def __init__(
         self,
@@ -75,20 +76,19 @@ class LeasedConsumer:
         self.is_fifo = False
         self.renewed = self.lost = 0
         self.unanswered = 0
-        """Pops whose answer never came, but for those of expired messages: what they claimed is held by nobody until
-        its lease ends."""
+        """Pops without an answer, except those of expired messages: their messages are hidden until the lease ends."""
         self._store, self._clock, self._renews = store, clock, renews
         self._on_end, self._on_idle = on_end, on_idle
         self._loop = asyncio.get_running_loop()
         self._held: dict[Ticket, int] = {}
-        """What is open, with the time at which its lease is due, in that order."""
+        """Open tickets, with the time at which each lease is due, in that order."""
         self._to_renew_again: list[Ticket] = []
         self._renewing: set[asyncio.Task[None]] = set()
         self._ticking: asyncio.TimerHandle | None = None
         self._acknowledgements = self._settling(self._acknowledge)
         self._releases = self._settling(self._release(0, suspend=False))
         self._others: dict[object, Settling] = {}
-        """What ends in less usual ways, by which way, while the store has not been told."""
+        """Unusual endings that the store is still to be told of, by kind."""
         self._pause_seconds = FIRST_PAUSE_SECONDS
         self._resume_at = 0.0
         self._asking = 0
@@ -104,7 +104,7 @@ class LeasedConsumer:
 
     @property
     def held(self) -> int:
-        """Messages that are open, or have ended without the store being told yet."""
+        """Messages that are open, or ended without an answer of the store."""
         return len(self._held) + self.unsettled
 
     @property
@@ -113,17 +113,17 @@ class LeasedConsumer:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is held or asked for, and the store knows everything."""
+        """True if nothing is held or asked for, and the store knows everything."""
         is_told = self._acknowledgements.is_idle and self._releases.is_idle and not self._others
         return is_told and not self._held and not self._asking and not self._renewing
 
     def follow(self, group: ConsumerGroup) -> None:
-        """Do from now on as the group is defined."""
+        """Take lease and order from the group's definition."""
         self.lease_ms = max(group.invisible_seconds * 1000, MIN_LEASE_MS if self._renews else 0)
         self.is_fifo = group.fifo
 
     def take(self, deliveries: Deliveries) -> list[Ticket]:
-        """Hold what was popped just now; where this is closed it goes back, and there are none."""
+        """Hold popped messages; a closed consumer releases them and returns none."""
         ends_ms = self._clock.now_ms() + self.lease_ms
         tickets = [
             Ticket(run, index, item, self, ends_ms)
@@ -140,7 +140,7 @@ class LeasedConsumer:
         return tickets
 
     def adopt(self, handles: Sequence[str], *, is_due: bool = False) -> list[Ticket]:
-        """Hold what has these receipt handles.  `is_due`: who popped them renews them no more."""
+        """Hold the messages of receipt handles. `is_due`: the consumer that popped them no longer renews them."""
         ends_ms = self._clock.now_ms() + self.lease_ms
         tickets = [Ticket(MessageRun((handle,), 0), 0, b"", self, ends_ms) for handle in handles]
         self._hold(tickets, is_due=is_due)
@@ -162,14 +162,14 @@ class LeasedConsumer:
     # -- popping -------------------------------------------------------------------------------------------------
 
     async def ask(self, request: PopRequest) -> list[Ticket]:
-        """What one pop gives, held from here on.  Raises what it refuses with."""
+        """Pop once and hold the messages. Raises the store's refusal."""
         if self._renews and request.invisible_ms is None:
             request = replace(request, invisible_ms=self.lease_ms)
         self._asking += 1
         try:
             deliveries = await self._store.consumption.pop(request)
             if not self._renews and (group := self._store.topology.group(self.group)) is not None:
-                self.follow(group)  # only now it is there for sure
+                self.follow(group)  # the group certainly exists only now
             if deliveries:
                 self._pause_seconds = FIRST_PAUSE_SECONDS
             return self.take(deliveries)
@@ -181,11 +181,8 @@ class LeasedConsumer:
             self._look_if_idle()
 
     async def pop(self, request: PopRequest) -> list[Ticket]:
-        """What came, held from here on; nothing where the time is over or the store could not be asked.  Then this
-        returns after a pause, so that it can be called again at once.
-
-        Raises TOPIC_NOT_FOUND once the topic is gone.
-        """
+        """Pop and hold the messages; return none at the end of the time, or after a pause where the store fails. So it
+        can be called again at once. Raises TOPIC_NOT_FOUND once the topic is gone."""
         await self._rest()
         asked = self._loop.time()
         try:
@@ -199,10 +196,8 @@ class LeasedConsumer:
         return tickets
 
     async def refused(self, refusal: EntrepotError) -> None:
-        """Leave the store alone for a while, also where it refused what a pop needs before.
-
-        Raises TOPIC_NOT_FOUND once the topic is gone.
-        """
+        """Pause after a refusal, of a pop or of a call that it needs before. Raises TOPIC_NOT_FOUND once the topic is
+        gone."""
         self._note(refusal)
         self._leave_alone()
         await self._rest()
@@ -210,7 +205,7 @@ class LeasedConsumer:
             raise refusal
 
     async def _rest(self) -> None:
-        """Until the store is to be asked again.  Also who was cancelled in the pause, and comes back, waits for it."""
+        """Wait until the store may be asked again; after a cancelled pause, the next call waits for the rest."""
         if (left := self._resume_at - self._loop.time()) > 0:
             await asyncio.sleep(left)
         if self.unsettled >= MAX_UNSETTLED:
@@ -221,19 +216,19 @@ class LeasedConsumer:
         self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
 
     def _note(self, refusal: EntrepotError) -> None:
-        """Once while it lasts."""
+        """Log a refusal once while it lasts."""
         if self._pause_seconds == FIRST_PAUSE_SECONDS and refusal.code not in (*NOT_THERE, Code.TOO_MANY_REQUESTS):
             log.warning("a topic cannot be read now", topic=self.topic, group=self.group, problem=refusal.message)
 
     # -- ending --------------------------------------------------------------------------------------------------
 
     def acknowledge(self, tickets: Sequence[Ticket]) -> None:
-        """End them: they were consumed."""
+        """End tickets: their messages were consumed."""
         self._settle(tickets, self._acknowledgements, False)
 
     def release(self, tickets: Sequence[Ticket], delay_ms: int | None = 0, *, suspend: bool = False) -> None:
-        """End them: others have them after `delay_ms`, None as the group's retry policy says.  `suspend`: that was no
-        attempt."""
+        """End tickets: others get the messages after `delay_ms`, or by the group's retry policy for None. With
+        `suspend` the delivery does not count as an attempt."""
         if delay_ms == 0 and not suspend:
             self._settle(tickets, self._releases, True)
         elif any(ticket.is_open for ticket in tickets):
@@ -241,7 +236,7 @@ class LeasedConsumer:
             self._settle(tickets, way, True)
 
     def reject(self, tickets: Sequence[Ticket], reason: str = REJECTED) -> None:
-        """End them: they are dead letters, which say why."""
+        """End tickets: their messages become dead letters with the reason."""
 
         def reject(receipts: Sequence[Receipt]) -> Awaitable[Outcomes]:
             return self._store.consumption.reject(self.topic, self.group, receipts, reason)
@@ -250,12 +245,12 @@ class LeasedConsumer:
             self._settle(tickets, self._other(("reject", reason), reject), False)
 
     def forget(self, tickets: Sequence[Ticket]) -> None:
-        """End them here: whoever was given them settles or renews them without this."""
+        """End tickets here only: another holder settles or renews them."""
         self._end([ticket for ticket in tickets if ticket.is_open], False)
         self._look_if_idle()
 
     def prolong(self, tickets: Sequence[Ticket]) -> None:
-        """Their client has renewed them."""
+        """Postpone the leases that the client has renewed."""
         due_ms = self._clock.now_ms() + self._due_after_ms
         for ticket in tickets:
             if self._held.pop(ticket, None) is not None:
@@ -289,7 +284,7 @@ class LeasedConsumer:
         return found
 
     def _acknowledge(self, receipts: Sequence[Receipt]) -> Awaitable[Outcomes]:
-        """No client waits for the answer: it rides on the next sync."""
+        """Acknowledge lazily, with the store's next sync, as no client waits for the answer."""
         return self._store.consumption.acknowledge(self.topic, self.group, receipts, may_wait=True)
 
     def _release(self, delay_ms: int | None, *, suspend: bool) -> Tell:
@@ -313,7 +308,7 @@ class LeasedConsumer:
             self._ticking = self._loop.call_later(TICK_SECONDS, self._tick)
 
     def renew_due(self) -> None:
-        """Renew what is due, or forget it where a client renews for itself."""
+        """Renew due leases, or forget their messages where the client renews by itself."""
         now_ms = self._clock.now_ms()
         found = dict.fromkeys(ticket for ticket in self._to_renew_again if ticket.is_open)
         self._to_renew_again.clear()
@@ -325,7 +320,7 @@ class LeasedConsumer:
         if not self._renews:
             self._lose(due)
             return
-        for ticket in due:  # behind the others, with its next time
+        for ticket in due:  # to the end of the order, with the next time
             del self._held[ticket]
             self._held[ticket] = next_ms
         for start in range(0, len(due), MAX_SETTLED):
@@ -334,7 +329,7 @@ class LeasedConsumer:
             task.add_done_callback(self._renewed)
 
     async def _renew(self, due: list[Ticket]) -> None:
-        tickets = [ticket for ticket in due if ticket.is_open]  # what has ended since is not held on to
+        tickets = [ticket for ticket in due if ticket.is_open]  # a ticket may have ended since
         asked_ms, lease_ms = self._clock.now_ms(), self.lease_ms
 
         def renew(receipts: Sequence[Receipt]) -> Awaitable[Outcomes]:
@@ -351,7 +346,7 @@ class LeasedConsumer:
                 self.renewed += 1
             elif refusal.code in PASSING:
                 self._to_renew_again.append(ticket)
-            else:  # the store has ended it: somebody else may have the message now
+            else:  # the lease has ended: another consumer may have the message now
                 self._lose((ticket,))
 
     def _renewed(self, task: asyncio.Task[None]) -> None:
@@ -367,23 +362,23 @@ class LeasedConsumer:
     # -- the end -------------------------------------------------------------------------------------------------
 
     async def settle_releases(self) -> None:
-        """Return when all that was given back at once is there for others."""
+        """Return when all messages released without delay are available to others."""
         await self._releases.settled()
 
     async def settle(self) -> None:
-        """Return when the store knows what has ended, or cannot be told while the leases live."""
+        """Return when the store knows all endings, or cannot be told while the leases live."""
         for each in (self._acknowledgements, self._releases, *self._others.values()):
             await each.settled()
         if self._renewing:
             await asyncio.wait(set(self._renewing))
 
     def release_all(self) -> None:
-        """Others have all that is held at once."""
+        """Release all held messages at once."""
         self.release(self.open_tickets)
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Give back what is held and what is still to come, and return when the store knows; after so many seconds it
-        comes when its lease ends."""
+        """Release all messages, also those still to come, and return when the store knows. After `seconds` it gives up:
+        the rest comes back when its lease ends."""
         self._is_closed = True
         if self._ticking is not None:
             self._ticking.cancel()
@@ -393,4 +388,4 @@ class LeasedConsumer:
         for task in late:
             task.cancel()
             log.info("what was held comes again when its lease ends", topic=self.topic, group=self.group)
-        self._on_end = self._on_idle = _nothing  # whoever had this held goes without the garbage collector
+        self._on_end = self._on_idle = _nothing  # breaks the cycle of references with the owner

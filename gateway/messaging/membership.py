@@ -1,17 +1,15 @@
-"""Memberships: consumers of a group that have whole queues of a topic, and commit offsets (RocketMQ's push and pull
-consumers in cluster mode).
+"""Memberships: consumers of a group that own whole queues of a topic, and commit offsets.
 
-A membership is one key-value of the store, `membership/<namespace>/<group>/<topic>`, so a member may heartbeat at any
-gateway, and gateways know nothing that another one would miss.  Every change is a compare-and-set that is tried again
-where another gateway came first.  Whoever looks drops members whose lease is over; leases are judged by the clock of
-the gateway that looks, so the clocks of gateways should differ by much less than a lease.
+These are RocketMQ's push and pull consumers in cluster mode. A membership is one key-value of the store,
+`membership/<namespace>/<group>/<topic>`. So a member may heartbeat at any gateway, and no gateway has its own state.
+Every change is a compare-and-set that is tried again where another gateway came first. Any reader drops members whose
+lease is over. Leases are judged by the clock of the reading gateway, so clocks should differ by much less than a lease.
 
-Committed offsets are the group's own, the same that `group_status` tells.  A commit names its generation and is
-refused when that is over, or when the member does not hold the queue: a member that was away for too long cannot move
-what another one reads now.  Within one gateway the check and the commit are one step.  Between gateways they are not:
-a commit that has been checked by one of them while another one shares the queues out anew still comes to stand, perhaps
-behind a commit of the new owner.  Messages may then be read again (at least once); none is passed over that nobody has
-committed.
+Committed offsets are the group's own, those that `group_status` tells. A commit names its generation. It is
+refused when that is over, or when the member does not hold the queue. So a member that was away cannot move the new
+owner's offset. Within one gateway the check and the commit are one step. Between gateways they are not: a commit
+checked by one may land after another has shared the queues out anew, perhaps behind a commit of the new owner.
+Messages may then be read again (at least once); none is skipped that was never committed.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from gateway.settings import GroupsSettings
 
 PREFIX: Final = "membership/"
 MAX_TRIES: Final = 32
-"""Tries of a change that another gateway came before."""
+"""Tries of a change that another gateway overtakes."""
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder(Membership).decode
@@ -49,8 +47,8 @@ Change = Callable[[Membership, int], Membership]
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a member is told: `membership` as it is, the `progress` of the group on the queues that are the member's,
-    and its lease.  No queues are its own if it has left, or was dropped, while it waited."""
+    """A member's view: the `membership`, the group's `progress` on the member's queues, and its lease. A member that
+    left, or was dropped, while it waited has no queues."""
 
     membership: Membership
     progress: list[QueueProgress]
@@ -78,12 +76,11 @@ class Memberships:
         known_generation: int | None = None,
         wait_seconds: float = 0,
     ) -> Assignment:
-        """Join, or stay; the group comes into being on first use.  With `known_generation`, wait for another one; a
-        member that waits stays a member.
+        """Join, or stay a member; the first use creates the group. With `known_generation`, wait for another one.
 
-        Raises TOPIC_NOT_FOUND, FORBIDDEN (not readable, or of another namespace), ILLEGAL_CONSUMER_GROUP, BAD_REQUEST
-        (id or lease), PRECONDITION_FAILED (another strategy than that of the others), TOO_MANY_REQUESTS (members, or
-        long polls).
+        A waiting member stays a member. Raises TOPIC_NOT_FOUND, FORBIDDEN (not readable, or of another namespace),
+        ILLEGAL_CONSUMER_GROUP, BAD_REQUEST (id or lease), PRECONDITION_FAILED (another strategy than the other
+        members'), TOO_MANY_REQUESTS (members, or long polls).
         """
         check_member_id(member_id)
         check_lease(lease_ms)
@@ -104,7 +101,7 @@ class Memberships:
     async def _waited(
         self, group: str, topic: str, member_id: str, membership: Membership, waiter: Waiter, end: float
     ) -> Membership:
-        """The membership when its generation is not the known one any more, or the time is over."""
+        """Return the membership when its generation is not the known one any more, or the time is over."""
         loop = asyncio.get_running_loop()
 
         def renew(membership: Membership, now_ms: int) -> Membership:
@@ -119,7 +116,7 @@ class Memberships:
         return membership
 
     def _seconds_to_look(self, membership: Membership, member_id: str) -> float:
-        """Time for which nothing needs to be done: until half of the own lease is over, or another one's is."""
+        """Seconds until a change is due: half of the member's own lease, or the end of another member's."""
         now_ms = self._clock.now_ms()
         dues = [
             member.lease_ms // 2 if member.id == member_id else member.expires_at_ms - now_ms
@@ -128,13 +125,13 @@ class Memberships:
         return max(min(dues, default=DEFAULT_LEASE_MS), 1) / 1000
 
     async def leave(self, group: str, topic: str, member_id: str) -> None:
-        """Give its queues to the others at once; no mistake where it is no member (any more)."""
+        """Give a member's queues to the others at once; no error for a consumer that is no member (any more)."""
         check_member_id(member_id)
         self._check_names(group, topic)
         await self._change(group, topic, lambda membership, _: membership.left(member_id))
 
     async def members(self, group: str, topic: str) -> Membership:
-        """The members at the moment.  Raises TOPIC_NOT_FOUND, CONSUMER_GROUP_NOT_FOUND."""
+        """Return the present membership. Raises TOPIC_NOT_FOUND, CONSUMER_GROUP_NOT_FOUND."""
         self._check_names(group, topic)
         if self._store.topology.group(group) is None:
             raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"there is no group {group!r}")
@@ -143,12 +140,12 @@ class Memberships:
     async def commit(
         self, group: str, topic: str, member_id: str, generation: int, offsets: Mapping[int, int]
     ) -> dict[int, int]:
-        """Say how far the group has read queues: the offset of the next message of each (RocketMQ: update consumer
-        offset, increase only).  Durable when this returns; the committed offsets as they are now.  An offset behind
-        the committed one leaves it.
+        """Commit the offset of the next message of each queue (RocketMQ: update consumer offset, increase only).
 
-        Raises PRECONDITION_FAILED (the generation is over, a queue is not the member's, or consumers that pop hold
-        messages of it: their handles would be void), ILLEGAL_OFFSET (outside of the queue); nothing is done then.
+        Return the committed offsets, durable by then. An offset behind the committed one changes nothing.
+
+        Raises PRECONDITION_FAILED (the generation is over, a queue is not the member's, or pop consumers hold messages
+        of it: their handles would be void), ILLEGAL_OFFSET (outside of the queue); then nothing was committed.
         """
         check_member_id(member_id)
         self._check_names(group, topic)
@@ -167,7 +164,7 @@ class Memberships:
         return {queue_id: max(at, progress[queue_id].committed_offset) for queue_id, at in offsets.items()}
 
     async def forget(self, *, group: str | None = None, topic: str | None = None) -> None:
-        """Drop the memberships of a group, or on a topic, that was deleted."""
+        """Drop the memberships of a group or topic that was deleted."""
         prefix = f"{PREFIX}{split_name(group or topic or '')[0]}/"
         if group is not None:
             prefix += f"{split_name(group)[1]}/"
@@ -189,7 +186,7 @@ class Memberships:
             return await self._change_alone(group, topic, change)
 
     async def _change_alone(self, group: str, topic: str, change: Change) -> Membership:
-        """The membership after a change, kept if it is another than before.  Another gateway may be at it, too."""
+        """Return the membership after a change, stored if it differs; other gateways may change it at the same time."""
         key = _key(group, topic)
         for _ in range(MAX_TRIES):
             queues, now_ms = self._queues(topic), self._clock.now_ms()
@@ -209,7 +206,7 @@ class Memberships:
         raise EntrepotError(Code.TOO_MANY_REQUESTS, f"too many change the members of group {group!r} at once")
 
     def _queues(self, topic: str) -> tuple[int, ...]:
-        """The topic's queues, by this gateway's view, which another one's may be ahead of for a moment."""
+        """The topic's queues in this gateway's view, which may be behind another gateway's for a moment."""
         found = self._store.topology.topic(topic)
         if found is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
@@ -235,15 +232,15 @@ class Memberships:
     async def _assignment(
         self, group: str, topic: str, member_id: str, membership: Membership, lease_ms: int
     ) -> Assignment:
-        """Read after the membership: what was committed under the generation before is in it."""
+        """Read progress after the membership: it includes all commits of the generation before."""
         mine = set(membership.assignment().get(member_id, ()))
         async with self._lock(_key(group, topic)):
             progress = await self._progress(group, topic, membership.queues)
         return Assignment(membership, [queue for queue in progress if queue.queue_id in mine], lease_ms)
 
     async def _progress(self, group: str, topic: str, queues: tuple[int, ...]) -> list[QueueProgress]:
-        """Where the group stands on the queues; it begins on those it has not met.  Two gateways that begin at one
-        moment set it to one place; a commit in between would be undone, and its messages read again."""
+        """Return the group's progress on the queues, after starting it on those that are new to it. Two gateways that
+        start it at one moment set the same offset; a commit in between is undone, and read again."""
         status = await self._store.topology.group_status(group)
         while True:
             known = {queue.queue_id: queue for queue in status.progress if queue.topic == topic}
@@ -252,7 +249,7 @@ class Memberships:
                 return [known[queue_id] for queue_id in queues]
             if not known:
                 status = await self._store.consumption.reset_group(group, topic, _start(status.group))
-            else:  # queues that come later begin at their beginning
+            else:  # queues added later are read from their beginning
                 status = await self._store.consumption.reset_group(group, topic, EARLIEST_POSITION, missing[0])
 
     async def _check_offsets(self, topic: str, offsets: Mapping[int, int]) -> None:
@@ -266,7 +263,7 @@ class Memberships:
                 )
 
     async def _go_on_from(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """All at once, so that they become durable together; raises the first refusal when all have ended."""
+        """Set all offsets at once, durable together; raise the first refusal after all have ended."""
         resets = [
             self._store.consumption.reset_group(group, topic, Position(PositionKind.OFFSET, offset), queue_id)
             for queue_id, offset in offsets.items()
@@ -277,7 +274,7 @@ class Memberships:
 
 
 def _check_holder(membership: Membership, member_id: str, generation: int, offsets: Mapping[int, int]) -> None:
-    """The fence: PRECONDITION_FAILED unless the member holds the queues in this very generation."""
+    """Raise PRECONDITION_FAILED unless the member holds the queues in this very generation."""
     mine = membership.assignment().get(member_id)
     if mine is None:
         raise EntrepotError(Code.PRECONDITION_FAILED, f"{member_id!r} is not a member (any more): join again")
@@ -292,14 +289,13 @@ def _check_holder(membership: Membership, member_id: str, generation: int, offse
 
 
 def _start(group: ConsumerGroup) -> Position:
-    """Where a group begins on a topic that it has never read."""
     if group.start in (EARLIEST, LATEST):
         return EARLIEST_POSITION if group.start == EARLIEST else LATEST_POSITION
     return Position(PositionKind.TIME, max(parse_start(group.start) or 0, 0))
 
 
 def _key(group: str, topic: str) -> str:
-    """The namespace is always there, so that no two groups have one key or prefix."""
+    """The membership's key; the namespace is always there, so that no two groups share a key or prefix."""
     namespace, plain = split_name(group)
     return f"{PREFIX}{namespace}/{plain}/{split_name(topic)[1]}"
 

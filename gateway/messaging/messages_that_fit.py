@@ -1,7 +1,6 @@
-"""MessagesThatFit: how many messages to take from the store for one reader, so that they fit what it may still be sent.
+"""MessagesThatFit: an estimate of the messages to take from the store for one reader, to fit a number of bytes.
 
-How large messages are is known once they are here.  Those that come next are taken to be about as large as the largest
-of those that came last.
+Sizes are known only after reading. The next messages are taken to be as large as the largest of the last ones.
 """
 
 from __future__ import annotations
@@ -9,11 +8,11 @@ from __future__ import annotations
 from typing import Final
 
 UNKNOWN_BYTES: Final = 64 << 10
-"""Size that a message is taken to have before any came."""
+"""Assumed size of a message before any came, in bytes."""
 
 
 class MessagesThatFit:
-    """One reader's."""
+    """The estimate of one reader."""
 
     __slots__ = ("_size",)
 
@@ -21,9 +20,9 @@ class MessagesThatFit:
         self._size = UNKNOWN_BYTES
 
     def in_bytes(self, room: int) -> int:
-        """Messages to take for so many bytes; one at least, of whatever size."""
+        """Messages to take for so many bytes; at least one, of whatever size."""
         return max(room // self._size, 1)
 
     def note(self, largest: int) -> None:
-        """Messages came, the largest of so many bytes."""
+        """Note the largest size of the messages that came."""
         self._size = max(largest, self._size // 4, 1)

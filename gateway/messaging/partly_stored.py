@@ -1,7 +1,7 @@
-"""A message that was stored in part: only some of the brokers that have its queues took it, as others were away.
+"""A message that was stored in part: some brokers of its queues took it while others were away.
 
-Who sends it again, under the id that it had, gives it only to those that do not have it.  A broker keeps a message for
-all of its own queues or for none.
+A second try under the same id reaches only the brokers that lack it. A broker keeps a message for all of its own queues
+or for none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from gateway.messaging.send import Sender
 
 
 async def store_the_rest(store: Store, sender: Sender, message: Message, found: Sequence[StoredMessage]) -> None:
-    """`found`: what there is under its id.  Raises EntrepotError where a broker does not take its part."""
+    """Store the message on the brokers that lack it, by the copies `found` under its id. Raises EntrepotError where a
+    broker does not take its part."""
     sender.place([message])
     topics = {message.topic, *(topic for topic, _ in message.further_queues)}  # others were made of it since
     rest = _without(message, {broker_of_queue(each.queue_id) for each in found if each.topic in topics})

@@ -1,4 +1,4 @@
-"""What was popped for somebody who has gone meanwhile."""
+"""Release of messages that were popped for a consumer that has gone meanwhile."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from domain.errors import EntrepotError
 from domain.ports import Store
 
 _releasing: Final[set[asyncio.Task[list[EntrepotError | None]]]] = set()
-"""A task that nobody holds may vanish."""
+"""Running tasks: one without a reference may vanish."""
 
 log = structlog.get_logger(__name__)
 
 
 def release(store: Store, topic: str, group: str, receipts: Sequence[Receipt]) -> None:
-    """What was popped for them was cut short: others have them at once, and that was no attempt."""
+    """Release messages at once, in the background; the delivery does not count as an attempt."""
     if receipts:
         task = asyncio.get_running_loop().create_task(
             store.consumption.change_invisible_duration(topic, group, receipts, 0, release=True, suspend=True)

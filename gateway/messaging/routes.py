@@ -1,7 +1,7 @@
-"""Routes: where the messages of an MQTT topic name go, remembered.
+"""Routes: the topic and queue of an MQTT topic name, remembered.
 
-The rules of the settings come first, then the name's first level, then the catch-all.  The queue is fixed by the whole
-name, so that order per topic name holds.
+The rules of the settings come first, then the name's first level, then the catch-all. The whole name fixes the queue,
+so that order per topic name holds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Route = tuple[str, int, int]
 
 
 class Routes:
-    """Name to route.  A change of any topic forgets them, because it may change queue counts."""
+    """Name to route. A change of any topic clears them, because it may change queue counts."""
 
     def __init__(self, store: Store, topology: Topology, rules: list[TopicRule]) -> None:
         self._store = store

@@ -1,7 +1,7 @@
-"""Send: from every door into the store, a batch per tick of the event loop.
+"""Send: from every listener into the store, one batch per tick of the event loop.
 
-All messages that arrive during one tick, from however many connections, become one append.  They are appended in the
-order they came, so each connection's order holds; its answer comes through one callback per call of `send`.
+All messages that arrive during one tick, from any number of connections, become one append in the order of arrival, so
+each connection's order holds. Each call of `send` gets its outcome through one callback.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ OnSent = Callable[[EntrepotError | None, Refusals], None]
 
 MAX_WAITING_MESSAGES: Final = 100_000
 MAX_WAITING_BYTES: Final = 4 << 20
-"""Messages, and bytes of their bodies, that may wait for a topic to be created before producers are asked to pause."""
+"""Messages, and bytes of their bodies, that may wait for a topic's creation before producers are asked to pause."""
 
 
 def minted_at_ms(message_id: bytes) -> int:
-    """When a Sender, of whichever gateway, made an id: in epoch milliseconds."""
+    """Return the epoch milliseconds at which a Sender, at any gateway, made an id."""
     return int.from_bytes(message_id[:6], "big")
 
 
 class Bindings(Protocol):
-    """Queues that are bound to what is published."""
+    """Queues that are bound to published messages."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether there are any."""
+        """True if there are any bindings."""
         ...
 
     def add_queues(self, messages: Sequence[Message], now_ms: int) -> None:
@@ -57,15 +57,15 @@ class Bindings(Protocol):
 
 
 class Admission(Protocol):
-    """What is asked of messages before they are taken."""
+    """A check of messages before they are taken."""
 
     def examine(self, messages: Sequence[Message], on_sent: OnSent) -> tuple[Sequence[Message], OnSent]:
-        """The messages to take, and who is told; what is refused is told to the `on_sent` given."""
+        """Return the messages to take, and their callback; refusals go to the given `on_sent`."""
         ...
 
 
 class Sender:
-    """The one way in.  Chooses the queue of messages that have none, mints ids, and batches."""
+    """The one way into the store: chooses the queue of messages without one, mints ids, and batches."""
 
     def __init__(self, store: Store, topology: Topology, clock: Clock) -> None:
         self._store = store
@@ -83,9 +83,9 @@ class Sender:
         self._count = count()
         self.traffic = Traffic()
         self.bindings: Bindings | None = None
-        """What else is to have the messages; None for nothing."""
+        """Bindings that add further queues; None for no bindings."""
         self.admission: Admission | None = None
-        """What is asked of them; None for nothing."""
+        """Check of the messages; None for no check."""
         self._under_way = 0
         self._idle: asyncio.Future[None] | None = None
         self.sent = 0
@@ -104,18 +104,18 @@ class Sender:
             self._loop.call_soon(self._flush)
 
     def new_message_id(self) -> bytes:
-        """An id for a message that is to be known before it is sent."""
+        """Return an id for a message that must be known before it is sent."""
         number = next(self._count) & 0xFFFFFFFF
         return self._clock.now_ms().to_bytes(6, "big") + self._origin + number.to_bytes(4, "big")
 
     async def send_and_wait(self, messages: Sequence[Message]) -> Refusals:
-        """`send` for those who can wait.  Raises what made all of them fail."""
+        """Send and return the refusals. Raises what made all of them fail."""
         sent: Answer[Refusals] = Answer()
         self.send(messages, sent)
         return await sent
 
     async def send_half_and_wait(self, messages: Sequence[Message]) -> Refusals:
-        """Keep half messages, which wait for the end of their transaction.  Raises what made all of them fail."""
+        """Store half messages, which wait for the end of their transaction. Raises what made all of them fail."""
         for name in sorted(
             {message.topic for message in messages if self._store.topology.topic(message.topic) is None}
         ):
@@ -126,13 +126,13 @@ class Sender:
         return refusals
 
     def place(self, messages: Sequence[Message]) -> None:
-        """Give each the queues that it is to be in: its own, and those that are bound to its name."""
+        """Set the queues of each message: its own, and those bound to its name."""
         if self.bindings is not None and self.bindings.is_needed:
             self.bindings.add_queues(messages, self._clock.now_ms())
         self._stamp(messages)
 
     async def settle(self) -> None:
-        """Return when all that was sent before is settled.  Raises what made the store fail."""
+        """Return when everything sent before is settled. Raises what made the store fail."""
         await self.send_and_wait([])
         while self._under_way:
             self._idle = self._idle or self._loop.create_future()
@@ -140,7 +140,7 @@ class Sender:
 
     @property
     def backlogged(self) -> bool:
-        """Whether producers should pause."""
+        """True if producers should pause."""
         if self._waiting_bytes > MAX_WAITING_BYTES or len(self._messages) > MAX_WAITING_MESSAGES:
             return True
         return self._store.messages.backlogged
@@ -175,7 +175,7 @@ class Sender:
                 try:
                     await self._topology.ensure(name)
                 except EntrepotError:
-                    continue  # the append refuses its messages, each in its place, with the reason asked again
+                    continue  # the append refuses each of them with the same reason
         finally:
             self._creating, self._waiting_bytes = None, 0
         self._append(messages, calls)
@@ -187,7 +187,7 @@ class Sender:
     def _append(self, messages: list[Message], calls: list[tuple[int, OnSent]]) -> None:
         try:
             self._append_now(messages, calls)
-        except Exception:  # a fault of ours: nobody may be left waiting for an answer
+        except Exception:  # a fault of our own: every caller must get an answer
             log.exception("an append failed")
             failure = EntrepotError(Code.INTERNAL_ERROR, "the messages could not be stored")
             for _, on_sent in calls:
@@ -218,25 +218,25 @@ class Sender:
                 message.filter_hash = filter_hash(message.sub_topic, message.tag)
 
     def note_under_way(self, change: int) -> None:
-        """Calls with parts that are told one by one: they are counted, so that `settle` can wait for them."""
+        """Count calls whose parts are answered one by one, so that `settle` can wait for them."""
         self._under_way += change
         if not self._under_way and self._idle is not None:
             self._idle.set_result(None)
             self._idle = None
 
     def append_again(self, messages: Sequence[Message]) -> Confirmation:
-        """Append messages that nobody took, as they are."""
+        """Append messages that no broker took, as they are."""
         return self._store.messages.append(messages)
 
     def count(self, messages: Sequence[Message], refusals: Refusals) -> None:
-        """Count what was settled."""
+        """Count settled messages."""
         self.sent += len(messages)
         self.traffic.count_in(messages, refusals)
         if refusals is not None:
             self.refused += sum(refusal is not None for refusal in refusals)
 
     def move(self, message: Message) -> bool:
-        """Give a message that no broker took another queue, if it may go to any; says whether it may."""
+        """Give a message that no broker took another queue; False if it is bound to its queue."""
         topic = self._store.topology.topic(message.topic)
         if topic is None or message.further_queues or ordering_key(message) or topic.type is TopicType.PRIORITY:
             return False
@@ -244,8 +244,8 @@ class Sender:
         return True
 
     def _queue(self, message: Message, topic: Topic) -> int:
-        """By message group, else by sub-topic where there is one below the topic or its door says so, else in turn; in
-        a PRIORITY topic by priority alone."""
+        """Choose a queue by message group, else by sub-topic where the message says so, else in turn. A PRIORITY topic
+        goes by priority alone."""
         queues = self._store.topology.queues(topic)
         if topic.type is TopicType.PRIORITY:
             return self._round_robin.queue(priority_queues(message, queues))
@@ -254,10 +254,8 @@ class Sender:
 
 
 class _Sending:
-    """One batch on its way: tells each call its part, as soon as that is known.
-
-    Messages that no broker took, because theirs has just gone, go once more, to another, if they may go to any.
-    """
+    """One batch on its way, which tells each call its part as soon as that is known. Messages that no broker took,
+    because theirs has just gone, are sent once more to another, if they are free to go."""
 
     __slots__ = ("_calls", "_confirmation", "_messages", "_sender")
 
@@ -317,7 +315,7 @@ class _Sending:
         on_sent(failure, refusals)
 
     def _send_again(self, messages: Sequence[Message], refusals: list[EntrepotError | None], on_sent: OnSent) -> bool:
-        """Send those once more that nobody took; says whether there are some."""
+        """Send once more the messages that no broker took; True if there are some."""
         places = [
             place
             for place, refusal in enumerate(refusals)

@@ -1,7 +1,7 @@
-"""Settling: what has ended here and the store is still to be told of, told in batches.
+"""Settling: tells the store, in batches, of deliveries that have ended here.
 
-What ends in one tick of the event loop is one call; what ends while a call is under way goes with the next one.  What
-the store cannot take now is told again as long as the lease lives; after that the message is somebody else's.
+All that end in one tick of the event loop are one call; those that end during a call go with the next one. Failed ones
+are retried as long as the lease lives; after that the message belongs to another consumer.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from gateway.messaging.ticket import Ticket
 MAX_SETTLED: Final = 1000
 """Deliveries of one call to the store."""
 RETRY_SECONDS: Final = 0.2
-"""Pause before the next try of what the store could not take."""
+"""Pause before the next try, in seconds."""
 PASSING: Final = frozenset(
     {Code.UNAVAILABLE, Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT, Code.TOO_MANY_REQUESTS, Code.STORAGE_FULL}
 )
-"""Refusals that may be otherwise later."""
+"""Refusals that may pass."""
 ENDED: Final = frozenset({Code.INVALID_RECEIPT_HANDLE, *NOT_THERE})
 """Refusals because there is nothing (any more) to settle."""
 
 Outcomes = Sequence[EntrepotError | None]
 Tell = Callable[[Sequence[Receipt]], Awaitable[Outcomes]]
-"""Tells the store of deliveries; one outcome for each."""
+"""Function that tells the store of deliveries; one outcome for each."""
 
 log = structlog.get_logger(__name__)
 
 
 class Settling:
-    """Tickets of one topic and group that ended the same way.  `on_idle`: called when the store knows of all."""
+    """Tickets of one topic and group that ended the same way; `on_idle` is called when the store knows of all."""
 
     def __init__(self, tell: Tell, clock: Clock, on_idle: Callable[[], None]) -> None:
         self._tell, self._clock, self._on_idle = tell, clock, on_idle
@@ -81,7 +81,7 @@ class Settling:
             self._on_idle()
 
     def _worth_again(self, batch: list[Ticket], outcomes: Outcomes) -> list[Ticket]:
-        """What the store could not take now, and whose lease lives.  The rest it does not know (any more)."""
+        """Return the tickets to retry: refused for now, and the lease lives. Log those that are given up."""
         now_ms, again, given_up = self._clock.now_ms(), [], 0
         for ticket, refusal in zip(batch, outcomes, strict=True):
             if refusal is None or refusal.code in ENDED:
@@ -103,13 +103,13 @@ class Settling:
         return again
 
     async def settled(self) -> None:
-        """Return when the store knows of all that has ended so far, or cannot be told while the leases live."""
+        """Return when the store knows of all endings so far, or cannot be told while the leases live."""
         while self._task is not None:
             await asyncio.wait((self._task,))
 
 
 async def outcomes_of(tell: Tell, tickets: Sequence[Ticket]) -> Outcomes:
-    """Each ticket's outcome; what concerns the whole call is the outcome of all."""
+    """Return each ticket's outcome; a failure of the whole call is the outcome of all."""
     try:
         return await tell(tickets)
     except EntrepotError as refusal:

@@ -29,10 +29,10 @@ class Holder(Protocol):
 
 
 class Ticket(Delivery):
-    """One delivery in flight.  What ends it again does nothing.
+    """One delivery in flight; ending it again does nothing.
 
-    `member`: whom it was handed to, for those who share out.  `message_group`: of a FIFO group, what is delivered in
-    order.  One that another gateway popped has a receipt handle, and no message.
+    `member` is the receiver within a group that shares out. `message_group` is set in a FIFO group, whose deliveries
+    are in order. A ticket of another gateway's pop has a receipt handle, and no message.
     """
 
     __slots__ = ("consumer", "is_open", "lease_ends_ms", "member", "message_group")
@@ -57,16 +57,16 @@ class Ticket(Delivery):
         self.is_open = True
 
     def acknowledge(self) -> None:
-        """It was consumed."""
+        """End it: its message was consumed."""
         self.consumer.acknowledge((self,))
 
     def release(self) -> None:
-        """Give it back now: others can have it at once."""
+        """Release its message: others can have it at once."""
         self.consumer.release((self,))
 
 
 def by_consumer(tickets: Sequence[Ticket]) -> dict[Holder, list[Ticket]]:
-    """Those that are open, by who holds them."""
+    """The open ones by their holder."""
     found: dict[Holder, list[Ticket]] = {}
     for ticket in tickets:
         if ticket.is_open:
@@ -75,6 +75,6 @@ def by_consumer(tickets: Sequence[Ticket]) -> dict[Holder, list[Ticket]]:
 
 
 def acknowledge_all(tickets: Sequence[Ticket]) -> None:
-    """Those that are open were consumed."""
+    """Acknowledge those that are open."""
     for consumer, ended in by_consumer(tickets).items():
         consumer.acknowledge(ended)

@@ -1,4 +1,4 @@
-"""Topics coming into being on first use."""
+"""Topics created on first use."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from gateway.settings import TopicsSettings
 
 
 class Topology:
-    """Creates topics as the settings allow, and says which Topic an MQTT name belongs to."""
+    """Creates topics as the settings allow, and finds the Topic of an MQTT name."""
 
     def __init__(self, store: Store, settings: TopicsSettings) -> None:
         self._store = store
         self._settings = settings
 
     async def ensure(self, name: str) -> Topic:
-        """The topic, created if it may be.  Raises ILLEGAL_TOPIC, FORBIDDEN (system name) or TOPIC_NOT_FOUND."""
+        """Return the topic, created if allowed. Raises ILLEGAL_TOPIC, FORBIDDEN (system name) or TOPIC_NOT_FOUND."""
         topic = self._store.topology.topic(name)
         if topic is not None:
             return topic
-        if self._store.topology.is_arriving(name):  # what it is says who made it
+        if self._store.topology.is_arriving(name):  # its definition is still to come
             return await self._store.topology.put_topic(Topic(name, revision=BY_USE))
         check_topic_name(split_name(name)[1])
         if not self._settings.auto_create:
@@ -43,7 +43,7 @@ class Topology:
         return await self._store.topology.put_topic(Topic(name, queues=self._settings.default_queues, revision=BY_USE))
 
     async def ensure_readable(self, name: str) -> None:
-        """Let a topic be read: like `ensure`, and dead-letter topics of known groups may be named too."""
+        """Let a topic be read: like `ensure`, but also for dead-letter topics of known groups."""
         if is_system_topic(name) and dead_letter_group(name) is not None:
             check_topic_name(split_name(name)[1], system_allowed=True)
             return
@@ -51,14 +51,14 @@ class Topology:
 
     @property
     def has_room(self) -> bool:
-        """Whether another topic may come into being on first use."""
+        """True if another topic may be created on first use."""
         return (
             sum(not is_queue_feed(each.name) for each in self._store.topology.topics())
             < self._settings.max_auto_created
         )
 
     def topic_of(self, first_level: str) -> str:
-        """The Topic of an MQTT name by its first level: of that name where it can be, else the catch-all."""
+        """The Topic of an MQTT name by its first level: the one of that name where it may exist, else the catch-all."""
         if is_topic_name(first_level) and (
             self._store.topology.topic(first_level) is not None
             or self._store.topology.is_arriving(first_level)

@@ -1,4 +1,4 @@
-"""Traffic: what came in and went out through this gateway, by topic and group; counted a batch at a time."""
+"""Traffic: messages in and out through this gateway, by topic and group, counted a batch at a time."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Flow:
 
 
 class Traffic:
-    """`incoming` by topic: what the store took.  `outgoing` by topic and group: what consumers were handed, and
-    `handed` how many messages these are by door."""
+    """Counts of stored messages by topic (`incoming`), and of those for consumers by topic and group (`outgoing`).
+    `handed` counts the latter by listener."""
 
     def __init__(self) -> None:
         self.incoming: dict[str, Flow] = {}
@@ -35,8 +35,7 @@ class Traffic:
         self.handed: Counter[str] = Counter()
 
     def count_in(self, messages: Sequence[Message], refusals: Sequence[EntrepotError | None] | None) -> None:
-        """Count a batch that was appended, without what was refused of it.  What has further queues counts in the topic
-        of each."""
+        """Count an appended batch without its refused messages; further queues count in the topic of each."""
         if refusals is not None:
             messages = [message for message, refusal in zip(messages, refusals, strict=True) if refusal is None]
         sizes: dict[str, list[int]]
@@ -68,7 +67,7 @@ class Traffic:
         flow.add(sizes)
 
     def forget_all_but(self, topics: Set[str], groups: Set[str]) -> None:
-        """Drop the counts of topics and groups that are gone."""
+        """Drop the counts of deleted topics and groups."""
         for topic in [topic for topic in self.incoming if topic not in topics]:
             del self.incoming[topic]
         for key in [(topic, group) for topic, group in self.outgoing if topic not in topics or group not in groups]:

@@ -1,9 +1,8 @@
-"""WatchedKeys: the key-values of a prefix, for whoever keeps a view of them at this gateway.
+"""WatchedKeys: the key-values of a prefix, followed for a view of them at this gateway.
 
-`take` is told what is new, key by key.  It comes from the store's watch, from a look at all there is (at the start, and
-whenever the watch has begun anew), from this gateway's own writes and from its questions.  Invariants: what was written
-or asked for here is known when that returns; an older state of a key never takes the place of a newer one; when nothing
-moves any more, the view is what the store has.
+`take` gets the news, key by key: from the store's watch, from this gateway's own writes and questions, and from a full
+look (at the start, and after each new beginning of the watch). Invariants: a written or asked key is known here on
+return; an older state of a key never replaces a newer one; at rest, the view equals the store.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from domain.ports import KeyValues
 
 RETRY_SECONDS: Final = 0.2
 PAGE_BYTES: Final = 4 << 20
-"""Values that one page of a look should have at most: the next page is smaller if one had more."""
+"""Largest total of values in a page of a look; after a larger one the next page is smaller."""
 MIN_PAGE: Final = 16
 MAX_AHEAD: Final = 10_000
-"""Keys that may be known before the watch tells of them; of more, the first may show an older state for a moment."""
+"""Keys known ahead of the watch; beyond it, the first may show an older state for a moment."""
 
 Take = Callable[[Sequence[KeyValueEvent]], None]
 
@@ -32,10 +31,8 @@ log = structlog.get_logger(__name__)
 
 
 class WatchedKeys:
-    """`known` gives the keys that the view has, which may change while they are read.
-
-    A deletion that was found by looking has the version `ABSENT`.
-    """
+    """A follower of one prefix; `known` gives the view's keys, which may change while they are read. A deletion found
+    by a look has the version `ABSENT`."""
 
     def __init__(self, key_values: KeyValues, prefix: str, take: Take, known: Callable[[], Iterable[str]]) -> None:
         self._key_values, self._prefix = key_values, prefix
@@ -43,18 +40,18 @@ class WatchedKeys:
         self._stop: Callable[[], None] | None = None
         self._beginnings = 0
         self._seen = ABSENT
-        """The newest version that the watch has told."""
+        """Newest version that the watch has told."""
         self._complete = ABSENT
-        """The version up to which all is known: from the watch, or from a look that was begun after it."""
+        """Version up to which all is known: from the watch, or from a look that began after it."""
         self._floor = ABSENT
-        """A version that a look was begun after: what the watch tells from before it is in that look, or undone."""
+        """Version before a look: older news of the watch are in that look, or undone."""
         self._leaves_out = False
-        """Events from before the floor are left to a look that has not ended."""
+        """True while news from before the floor are left to a look that has not ended."""
         self._news = asyncio.Event()
         self._ahead: dict[str, int] = {}
-        """Versions of keys that are known from a write or a question, until the watch has told them."""
+        """Versions of keys known from a write or a question, until the watch has told them."""
         self._questions: list[dict[str, int]] = []
-        """Versions of keys that change while the store is asked: its answer may be older."""
+        """Versions of keys that change during a question: its answer may be older."""
         self._looking = asyncio.Lock()
         self._is_stale = True
         self._is_following = False
@@ -63,16 +60,14 @@ class WatchedKeys:
     # -- following -----------------------------------------------------------------------------------------------
 
     async def start(self, wait_seconds: float = 0) -> None:
-        """Follow changes, and look at all there is; while its keeper is away, for so long.
-
-        Raises what the store raises.  A later start, or `go_on`, tries again.
-        """
+        """Follow changes and look at all keys; retry for `wait_seconds` while the keeper is away. Raises what the store
+        raises. A later start, or `go_on`, tries again."""
         loop = asyncio.get_running_loop()
         end = loop.time() + wait_seconds
         while True:
             try:
                 self._open()
-                await self._key_values.get([self._prefix])  # its answer comes behind the beginning of the watch
+                await self._key_values.get([self._prefix])  # answered after the beginning of the watch
                 await self._look_until_fresh()
             except EntrepotError as error:
                 if error.code not in AWAY or loop.time() >= end:
@@ -83,7 +78,7 @@ class WatchedKeys:
             return
 
     def go_on(self) -> None:
-        """Follow changes, and look at all there is behind the caller, until that succeeds."""
+        """Follow changes, and look at all keys in the background until that succeeds."""
         self._is_following = True
         self._open()
         self._look_behind()
@@ -97,7 +92,7 @@ class WatchedKeys:
             self._stop = self._key_values.watch(self._prefix, self._told, self._begun)
 
     def close(self) -> None:
-        """Hear of nothing any more."""
+        """Stop following."""
         self._is_following = False
         if self._stop is not None:
             self._stop()
@@ -108,14 +103,13 @@ class WatchedKeys:
 
     @property
     def is_complete(self) -> bool:
-        """True once all keys are known, but for changes on their way."""
+        """True once all keys are known, except for changes on their way."""
         return not (self._is_stale or self._looking.locked())
 
     async def catch_up(self, version: int, patience_seconds: float = 1.0) -> None:
-        """Return when a write is known here that also changed keys of this prefix: what the watch is late with is
-        asked for."""
+        """Return when a write that also changed keys of this prefix is known; ask for what the watch is late with."""
         end, beginning = asyncio.get_running_loop().time() + patience_seconds, self._beginnings
-        await self._look_until_fresh()  # what came before the watch is known first
+        await self._look_until_fresh()  # first, the keys from before the watch
         while version != self._complete and not is_older(version, self._complete):
             self._news.clear()
             # a watch that has begun anew does not tell what was before
@@ -141,7 +135,7 @@ class WatchedKeys:
         self._news.set()
 
     def _begun(self) -> None:
-        """The watch tells what comes from now on; what came before is not told any more."""
+        """Begin anew: the watch tells later changes only."""
         self._beginnings += 1
         self._seen = self._complete = self._floor = ABSENT
         self._leaves_out = False
@@ -160,7 +154,7 @@ class WatchedKeys:
             self._notice(event.key, event.version)
             ahead = self._ahead.get(event.key, ABSENT)
             if is_older(event.version, ahead):
-                continue  # late: a write or a question has brought what is newer
+                continue  # late: a write or a question brought a newer one
             if ahead != ABSENT:
                 del self._ahead[event.key]
             if event.version != ahead:
@@ -173,7 +167,7 @@ class WatchedKeys:
         try:
             if events:
                 self._take(events)
-        except Exception:  # a fault of the view's: what else it is told is not lost with that
+        except Exception:  # a fault of the view: the other events must still reach it
             log.exception("a view of key-values failed", prefix=self._prefix)
             for event in events if len(events) > 1 else ():
                 self._give([event])
@@ -231,7 +225,7 @@ class WatchedKeys:
     # -- asking and writing --------------------------------------------------------------------------------------
 
     async def look(self, keys: Sequence[str], at_least: int = ABSENT) -> list[KeyValue | None]:
-        """Ask the store for keys; its answer is known here when this returns.  `at_least`: a version that it has."""
+        """Ask the store for keys; the answer is known here on return. `at_least` is a version that the store has."""
         beginning = None
         while beginning != self._beginnings:  # else another keeper may know better
             beginning = self._beginnings
@@ -247,28 +241,26 @@ class WatchedKeys:
                 self._note(key, kept.version)
                 found.append(KeyValueEvent(key, kept.value, kept.version))
         for event in found:
-            self._notice(event.key, event.version)  # for who asked before
+            self._notice(event.key, event.version)  # for earlier questions
         self._give(found)
         return answers
 
     async def write(self, changes: Sequence[KeyValueChange], *others: WatchedKeys) -> int:
-        """Write changes as one; known here, and to others that some of them are of, when this returns.
-
-        Raises what the store raises: PRECONDITION_FAILED where somebody else was first.
-        """
+        """Write changes as one; on return they are known here and, by prefix, to the others. Raises what the store
+        raises: PRECONDITION_FAILED where another writer was first."""
         before = [(each, each._beginnings) for each in (self, *others)]
         version = await self._key_values.write(changes)
         for each, beginning in before:
             own = [change for change in changes if change.key.startswith(each._prefix)]
             if own and each._beginnings == beginning:
                 each._wrote(own, version)
-            elif own:  # whoever keeps them now may have newer ones, and the watch does not tell what was before
+            elif own:  # the new keeper may have newer ones, and its watch does not tell older changes
                 await each._ask(own, version)
         return version
 
     def _wrote(self, changes: Sequence[KeyValueChange], version: int) -> None:
         if self._has_told(version):
-            return  # with it, perhaps, newer ones
+            return  # and perhaps newer ones
         news: list[KeyValueEvent] = []
         for change in changes:
             ahead = self._ahead.get(change.key, ABSENT)
@@ -281,7 +273,7 @@ class WatchedKeys:
     async def _ask(self, changes: Sequence[KeyValueChange], version: int) -> None:
         try:
             await self.look([change.key for change in changes], version)
-        except EntrepotError as error:  # what was written is written
+        except EntrepotError as error:  # the write itself succeeded
             log.debug("what was written is looked at later", prefix=self._prefix, problem=error.message)
             self._is_stale = True
             if self._is_following:

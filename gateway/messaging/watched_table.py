@@ -15,14 +15,14 @@ from gateway.messaging.watched_keys import WatchedKeys
 
 _T = TypeVar("_T")
 OnChange = Callable[[str, _T | None, _T | None], None]
-"""Told of a name with what it was before and what it is now."""
+"""Callback for a name, with its value before and now."""
 
 log = structlog.get_logger(__name__)
 
 
 class WatchedTable(Generic[_T]):
-    """`decode` raises ValueError for what it cannot read: that is left out, and told to the log.  `encode`: for who
-    writes with `change`."""
+    """A table of values by name; `encode` is for writers that use `change`. `decode` raises ValueError for a value that
+    it cannot read: it is left out, and logged."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class WatchedTable(Generic[_T]):
         return self._values.get(name)
 
     def version(self, name: str) -> int:
-        """That of what is known; `ABSENT` where it is not there."""
+        """The version of the known value, or `ABSENT`."""
         return self._versions.get(name, ABSENT)
 
     def items(self) -> Iterator[tuple[str, _T]]:
@@ -58,8 +58,8 @@ class WatchedTable(Generic[_T]):
     # -- following -----------------------------------------------------------------------------------------------
 
     async def start(self, wait_seconds: float = 0) -> bool:
-        """Follow changes, and load what there is; where its keeper is away, for so long.  False for a store that keeps
-        no key-values: it has nothing."""
+        """Follow changes and load all values, retrying for `wait_seconds` while the keeper is away. Return False for a
+        store without key-values: the table is empty."""
         try:
             await self._keys.start(wait_seconds)
         except EntrepotError as error:
@@ -93,18 +93,16 @@ class WatchedTable(Generic[_T]):
     # -- writing -------------------------------------------------------------------------------------------------
 
     def change(self, name: str, value: _T | None, expected_version: int | None = None) -> KeyValueChange:
-        """The change that makes a name say this (None: nothing any more)."""
+        """Return the change that sets a name's value, or deletes it for None."""
         data = None if value is None else self._encode(value)
         return KeyValueChange(self._prefix + name, data, expected_version)
 
     async def write(self, changes: Sequence[KeyValueChange], *others: WatchedTable[Any]) -> int:
-        """Write changes of `change`, and those of other tables, as one; known here and there when this returns.
-
-        Raises PRECONDITION_FAILED where somebody else was first.
-        """
+        """Write changes of `change` and of other tables as one; known in all of them on return. Raises
+        PRECONDITION_FAILED where another writer was first."""
         return await self._keys.write(changes, *(each._keys for each in others))
 
     async def look(self, name: str) -> _T | None:
-        """Ask the store for a name; its answer is known here when this returns."""
+        """Ask the store for a name; the answer is known here on return."""
         await self._keys.look([self._prefix + name])
         return self._values.get(name)

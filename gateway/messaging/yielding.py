@@ -1,4 +1,4 @@
-"""Long walks on the event loop: others have their turn between two pages."""
+"""Long walks on the event loop, with turns for others between pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _Page = TypeVar("_Page")
 
 
 async def with_pauses(pages: Iterable[_Page]) -> AsyncIterator[_Page]:
-    """The pages, with a turn of the event loop between any two."""
+    """Yield the pages, with a turn of the event loop between any two."""
     for page in pages:
         yield page
         await asyncio.sleep(0)

@@ -1,1 +1,1 @@
-"""The MQTT door: connections, sessions, retained messages, fan-out, shared subscriptions, the listener."""
+"""MQTT: connections, sessions, retained messages, fan-out, shared subscriptions, the listeners."""

@@ -1,4 +1,4 @@
-"""MqttDoors: every way to the MQTT door: TCP, TLS, WebSocket, WebSocket over TLS, and WebSocket on the HTTP port."""
+"""MqttDoors: the MQTT listeners: TCP, TLS, WebSocket, WebSocket over TLS, and WebSocket on the HTTP port."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def open_mqtt_doors(settings: MqttSettings) -> tuple[str, ...]:
 
 
 class MqttDoors:
-    """The listeners, and the certificates that they share.  Raises OSError for certificates that cannot be used."""
+    """The listeners, and their shared certificates. Raises OSError for unusable certificates."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class MqttDoors:
         hosts: Sequence[str],
         takes_anonymous: Callable[[str], bool],
     ) -> None:
-        """`further_origins`: let in on the HTTP port, too.  `hosts`: see `WebOrigins`, `takes_anonymous`:
-        `WebSocketTerms`."""
+        """Make the listeners; `further_origins` are also allowed on the HTTP port. For `hosts` see `WebOrigins`, for
+        `takes_anonymous` `WebSocketTerms`."""
         self._settings = settings
         self._further_origins, self._hosts, self._takes_anonymous = further_origins, hosts, takes_anonymous
         self._converse = converse
@@ -65,16 +65,16 @@ class MqttDoors:
 
     @property
     def refused(self) -> int:
-        """Connections that were closed before they were one."""
+        """Connections that were refused."""
         return sum(intake.refused for intake in self._intakes)
 
     @property
     def half_open(self) -> int:
-        """Connections that have not said who they are."""
+        """Connections before their login."""
         return sum(intake.half_open for intake in self._intakes)
 
     def http_upgrade(self) -> type[asyncio.Protocol]:
-        """What the HTTP door hands WebSocket connections over to."""
+        """The protocol class for WebSocket connections on the HTTP port."""
         return upgraded(self._door("http"), self._terms(HTTP_PATH, self._further_origins))
 
     async def start(self) -> None:

@@ -1,4 +1,4 @@
-"""SysMessages: the `$SYS` topics of this gateway: where their numbers come from, and how they reach subscribers."""
+"""SysMessages: the `$SYS` topics of this gateway: the sources of their values, and their way to subscribers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from gateway.mqtt.sys_topics import SysCounters, SysTopics
 
 
 class SysMessages:
-    """The values as messages of QoS 0 that are in no queue.  They are read as any other name: by who has the right to
-    subscribe to it."""
+    """The values as messages of QoS 0 that are in no queue, for clients with the right to subscribe to their names."""
 
     def __init__(self, frontend: MqttFrontend, version: str, interval_seconds: float) -> None:
         services = frontend.services
@@ -30,7 +29,7 @@ class SysMessages:
         self._topics.start()
 
     def close(self) -> None:
-        """Publish nothing any more."""
+        """Stop publishing."""
         self._topics.close()
 
     def current(self, topic_filter: str) -> list[StoredMessage]:

@@ -1,7 +1,7 @@
-"""SysTopics: what this gateway says of itself under `$SYS/broker/`, by the names that mosquitto gave these things.
+"""SysTopics: this gateway's figures under `$SYS/broker/`, by mosquitto's names.
 
-Every interval the counters are read and what changed is published.  The values are never stored; who subscribes later
-gets the current ones as if they were retained.  They are those of this process, not of all gateways.
+Every interval the counters are read and changes are published. The values are never stored; a new subscriber gets the
+current ones as if they were retained. They are those of this process, not of all gateways.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from domain.routing.topic_filter import matches
 PREFIX: Final = "$SYS/broker/"
 LOAD_MINUTES: Final = (1, 5, 15)
 LEAST_CHANGE: Final = 0.01
-"""A load that moved less is not published anew."""
+"""Smallest published change of a load."""
 
 Count = Callable[[], int] | None
 Publish = Callable[[str, bytes], None]
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SysCounters:
-    """Where the numbers come from; one that is None has no topic.  Totals only grow; the others are as they are."""
+    """Sources of the values; a topic without one is left out. Totals only grow; the others are present values."""
 
     clients_connected: Count = None
     clients_disconnected: Count = None
@@ -55,7 +55,7 @@ class SysCounters:
     """Total bytes of the sockets."""
     bytes_sent: Count = None
     messages_inflight: Count = None
-    """Sent with QoS over 0 and not acknowledged."""
+    """Messages of QoS 1 or 2 that were sent and not acknowledged."""
     subscriptions_count: Count = None
     shared_subscriptions_count: Count = None
     retained_messages_count: Count = None
@@ -97,7 +97,7 @@ _LOADS: Final = {
 
 
 class _Load:
-    """Share of a total that comes in a minute: moving averages that weigh the past by e^(-age/window)."""
+    """Rate of a total per minute, as moving averages that weigh the past by e^(-age/window)."""
 
     __slots__ = ("_total", "averages")
 
@@ -114,8 +114,8 @@ class _Load:
 
 
 class SysTopics:
-    """The values, and who publishes them.  `look` is awaited before the counters are read, for those that must be
-    asked for.  With an interval of 0 there is nothing."""
+    """The values and their publisher; `look` is awaited before the counters are read, for values that must be asked
+    for. Without an interval nothing is published."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class SysTopics:
             self._running = asyncio.create_task(self._run())
 
     def close(self) -> None:
-        """Publish nothing any more."""
+        """Stop publishing."""
         if self._running is not None:
             self._running.cancel()
             self._running = None
@@ -169,7 +169,7 @@ class SysTopics:
             await asyncio.sleep(following - loop.time())
 
     async def update(self) -> None:
-        """Read the counters, and publish what changed."""
+        """Read the counters, and publish changes."""
         if self._look is not None:
             await self._look()
         now_ms = self._clock.now_ms()

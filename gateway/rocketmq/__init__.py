@@ -1,1 +1,1 @@
-"""The door for RocketMQ 5's clients: the published gRPC service over the one store."""
+"""The listener for RocketMQ 5's clients: the published gRPC service over the one store."""

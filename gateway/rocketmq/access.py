@@ -1,7 +1,7 @@
-"""RocketMqAccess: what the RocketMQ door asks of the one decision point (`gateway.security`).
+"""RocketMqAccess: authentication and rights of RocketMQ calls, by the one decision point (`gateway.security`).
 
-A client shows the name of a user and a signature with every call; or a certificate; or nothing.  The signature is made
-with the user's signing secret, of which the SDKs never send anything.
+A client sends a user's name and a signature with every call, or a certificate, or nothing. The signature is made with
+the user's signing secret, which the SDKs never send.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from protocols.rocketmq.headers import DATE_FORMAT, parse_authorization, signatu
 from protocols.rocketmq.published import PROTOCOL
 
 MAX_KNOWN: Final = 20_000
-"""Principals that are remembered; who was recognised the longest ago makes room."""
+"""Principals that are remembered; the oldest makes room."""
 
 
 class RocketMqAccess:
@@ -46,11 +46,11 @@ class RocketMqAccess:
         self._tolerance_ms = int(tolerance_seconds * 1000)
         self._known: OrderedDict[tuple[str, str, str], Principal] = OrderedDict()
         self.hosts: dict[str, str] = {}
-        """Where relayed connections really come from, by gRPC's name of their peer."""
+        """Real addresses of relayed connections, by gRPC's name of their peer."""
         security.watch_principals(self._forget)
 
     async def caller(self, context: grpc.aio.ServicerContext[Any, Any]) -> Caller:
-        """Who calls.  Raises CLIENT_ID_REQUIRED, UNAUTHORIZED, FORBIDDEN (a disabled user), UNAVAILABLE."""
+        """Return the caller. Raises CLIENT_ID_REQUIRED, UNAUTHORIZED, FORBIDDEN (a disabled user), UNAVAILABLE."""
         headers = dict(context.invocation_metadata() or ())
         client_id = header(headers, CLIENT_ID)
         if not client_id or len(client_id) > MAX_CLIENT_ID_LENGTH or not client_id.isprintable():
@@ -89,7 +89,7 @@ class RocketMqAccess:
         return self._remembered((key, source, client_id), lambda: principal)
 
     def _remembered(self, key: tuple[str, str, str], make: Any) -> Principal:
-        """One principal as long as nothing changes: decisions are remembered by it."""
+        """Return the same principal as long as nothing changes: decisions are remembered by it."""
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = make()
@@ -119,7 +119,7 @@ class RocketMqAccess:
     # -- rights ------------------------------------------------------------------------------------------------------
 
     def check_publish(self, caller: Caller, topic: str, sub_topic: str) -> None:
-        """To send a message with that full name.  Raises FORBIDDEN."""
+        """Raise FORBIDDEN unless the caller may send a message with that full name."""
         if self._security.is_open:
             return
         namespace, plain = split_name(topic)
@@ -129,7 +129,7 @@ class RocketMqAccess:
             self._check(caller, Action.PUB, ResourceType.TOPIC, name)
 
     def may_publish(self, caller: Caller, topic: str, sub_topic: str) -> bool:
-        """Whether `check_publish` would let it."""
+        """True if `check_publish` would pass."""
         try:
             self.check_publish(caller, topic, sub_topic)
         except EntrepotError:
@@ -137,28 +137,28 @@ class RocketMqAccess:
         return True
 
     def check_consume(self, caller: Caller, topic: str, group: str) -> None:
-        """To receive what is in a topic as a member of a group, and to settle it.  Raises FORBIDDEN."""
+        """Raise FORBIDDEN unless the caller may receive from a topic in a group, and settle."""
         if not self._security.is_open:
             self._check(caller, Action.SUB, ResourceType.TOPIC, whole_topic(topic))
             self._check(caller, Action.SUB, ResourceType.GROUP, access_name(group))
 
     def check_read(self, caller: Caller, topic: str) -> None:
-        """To read a topic without a group.  Raises FORBIDDEN."""
+        """Raise FORBIDDEN unless the caller may read a topic without a group."""
         if not self._security.is_open:
             self._check(caller, Action.SUB, ResourceType.TOPIC, whole_topic(topic))
 
     def check_group(self, caller: Caller, group: str) -> None:
-        """To say that one is of a group.  Raises FORBIDDEN."""
+        """Raise FORBIDDEN unless the caller may be a member of a group."""
         if not self._security.is_open:
             self._check(caller, Action.SUB, ResourceType.GROUP, access_name(group))
 
     def check_move(self, caller: Caller, topic: str) -> None:
-        """To take back what was published.  Raises FORBIDDEN."""
+        """Raise FORBIDDEN unless the caller may recall published messages."""
         if not self._security.is_open:
             self._check(caller, Action.PUB, ResourceType.TOPIC, whole_topic(topic))
 
     def check_know(self, caller: Caller, topic: str) -> None:
-        """To hear of a topic: who may send to it, or receive from it.  Raises FORBIDDEN."""
+        """Raise FORBIDDEN unless the caller may send to a topic, or receive from it."""
         if self._security.is_open:
             return
         for action, name in ((Action.PUB, access_name(topic)), (Action.SUB, whole_topic(topic))):
@@ -171,7 +171,7 @@ class RocketMqAccess:
 
 
 def _certificate(context: grpc.aio.ServicerContext[Any, Any]) -> CertificateIdentity | None:
-    """Of a client that has shown one."""
+    """The identity in the client's certificate, if it has one."""
     shown = {name: list(values) for name, values in context.auth_context().items()}
     if not shown.get("x509_common_name") and not shown.get("x509_subject_alternative_name"):
         return None

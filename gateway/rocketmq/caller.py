@@ -1,4 +1,4 @@
-"""Caller: who makes a call, as its headers and its connection say."""
+"""Caller: the client of a call, by its headers and its connection."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ DATE_TIME: Final = "x-mq-date-time"
 AUTHORIZATION: Final = "authorization"
 MAX_CLIENT_ID_LENGTH: Final = 255
 MAX_IDENTITY_LENGTH: Final = 128
-"""Of those that are part of keys as they are."""
+"""Longest client identity that is a part of keys as it is."""
 
 
 Write = Callable[[Any], Awaitable[None]]
-"""Tells the caller one more answer of several.  Cancelled where the caller has gone."""
+"""Sends the caller one of several answers. Cancelled where the caller has gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`client_id` is the client's own as long as it lives.  `remaining_ms`: how long it waits for the answer; None:
-    for ever."""
+    """The caller; `client_id` is the client's own as long as it lives. `remaining_ms` is its time limit for the answer,
+    or None."""
 
     client_id: str
     principal: Principal
@@ -34,13 +34,13 @@ class Caller:
 
     @property
     def identity(self) -> str:
-        """The client as a part of keys.  Ids are the clients' own to choose: those of other users are others."""
+        """The client as a part of keys. Clients choose their ids, so the user's name is included."""
         text = f"{self.principal.name}/{self.client_id}"
         return text if text.isascii() and len(text) <= MAX_IDENTITY_LENGTH else sha256(text.encode()).hexdigest()
 
 
 def peer_host(peer: str) -> str:
-    """The address of gRPC's name of a peer: `ipv4:127.0.0.1:4711`, `ipv6:[::1]:4711` (percent-encoded), `unix:`."""
+    """The address in gRPC's name of a peer: `ipv4:127.0.0.1:4711`, `ipv6:[::1]:4711` (percent-encoded), `unix:`."""
     kind, _, rest = peer.partition(":")
     if kind not in ("ipv4", "ipv6"):
         return ""

@@ -1,6 +1,6 @@
-"""Settings: what a client is told when it says what it is.
+"""Settings: the server's answer to a client's description of itself.
 
-Nothing of it is needed again: a gateway that has never heard a client's settings serves it all the same.
+They are not needed again: a gateway serves a client without having seen its settings.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ FIRST_SEND_PAUSE_MS: Final = 10
 LAST_SEND_PAUSE_MS: Final = 1000
 SEND_PAUSE_FACTOR: Final = 2.0
 RETRY_SECONDS: Final = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-"""RocketMQ's own waits before the next attempt: of consumers whose group says nothing of it."""
+"""RocketMQ's own waits before the next attempt, in seconds, for groups without a retry policy."""
 REQUEST_TIMEOUT_MS: Final = 3000
 
 
 def producer_settings(said: v2.Settings, settings: GrpcSettings) -> v2.Settings:
-    """The settings of a producer, with what this server says."""
+    """The settings of a producer, completed by this server."""
     merged = v2.Settings()
     merged.CopyFrom(said)
     merged.publishing.max_body_size = settings.max_message_bytes
@@ -41,7 +41,7 @@ def producer_settings(said: v2.Settings, settings: GrpcSettings) -> v2.Settings:
 
 
 def consumer_settings(said: v2.Settings, settings: GrpcSettings, group: ConsumerGroup) -> v2.Settings:
-    """The settings of a consumer of a group, with what this server says."""
+    """The settings of a consumer of a group, completed by this server."""
     merged = v2.Settings()
     merged.CopyFrom(said)
     subscription = merged.subscription

@@ -1,4 +1,4 @@
-"""RocketMqFrontend: what the calls of the RocketMQ door share."""
+"""RocketMqFrontend: the shared parts of the RocketMQ calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class RocketMqCounters:
-    """Since the process began, but for `clients` and `waiting`, which are now."""
+    """Counts since the process began, except for `clients` and `waiting`, which are present numbers."""
 
     calls: int = 0
     refused: int = 0
@@ -42,7 +42,7 @@ class RocketMqCounters:
 
 
 class RocketMqFrontend:
-    """`address`: where the door listens.  `gateway`: this gateway's name among all, another at each start."""
+    """Shared parts: `address` is the listener's; `gateway` is this gateway's name, another at each start."""
 
     def __init__(
         self,
@@ -73,35 +73,35 @@ class RocketMqFrontend:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether nobody is to wait any more."""
+        """True if no call may wait any more."""
         return self.stopping.done()
 
     def new_group(self, name: str) -> ConsumerGroup:
-        """A group as it begins."""
+        """A group with the default settings."""
         return self._groups.new_group(name)
 
     def group_or_by_use(self, name: str) -> ConsumerGroup:
-        """The group, or what it will be by its first pop.  Raises CONSUMER_GROUP_NOT_FOUND where none is made so."""
+        """The group, or the one that its first pop will make. Raises CONSUMER_GROUP_NOT_FOUND where it makes none."""
         return self.store.topology.group(name) or self._groups.by_use(name)
 
     async def ensure_group(self, name: str) -> None:
-        """Let a group be there."""
+        """Create a group unless it exists."""
         if self.store.topology.group(name) is None:
             await self.store.topology.put_group(self._groups.by_use(name))
 
     def check_room_to_wait(self) -> None:
-        """Raise TOO_MANY_REQUESTS where nobody more may wait for messages."""
+        """Raise TOO_MANY_REQUESTS where no further call may wait for messages."""
         if self.counters.waiting >= self.settings.max_waiting_receives:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many receives wait at this gateway")
 
     async def release(self, topic: str, group: str, deliveries: Sequence[Delivery]) -> None:
-        """Let others have messages at once."""
+        """Release messages at once."""
         handles = [delivery.receipt_handle for delivery in deliveries]
         if handles:
             await self.store.consumption.change_invisible_duration(topic, group, handles, 0, release=True)
 
     async def wait_for(self, event: Coroutine[Any, Any, object], seconds: float) -> None:
-        """Wait for something, for so long, or until nobody is to wait any more."""
+        """Wait for an event, up to `seconds`, or until no call may wait any more."""
         waiting = self._loop.create_task(event)
         try:
             await asyncio.wait((waiting, self.stopping), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -109,11 +109,11 @@ class RocketMqFrontend:
             waiting.cancel()
 
     def shut_down(self) -> None:
-        """Let nobody wait any more."""
+        """Let no call wait any more."""
         if not self.stopping.done():
             self.stopping.set_result(None)
 
     async def settle(self, seconds: float) -> None:
-        """Wait for what was begun; what takes longer is given up."""
+        """Wait up to `seconds` for the background tasks; then cancel them."""
         await self.tasks.settle(seconds)
         await self.tasks.cancel()

@@ -1,12 +1,11 @@
-"""Holding: what push consumers hold stays theirs as long as they live, through whichever gateway they talk.
+"""Holding: messages of push consumers stay theirs while they live, at any gateway.
 
-A push consumer asks for messages with `auto_renew` and never renews.  So each message is popped with a lease, and the
-gateway renews it while its client is heard of.  A renewal leaves the receipt handle as it is, so it is no secret of one
-gateway: what a client holds for longer than a moment is also a key-value (`rocketmq/held/<client>`).  The gateway
-that a client turns to when its own has gone takes that over and goes on.  A gateway that starts renews what all records
-say, before anybody can ask for messages: their clients may have had nobody to turn to.  Renewing is harmless, however
-many do it; only who gives a silent client's messages back must own the record, so that a client that has moved loses
-nothing.
+A push consumer asks for messages with `auto_renew` and never renews. So each message is popped with a lease, and the
+gateway renews it while it hears of the client. A renewal leaves the receipt handle as it is, so any gateway may renew:
+messages held for longer than a moment are also a key-value (`rocketmq/held/<client>`). The gateway that a client turns
+to after its own has gone takes that over. A starting gateway renews the messages of all records before anybody can ask
+for messages: their clients may have had no gateway to turn to. Several gateways may renew without harm. Only the owner
+of the record may release a silent client's messages, so that a client that has moved loses nothing.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ from gateway.rocketmq.frontend import RocketMqFrontend
 
 PREFIX: Final = "rocketmq/held/"
 MAX_RECORDED: Final = 3000
-"""Messages of one client that are in its record; what it holds beyond is renewed by this gateway alone."""
+"""Messages of one client in its record; further ones are renewed by this gateway alone."""
 LOOKS_PER_LEASE: Final = 6
 LONGEST_LOOK_SECONDS: Final = 1.0
 LOOKED_AFTER_AT_ONCE: Final = 256
-"""Clients."""
+"""Clients looked after at once."""
 SWEEP_LOOKS: Final = 60
 STALE_LEASES: Final = 4
-"""A record that nobody has touched for so many leases is of a client that is gone, like its gateway."""
+"""Age of a record, in leases, after which its client is gone, like its gateway."""
 
 RELEASE_SECONDS: Final = 5.0
-"""Longest wait of a goodbye for the store to have back what the client held."""
+"""Longest wait of a goodbye for the release of the client's messages."""
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +46,7 @@ Popped = Sequence[tuple[str, str, Sequence[Delivery]]]
 
 
 class HeldRecord(msgspec.Struct, array_like=True):
-    """What one client holds: (receipt handle, topic, group, when it was popped in epoch milliseconds) each."""
+    """The messages of one client: (receipt handle, topic, group, time of the pop in epoch milliseconds) each."""
 
     gateway: str
     at_ms: int
@@ -64,7 +63,7 @@ class _Held(NamedTuple):
 
 @dataclass(slots=True)
 class HeldClient:
-    """A push consumer, and what it holds."""
+    """A push consumer and its messages."""
 
     seen_ms: int
     receives: int = 0
@@ -73,11 +72,11 @@ class HeldClient:
     recorded: frozenset[str] = frozenset()
     touched_ms: int = 0
     is_heard: bool = False
-    """Whether it has turned to this gateway; else it is only known by its record."""
+    """True once it has turned to this gateway; until then it is known by its record only."""
 
 
 class Holding:
-    """Push consumers that this gateway has heard of, and what they hold."""
+    """The push consumers that this gateway has heard of, and their messages."""
 
     def __init__(self, frontend: RocketMqFrontend) -> None:
         self._frontend, self._store, self._clock = frontend, frontend.store, frontend.clock
@@ -88,14 +87,14 @@ class Holding:
         self._look_seconds = min(settings.lease_seconds / LOOKS_PER_LEASE, LONGEST_LOOK_SECONDS)
         self._clients: dict[str, HeldClient] = {}
         self._consumers: dict[tuple[str, str], LeasedConsumer] = {}
-        """Who renews what is held, by topic and group."""
+        """Renewers of the messages, by topic and group."""
         self._looking: asyncio.Task[None] | None = None
         self._looks = 0
         self._keeps = True
-        """Whether the store keeps key-values."""
+        """True if the store keeps key-values."""
 
     async def start(self) -> None:
-        """Renew what is known to be held, and begin to look after it."""
+        """Renew the messages of all records, and begin to look after them."""
         try:
             await self._renew_all()
         except EntrepotError as error:
@@ -117,7 +116,7 @@ class Holding:
             await consumer.settle()
 
     async def close(self) -> None:
-        """Write down what is held, for whichever gateway comes next."""
+        """Record all held messages, for the next gateway."""
         if self._looking is not None:
             self._looking.cancel()
         for client_id in list(self._clients):
@@ -133,7 +132,7 @@ class Holding:
     # -- what clients do -----------------------------------------------------------------------------------------
 
     def seen(self, client_id: str) -> None:
-        """A consumer lives.  Of one that is new here it is learnt what it has got from another gateway."""
+        """Note that a consumer lives; for a new one, take over its messages of another gateway."""
         client = self._client(client_id)
         client.seen_ms = self._clock.now_ms()
         if not client.is_heard:
@@ -141,20 +140,20 @@ class Holding:
             self._frontend.tasks.spawn(self._adopt(client_id, client))
 
     def begin_receive(self, client_id: str) -> HeldClient | None:
-        """A client waits for messages: it is not silent until `end_receive` of what this returns."""
+        """Note a client's wait for messages: it is not silent until `end_receive` of the result."""
         client = self._clients.get(client_id)
         if client is not None:
             client.receives += 1
         return client
 
     def end_receive(self, client: HeldClient | None) -> None:
-        """The wait is over."""
+        """Note the end of a wait."""
         if client is not None:
             client.receives -= 1
             client.seen_ms = self._clock.now_ms()
 
     def hold(self, client_id: str, topic: str, popped: Popped) -> None:
-        """A client was handed messages of a topic."""
+        """Hold messages of a topic that a client was handed."""
         client, now_ms = self._client(client_id), self._clock.now_ms()
         for group, _, deliveries in popped:
             self._hold(client, topic, group, {delivery.receipt_handle: now_ms for delivery in deliveries})
@@ -168,7 +167,7 @@ class Holding:
             client.held[ticket.receipt_handle] = _Held(ticket, popped_ms[ticket.receipt_handle])
 
     def _hold_recorded(self, client: HeldClient, record: HeldRecord | None) -> None:
-        """Hold what a client has got from another gateway, and renew it at once."""
+        """Hold a client's messages of another gateway, and renew them at once."""
         found: dict[tuple[str, str], dict[str, int]] = {}
         for handle, topic, group, popped_ms in () if record is None else record.messages:
             if handle not in client.held:
@@ -177,7 +176,7 @@ class Holding:
             self._hold(client, topic, group, times, is_due=True)
 
     def forget(self, client_id: str, handles: Sequence[str]) -> None:
-        """A client has settled messages, or says itself how long it holds them."""
+        """Forget messages that a client has settled, or whose time it sets itself."""
         client = self._clients.get(client_id)
         if client is not None and client.held:
             self._forget(client, handles)
@@ -201,7 +200,7 @@ class Holding:
         return consumer
 
     async def goodbye(self, client_id: str) -> None:
-        """A client ends: others get what it held, also what it got from another gateway."""
+        """End a client: release its messages, also those of another gateway."""
         try:
             [found] = await self._store.key_values.get([_key(client_id)])
         except EntrepotError as error:
@@ -215,7 +214,7 @@ class Holding:
         await self._release(client)
 
     async def gone(self, client_id: str) -> None:
-        """A client is silent: others get what it held, unless it has moved."""
+        """End a silent client: release its messages, unless it has moved."""
         client = self._clients.pop(client_id, None)
         if client is None:
             return
@@ -228,7 +227,7 @@ class Holding:
         await self._release(client)
 
     async def _release(self, client: HeldClient) -> None:
-        """Give messages to others at once, wherever that is possible; elsewhere their leases end."""
+        """Release messages at once where possible; elsewhere their leases end."""
         consumers = by_consumer([held.ticket for held in client.held.values()])
         for consumer, tickets in consumers.items():
             consumer.release(tickets)
@@ -252,7 +251,7 @@ class Holding:
             if self._looks % SWEEP_LOOKS == 0:
                 try:
                     await self._sweep()
-                except Exception:  # a fault of ours: looking after the others goes on
+                except Exception:  # a fault of our own: looking after the others goes on
                     log.exception("old records of consumers were not swept")
 
     async def _look_after(self, client_id: str, client: HeldClient) -> None:
@@ -260,7 +259,7 @@ class Holding:
             await self._look_at(client_id, client)
         except EntrepotError as error:  # the store is away: the next look may find it
             log.warning("what a consumer holds was not looked after", client=client_id, problem=error.message)
-        except Exception:  # a fault of ours: what all the others hold is renewed all the same
+        except Exception:  # a fault of our own: the messages of all others are renewed all the same
             log.exception("what a consumer holds was not looked after", client=client_id)
 
     async def _look_at(self, client_id: str, client: HeldClient) -> None:
@@ -275,7 +274,7 @@ class Holding:
     # -- the record ----------------------------------------------------------------------------------------------
 
     async def _record(self, client_id: str, age_ms: int) -> None:
-        """Write down what a client has held for so long, if that is another than what is written."""
+        """Record the messages that a client has held for so long, if the record differs."""
         client = self._clients.get(client_id)
         if client is None or not self._keeps or not client.is_heard:
             return
@@ -302,14 +301,14 @@ class Holding:
         if error.code is Code.UNSUPPORTED:
             self._keeps = False
         elif error.code is Code.PRECONDITION_FAILED:
-            # another gateway has it: both renew; the one that the client is heard by last is the owner
+            # another gateway has it: both renew; the last one to hear the client is the owner
             [found] = await self._store.key_values.get([_key(client_id)])
             client.version = ABSENT if found is None else found.version
         else:
             log.warning("what a consumer holds was not written down", client=client_id, problem=error.message)
 
     async def _adopt(self, client_id: str, client: HeldClient) -> None:
-        """Learn what a client got from another gateway, and own its record from now on."""
+        """Take over a client's messages of another gateway, and own its record from now on."""
         try:
             [found] = await self._store.key_values.get([_key(client_id)])
         except EntrepotError as error:
@@ -323,7 +322,7 @@ class Holding:
         client.recorded = frozenset()
 
     async def _disown(self, client_id: str, client: HeldClient) -> bool:
-        """Take the record away; says whether it was this gateway's."""
+        """Delete the record; True if it was this gateway's."""
         try:
             await self._store.key_values.write([KeyValueChange(_key(client_id), None, client.version)])
         except EntrepotError as error:
@@ -333,7 +332,7 @@ class Holding:
         return True
 
     async def _sweep(self) -> None:
-        """Take away records of clients that are gone together with their gateway: their leases are over."""
+        """Delete records of clients that are gone together with their gateway: their leases are over."""
         if not self._keeps:
             return
         try:

@@ -1,7 +1,7 @@
-"""GrpcDoor: the port of the RocketMQ door, and the gRPC server behind it.
+"""GrpcDoor: the port of the RocketMQ listener, and the gRPC server behind it.
 
-gRPC listens by itself: the port was reserved before, and is gRPC's from `start` on.  Where a port is to speak TLS and
-plaintext, the connections are taken here, and relayed to one of two ports of this machine by their first byte.
+gRPC listens by itself: the port was reserved before, and is gRPC's from `start` on. Where a port takes TLS and
+plaintext, connections are accepted here, and relayed to one of two ports of this machine by their first byte.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from gateway.transport.certificates import CertificateFiles, ServerCertificates
 MAX_STREAMS: Final = 10_000
 """Calls of one connection at one time: every long poll is one."""
 PING_MS: Final = 5_000
-"""Least interval between a client's questions whether the connection lives, calls or no calls."""
+"""Least interval between a client's HTTP/2 pings, with or without calls."""
 
 log = structlog.get_logger(__name__)
 
 
 class GrpcDoor:
-    """Raises OSError for certificates that cannot be used.  `on_relayed` is told who is behind a relayed connection,
-    by gRPC's name of its peer; None: nobody any more."""
+    """The port and its server. Raises OSError for unusable certificates. `on_relayed` gets the client's address by
+    gRPC's name of the peer; None after the end of the connection."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class GrpcDoor:
         self._reserved.close()
 
     async def stop(self, seconds: float) -> None:
-        """Take no more calls, let those under way end, for so long."""
+        """Take no more calls; those under way have `seconds` to end."""
         if self._relay is not None:
             self._relay.stop_accepting()
         await self._server.stop(seconds)
@@ -90,7 +90,7 @@ class GrpcDoor:
             await self._relay.close()
 
     def _credentials(self) -> grpc.ServerCredentials:
-        """TLS with whatever certificates are good at the moment of a handshake."""
+        """TLS credentials with the present certificates at each handshake."""
         certificates = self.certificates
         assert certificates is not None
         last = certificates.context

@@ -1,8 +1,8 @@
 """SyncLiteSubscription: lite topics, which are sub-topics of one level.
 
-A lite topic costs nothing to make: it is a name in its parent's messages.  A consumer group reads each of them as a
-group of its own, the same that MQTT's `$share/<group>/<topic>/<lite topic>` is, so each has its own progress.  What a
-client has subscribed to is a key-value: any gateway answers its receives.
+A lite topic costs nothing to make: it is a name in its parent's messages. A consumer group reads each of them as a
+group of its own, that of MQTT's `$share/<group>/<topic>/<lite topic>`, so each has its own progress. A
+client's subscription is a key-value: any gateway answers its receives.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PREFIX: Final = "rocketmq/lite/"
 MAX_KNOWN: Final = 50_000
 """Consumers whose subscriptions are remembered here, those without any included."""
 RESCAN_SECONDS: Final = 1.0
-"""Interval between looks of a waiting receive at all its lite topics, for what is due again."""
+"""Interval between a waiting receive's looks at all its lite topics, for messages that are due again."""
 
 Popped = list[tuple[str, str, Sequence[Delivery]]]
 
@@ -61,8 +61,8 @@ _DECODER: Final = msgspec.json.Decoder(LiteRecord)
 
 @dataclass(slots=True)
 class LiteSubscription:
-    """What one client has subscribed to below a topic, which may be nothing any more.  `turn`: where the next receive
-    begins.  `waiting`: receives of the client that are to hear of changes."""
+    """One client's lite topics below a topic; the set may be empty. `turn`: start of the next receive. `waiting`:
+    receives of the client that must learn of changes."""
 
     topic: str
     group: str
@@ -72,26 +72,26 @@ class LiteSubscription:
     waiting: set[asyncio.Event] = field(default_factory=set)
 
     def change(self, version: int, lite_topics: tuple[str, ...]) -> None:
-        """Take another set, which holds for receives that wait already."""
+        """Take another set, which also holds for waiting receives."""
         self.version, self.lite_topics = version, lite_topics
         for woken in self.waiting:
             woken.set()
 
 
 class LiteSubscriptions:
-    """Subscriptions of the clients that this gateway has heard of."""
+    """The subscriptions of the clients that this gateway has heard of."""
 
     def __init__(self, frontend: RocketMqFrontend) -> None:
         self._frontend, self._store = frontend, frontend.store
         self._known: OrderedDict[str, LiteSubscription | None] = OrderedDict()
         self._asked: dict[str, tuple[str, str]] = {}
-        """Topic and group of the keys that the store is asked for."""
+        """Topic and group of the keys that the store is being asked for."""
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._keys = WatchedKeys(self._store.key_values, PREFIX, self._told, lambda: tuple(self._known))
         self.close = self._keys.close
 
     def start(self) -> None:
-        """Follow what clients say at other gateways."""
+        """Follow the clients' changes at other gateways."""
         try:
             self._keys.go_on()
         except EntrepotError as error:
@@ -123,18 +123,18 @@ class LiteSubscriptions:
     # -- subscribing -------------------------------------------------------------------------------------------------
 
     async def sync(self, question: v2.SyncLiteSubscriptionRequest, caller: Caller) -> v2.SyncLiteSubscriptionResponse:
-        """Take in a client's whole set, or a change of it.  An older version than the known one changes nothing."""
+        """Take a client's whole set, or a change of it; an older version than the known one changes nothing."""
         frontend = self._frontend
         topic, group = topic_of(question.topic), group_of(question.group)
         frontend.access.check_consume(caller, topic, group)
         for name in question.lite_topic_set:
             check_lite_topic(name, frontend.limits)
-            self.group_of(group, topic, name)  # refuses a group whose name is too long for it
+            self.group_of(group, topic, name)  # raises where the group's name is too long for it
         if frontend.store.topology.topic(topic) is None:
             await frontend.topology.ensure(topic)
         frontend.group_or_by_use(group)  # raises where no use makes a group: those at lite topics stand for this one
         key = _key(caller.identity, group, topic)
-        async with self._turns.setdefault(key, asyncio.Lock()):  # each change is of what the one before has left
+        async with self._turns.setdefault(key, asyncio.Lock()):  # each change builds on the one before
             return await self._take(question, key, group, topic)
 
     async def _take(
@@ -165,7 +165,7 @@ class LiteSubscriptions:
         await begin_at(self._store, of, topic, f"{split_name(topic)[1]}{LITE_SEPARATOR}{lite_topic}", option)
 
     async def _keep(self, key: str, found: LiteSubscription | None) -> None:
-        """Write a set, also one of nothing: its client is no consumer of the whole topic.  None: it has gone."""
+        """Write a set, or delete it for None; an empty set keeps its client from consuming the whole topic."""
         value = None if found is None else msgspec.json.encode(LiteRecord(found.version, list(found.lite_topics)))
         try:
             await self._keys.write([KeyValueChange(key, value)])
@@ -174,7 +174,7 @@ class LiteSubscriptions:
                 raise
 
     async def forget(self, client_id: str, group: str | None) -> None:
-        """A client has said goodbye."""
+        """Forget a client that has said goodbye."""
         gone = [
             key
             for key, found in self._known.items()
@@ -185,7 +185,7 @@ class LiteSubscriptions:
             await self._keep(key, None)
 
     async def subscription(self, client_id: str, group: str, topic: str) -> LiteSubscription | None:
-        """What a client has subscribed to, at whichever gateway; None for a consumer of whole topics."""
+        """A client's subscription at any gateway; None for a consumer of whole topics."""
         return await self._subscription(_key(client_id, group, topic), group, topic)
 
     async def _subscription(self, key: str, group: str, topic: str) -> LiteSubscription | None:
@@ -210,7 +210,7 @@ class LiteSubscriptions:
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     async def pop(self, subscription: LiteSubscription, request: PopRequest) -> Popped:
-        """What the client's lite topics have, the next ones first, waiting for it."""
+        """Pop from the client's lite topics in turn, waiting for messages."""
         loop = asyncio.get_running_loop()
         end = loop.time() + request.wait_ms / 1000
         rescan_at, lite_topics = 0.0, subscription.lite_topics
@@ -238,7 +238,7 @@ class LiteSubscriptions:
 
     @contextmanager
     def _watch(self, topic: str, arrived: set[str], woken: asyncio.Event) -> Iterator[None]:
-        """Note which lite topics get messages, for the length of a block."""
+        """Note the lite topics that get messages, for the length of a block."""
         found = self._store.topology.topic(topic)
 
         def on_messages(messages: list[StoredMessage]) -> None:
@@ -252,7 +252,7 @@ class LiteSubscriptions:
             yield
 
     async def _pop_now(self, names: Iterable[str], request: PopRequest) -> Popped:
-        """Without waiting; at most as many messages as were asked for.  Who goes meanwhile takes nothing with him."""
+        """Pop without waiting, up to the number asked for. A cancelled pop releases its messages."""
         popped: Popped = []
         try:
             await self._pop_each(names, request, popped)
@@ -291,7 +291,7 @@ def _changed(before: set[str], action: int, given: Iterable[str]) -> set[str]:
 
 
 def _in_turn(subscription: LiteSubscription) -> list[str]:
-    """All of them, beginning with another one each time, so that none is always the last."""
+    """All of them, starting with another one each time, so that none is always the last."""
     names = subscription.lite_topics
     if not names:
         return []

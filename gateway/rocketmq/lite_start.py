@@ -1,4 +1,4 @@
-"""Where a group begins with a lite topic that is new to one of its clients (OffsetOption of SyncLiteSubscription).
+"""The start of a group at a lite topic that is new to one of its clients (OffsetOption of SyncLiteSubscription).
 
 Offsets of a lite topic count its own messages; in the store they lie among those of its parent's queues.
 """
@@ -20,7 +20,7 @@ _POLICIES: Final = {v2.OffsetOption.MIN: EARLIEST_POSITION, v2.OffsetOption.MAX:
 
 
 async def begin_at(store: Store, group: str, topic: str, sub_topic: str, option: v2.OffsetOption) -> None:
-    """Set the group, which is there, to where the option says.  Raises ILLEGAL_OFFSET."""
+    """Set the offsets of an existing group as the option says. Raises ILLEGAL_OFFSET."""
     kind = option.WhichOneof("offset_type")
     if kind in ("offset", "tail_n", "timestamp") and getattr(option, kind) < 0:
         raise WireError(v2.ILLEGAL_OFFSET, f"{kind} is {getattr(option, kind)}: it must not be negative")
@@ -36,13 +36,13 @@ async def begin_at(store: Store, group: str, topic: str, sub_topic: str, option:
 
 
 def is_wanted(option: v2.OffsetOption) -> bool:
-    """Whether it says anything but to go on where the group was (LAST)."""
+    """True unless the option is to go on where the group was (LAST)."""
     kind = option.WhichOneof("offset_type")
     return kind is not None and (kind != "policy" or option.policy in _POLICIES)
 
 
 async def _counted(store: Store, topic: str, queue_id: int, sub_topic: str, option: v2.OffsetOption) -> Position:
-    """By the messages of the lite topic in one queue: from one on, or the last so many."""
+    """The position after counting the lite topic's messages in one queue, from the beginning or from the end."""
     is_tail = option.WhichOneof("offset_type") == "tail_n"
     last: deque[int] = deque(maxlen=min(option.tail_n, MAX_TAIL))
     at = await store.messages.offset_at(topic, queue_id, EARLIEST_POSITION)

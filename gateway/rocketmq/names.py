@@ -1,4 +1,4 @@
-"""Resources of the wire and names of ours."""
+"""Resources of the wire, and the store's names."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from protocols.rocketmq.errors import WireError
 from protocols.rocketmq.names import Namespaces
 
 NAMESPACES: Final = Namespaces()
-"""The empty resource namespace is `default`."""
+"""Namespaces of the wire: the empty one is `default`."""
 
 
 def topic_of(resource: v2.Resource, *, is_read: bool = False) -> str:
-    """The topic's name as the store knows it.  `is_read`: system topics may be named, such as dead letters.
-
-    Raises ILLEGAL_TOPIC, FORBIDDEN (a system topic), BAD_REQUEST (what is no namespace).
-    """
+    """The store's name of a topic; with `is_read`, system topics such as dead letters are allowed. Raises
+    ILLEGAL_TOPIC, FORBIDDEN (a system topic), BAD_REQUEST (an invalid namespace)."""
     check_topic_name(resource.name, system_allowed=is_read)
     _check_namespace(resource)
     return NAMESPACES.name(resource)
 
 
 def group_of(resource: v2.Resource) -> str:
-    """The group's name as the store knows it.  Raises ILLEGAL_CONSUMER_GROUP, BAD_REQUEST."""
+    """The store's name of a group. Raises ILLEGAL_CONSUMER_GROUP, BAD_REQUEST."""
     check_group_name(resource.name)
     _check_namespace(resource)
     return NAMESPACES.name(resource)

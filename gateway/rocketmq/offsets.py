@@ -1,4 +1,4 @@
-"""PullMessage, UpdateOffset, GetOffset, QueryOffset: reading by offset, with progress that the client keeps or says."""
+"""PullMessage, UpdateOffset, GetOffset, QueryOffset: reading by offset, with progress kept or given by the client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from protocols.rocketmq.filters import filter_of
 from protocols.rocketmq.names import epoch_ms, milliseconds
 
 ANSWER_MS: Final = 500
-"""Part of a client's patience that is left for the answer itself."""
+"""Part of a client's time limit that is left for the answer itself, in milliseconds."""
 
 
 class Offsets:
@@ -32,7 +32,7 @@ class Offsets:
         self._frontend = frontend
 
     async def pull(self, question: v2.PullMessageRequest, caller: Caller, write: Write) -> None:
-        """Messages from an offset on; then where to go on."""
+        """Send messages from an offset on, then the next offset."""
         topic, queue_id = self._queue(question.message_queue, caller)
         if question.group.name:
             self._frontend.access.check_group(caller, group_of(question.group))
@@ -58,7 +58,7 @@ class Offsets:
     async def _pulled(
         self, topic: str, queue_id: int, offset: int, limit: int, wanted: FilterExpression | None, wait_ms: int
     ) -> Pulled:
-        """What is there, or comes within the time."""
+        """Return the messages that are there, or come within the time."""
         store, loop = self._frontend.store, asyncio.get_running_loop()
         pulled = await store.messages.pull(topic, queue_id, offset, limit, wanted)
         end = loop.time() + wait_ms / 1000
@@ -74,7 +74,7 @@ class Offsets:
         return pulled
 
     async def update(self, question: v2.UpdateOffsetRequest, caller: Caller) -> v2.UpdateOffsetResponse:
-        """Let a group go on from an offset of one queue."""
+        """Set a group's offset in one queue."""
         topic, queue_id = self._queue(question.message_queue, caller)
         group = self._group(question.group, topic, caller)
         store = self._frontend.store
@@ -87,7 +87,7 @@ class Offsets:
         return v2.UpdateOffsetResponse(status=OK_STATUS)
 
     async def get(self, question: v2.GetOffsetRequest, caller: Caller) -> v2.GetOffsetResponse:
-        """Where a group goes on in one queue."""
+        """Return a group's offset in one queue."""
         topic, queue_id = self._queue(question.message_queue, caller)
         group = self._group(question.group, topic, caller)
         store = self._frontend.store
@@ -98,7 +98,7 @@ class Offsets:
         raise WireError(v2.OFFSET_NOT_FOUND, "the group has not read that queue")
 
     async def query(self, question: v2.QueryOffsetRequest, caller: Caller) -> v2.QueryOffsetResponse:
-        """The offset of an end of a queue, or of a time."""
+        """Return the offset of an end of a queue, or of a time."""
         topic, queue_id = self._queue(question.message_queue, caller)
         position = EARLIEST_POSITION
         if question.query_offset_policy == v2.END:
@@ -113,7 +113,7 @@ class Offsets:
         return v2.QueryOffsetResponse(status=OK_STATUS, offset=offset)
 
     def _queue(self, queue: v2.MessageQueue, caller: Caller) -> tuple[str, int]:
-        """A queue that is there.  Raises TOPIC_NOT_FOUND, BAD_REQUEST, FORBIDDEN."""
+        """Return an existing queue. Raises TOPIC_NOT_FOUND, BAD_REQUEST, FORBIDDEN."""
         store = self._frontend.store
         name = topic_of(queue.topic, is_read=True)
         self._frontend.access.check_read(caller, name)

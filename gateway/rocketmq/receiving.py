@@ -1,7 +1,7 @@
 """ReceiveMessage, AckMessage, ChangeInvisibleDuration, ForwardMessageToDeadLetterQueue: consuming as a group.
 
-A receive is a pop.  Everything that it needs to know is in the request, and everything that settling needs is in the
-receipt handle, so any gateway answers any of them, whether it has ever heard of the client or not.
+A receive is a pop. The request has everything that it needs, and the receipt handle everything that settling needs.
+So any gateway answers any of them, whether it has heard of the client or not.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from protocols.rocketmq.filters import filter_of
 from protocols.rocketmq.names import milliseconds, timestamp
 
 ANSWER_MS: Final = 500
-"""Part of a client's patience that is left for the answer itself."""
+"""Part of a client's time limit that is left for the answer itself, in milliseconds."""
 MAX_ENTRIES: Final = 10_000
-"""Of one acknowledgement."""
+"""Entries of one acknowledgement."""
 NOTHING: Final = v2.ReceiveMessageResponse(status=v2.Status(code=v2.MESSAGE_NOT_FOUND, message="no new message"))
 HAND_OVER: Final = v2.ReceiveMessageResponse(status=OK_STATUS)
 
 Popped = list[tuple[str, str, Sequence[Delivery]]]
-"""Deliveries by group, with the topic that its lite topics are below, or nothing."""
+"""Deliveries by group, with the parent topic of a lite topic, else ""."""
 
 Settle = Callable[[str, str, Sequence[str]], Awaitable[Sequence[EntrepotError | None]]]
 
@@ -47,7 +47,7 @@ class Receiving:
     # -- receive -----------------------------------------------------------------------------------------------------
 
     async def receive(self, question: v2.ReceiveMessageRequest, caller: Caller, write: Write) -> None:
-        """A status, the messages, and when they were handed over."""
+        """Send a status, the messages, and the time of delivery."""
         frontend = self._frontend
         topic, group = topic_of(question.message_queue.topic, is_read=True), group_of(question.group)
         frontend.access.check_consume(caller, topic, group)
@@ -79,7 +79,6 @@ class Receiving:
                 self._release(request.topic, popped, caller)
 
     async def _tell(self, popped: Popped, request: PopRequest, write: Write) -> None:
-        """Hand deliveries over."""
         frontend = self._frontend
         await write(HAND_OVER)
         for group, parent, deliveries in popped:
@@ -93,7 +92,6 @@ class Receiving:
         await write(v2.ReceiveMessageResponse(delivery_timestamp=timestamp(frontend.clock.now_ms())))
 
     def _request(self, question: v2.ReceiveMessageRequest, caller: Caller, topic: str, group: str) -> PopRequest:
-        """The pop that is asked for."""
         settings = self._frontend.settings
         if question.batch_size < 0:
             raise WireError(v2.BAD_REQUEST, "batch_size is not negative")
@@ -124,8 +122,7 @@ class Receiving:
         )
 
     async def _popped(self, request: PopRequest, caller: Caller) -> Popped:
-        """What the pop gave, by group, with the topic that its lite topics are below.  A client that goes meanwhile
-        takes nothing with it."""
+        """Pop; return the deliveries by group. Where the client goes meanwhile, its messages are released."""
         lite = await self._lite.subscription(caller.identity, request.group, request.topic)
         if lite is not None:
             return await self._lite.pop(lite, request)
@@ -133,7 +130,7 @@ class Receiving:
         return [(request.group, "", popped)] if popped else []
 
     def _release(self, topic: str, popped: Popped, caller: Caller) -> None:
-        """The client went while it was told."""
+        """Release messages whose client went before it had them."""
         for group, _, deliveries in popped:
             self._holding.forget(caller.identity, [delivery.receipt_handle for delivery in deliveries])
             self._frontend.tasks.spawn(self._frontend.release(topic, group, deliveries))
@@ -141,7 +138,7 @@ class Receiving:
     # -- settle ------------------------------------------------------------------------------------------------------
 
     async def acknowledge(self, question: v2.AckMessageRequest, caller: Caller) -> v2.AckMessageResponse:
-        """Messages were consumed; durable when this is answered.  Each has its own outcome."""
+        """Acknowledge messages, durably when this is answered; each has its own outcome."""
         entries = question.entries
         if not entries or len(entries) > MAX_ENTRIES:
             raise WireError(v2.BAD_REQUEST, f"a request has 1 to {MAX_ENTRIES} entries")
@@ -187,9 +184,8 @@ class Receiving:
     async def change(
         self, question: v2.ChangeInvisibleDurationRequest, caller: Caller
     ) -> v2.ChangeInvisibleDurationResponse:
-        """A message stays invisible for another time, from now on: longer for who works on it, as long as another
-        attempt has to wait for who failed.  The handle stays good until that time is over.  What is suspended was no
-        attempt."""
+        """Hide a message for another time from now on: longer for a consumer at work, or until the next attempt. The
+        handle stays valid until that time is over. With `suspend` the delivery does not count as an attempt."""
         topic, group = self._names(question.topic, question.group, caller)
         group = self._lite.group_of(group, topic, question.lite_topic) if question.lite_topic else group
         wanted_ms = milliseconds(question.invisible_duration)
@@ -211,7 +207,7 @@ class Receiving:
     async def forward(
         self, question: v2.ForwardMessageToDeadLetterQueueRequest, caller: Caller
     ) -> v2.ForwardMessageToDeadLetterQueueResponse:
-        """A message goes to its group's dead letters."""
+        """Move a message to its group's dead letters."""
         topic, group = self._names(question.topic, question.group, caller)
         group = self._lite.group_of(group, topic, question.lite_topic) if question.lite_topic else group
         [refusal] = await self._frontend.store.consumption.reject(topic, group, [question.receipt_handle])

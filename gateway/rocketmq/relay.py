@@ -14,13 +14,13 @@ from typing import Final
 from gateway.listener import LISTEN_BACKLOG
 
 TLS_HANDSHAKE: Final = 0x16
-"""The first byte of a TLS record with a ClientHello; HTTP/2 without TLS begins with a `P`."""
+"""First byte of a TLS record with a ClientHello; HTTP/2 without TLS begins with a `P`."""
 FIRST_BYTES_SECONDS: Final = 10.0
 READ_BYTES: Final = 256 * 1024
 
 
 class GrpcRelay:
-    """`plain` and `secured` are ports of 127.0.0.1."""
+    """A relay to two ports of 127.0.0.1, `plain` and `secured`."""
 
     def __init__(
         self, listener: socket.socket, plain: int, secured: int, on_relayed: Callable[[str, str | None], None]
@@ -84,7 +84,7 @@ class GrpcRelay:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Until one of them has gone."""
+    """Pass bytes on until one side has gone."""
     while data := await reader.read(READ_BYTES):
         writer.write(data)
         await writer.drain()

@@ -1,8 +1,7 @@
-"""QueryRoute and QueryAssignment: where a client finds a topic's queues, which is here.
+"""QueryRoute and QueryAssignment: the place of a topic's queues, which is here.
 
-Every gateway has every queue, so a route names one broker, and its endpoints are what the client itself used, host and
-port: whatever stands between them (a container, a mapped port, a load balancer) the client gets through it again.
-`grpc.addresses` says other ones.
+Every gateway has every queue, so a route names one broker. Its endpoints are the host and port that the client itself
+used, so the client passes the same container, mapped port or load balancer again. `grpc.addresses` sets other ones.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ ANY_QUEUE: Final = -1
 
 MAX_ADDRESSES: Final = 64
 MAX_ENDPOINTS_BYTES: Final = 8 << 10
-"""Of the place that a client says it has used: the answer repeats it for each queue."""
+"""Longest endpoints of a client, in bytes: the answer repeats them for each queue."""
 
 ANY_TYPES: Final = (v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION, v2.LITE)
 PRIORITY_TYPES: Final = (v2.NORMAL, v2.DELAY, v2.TRANSACTION, v2.PRIORITY)
@@ -33,7 +32,7 @@ _SETS: Final = {TopicType.NORMAL: frozenset(ANY_TYPES), TopicType.PRIORITY: froz
 
 
 def accepted_types(topic: Topic | None) -> frozenset[int]:
-    """The types of messages that a topic takes.  In a PRIORITY topic the queue is the priority, so order is not."""
+    """The message types that a topic takes. In a PRIORITY topic the queue is the priority, so FIFO is not accepted."""
     return _SETS[TopicType.NORMAL if topic is None else topic.type]
 
 
@@ -45,7 +44,7 @@ class Routes:
         self._fixed = tuple(_address(text) for text in frontend.settings.addresses)
 
     async def query_route(self, question: v2.QueryRouteRequest, caller: Caller) -> v2.QueryRouteResponse:
-        """All queues, each once for every broker that the client is told of."""
+        """Return all queues, each once for every broker that the client is told of."""
         topic = await self._topic(question.topic, caller)
         store = self._frontend.store
         queues = (
@@ -69,8 +68,8 @@ class Routes:
         return answer
 
     async def query_assignment(self, question: v2.QueryAssignmentRequest, caller: Caller) -> v2.QueryAssignmentResponse:
-        """What a push consumer receives from: everything at each broker, also where its group is FIFO: order is kept
-        by message group, so no consumer needs a queue for itself."""
+        """Return a push consumer's assignment: everything at each broker, for FIFO groups, too. Order is kept by
+        message group, so no consumer needs a queue for itself."""
         group_of(question.group)
         topic = await self._topic(question.topic, caller)
         if not topic.permission.readable:
@@ -84,7 +83,6 @@ class Routes:
         return answer
 
     async def _topic(self, resource: v2.Resource, caller: Caller) -> Topic:
-        """The topic, which comes into being if it may."""
         frontend = self._frontend
         name = topic_of(resource, is_read=True)
         frontend.access.check_know(caller, name)
@@ -97,14 +95,14 @@ class Routes:
             and (group := dead_letter_group(name)) is not None
             and frontend.store.topology.group(group) is not None
         ):
-            return Topic(name, queues=1, permission=Permission.READ)  # it is there when it is needed
+            return Topic(name, queues=1, permission=Permission.READ)  # made when it is needed
         if found is None:
             raise WireError(v2.TOPIC_NOT_FOUND, f"there is no topic {NAMESPACES.resource(name).name!r}")
         return found
 
     def _brokers(self, used: v2.Endpoints) -> list[v2.Broker]:
-        """One at the place that the client used; else one for each fixed address, so that a client which cannot reach
-        one of them goes on with the others."""
+        """The broker at the client's own endpoints, else one for each fixed address. So a client that cannot reach one
+        of them uses the others."""
         if len(used.addresses) > MAX_ADDRESSES or used.ByteSize() > MAX_ENDPOINTS_BYTES:
             raise WireError(v2.ILLEGAL_ACCESS_POINT, f"endpoints have at most {MAX_ADDRESSES} addresses")
         if not self._fixed:

@@ -19,17 +19,17 @@ from protocols.rocketmq.errors import OK_STATUS, WireError, status_of
 from protocols.rocketmq.published import published
 
 MAX_MESSAGES: Final = 10_000
-"""Of one request."""
+"""Messages of one request."""
 
 
 class Sending:
-    """Messages in.  An answer has an entry for each, which is OK when the message is durable."""
+    """Messages in. An answer has an entry for each, which is OK when the message is durable."""
 
     def __init__(self, frontend: RocketMqFrontend) -> None:
         self._frontend = frontend
 
     async def send(self, question: v2.SendMessageRequest, caller: Caller) -> v2.SendMessageResponse:
-        """Messages of one topic, each with its own outcome."""
+        """Send messages of one topic, each with its own outcome."""
         frontend, wires = self._frontend, question.messages
         if not wires or len(wires) > MAX_MESSAGES:
             raise WireError(v2.BAD_REQUEST, f"a request has 1 to {MAX_MESSAGES} messages")
@@ -76,7 +76,7 @@ class Sending:
         return answer
 
     async def recall(self, question: v2.RecallMessageRequest, caller: Caller) -> v2.RecallMessageResponse:
-        """Take back a message that waits for its time, sent through whichever gateway."""
+        """Recall a scheduled message, sent through any gateway."""
         topic = topic_of(question.topic)
         self._frontend.access.check_move(caller, topic)
         handle = RecallHandle.decode(question.recall_handle)
@@ -106,7 +106,7 @@ def _tell(sent: Sequence[tuple[v2.SendResultEntry, Message]], refusals: Sequence
 
 
 def _summarise(answer: v2.SendMessageResponse) -> None:
-    """The status of all: theirs if they agree."""
+    """Set the status of all: theirs if they agree."""
     first = answer.entries[0].status
     if len(answer.entries) == 1 or all(entry.status.code == first.code for entry in answer.entries):
         if first.code != v2.OK:

@@ -1,8 +1,7 @@
 """RocketMqService: the published service, each call by its name.
 
-Invariants: whatever goes wrong is said in the status of an answer, and the gRPC status is OK; a call that does not
-exist is the transport's UNIMPLEMENTED, bytes that are no request are INVALID_ARGUMENT.  Who calls is known before the
-call is looked at.
+Invariants: every error is in the status of an answer, and the gRPC status is OK. An unknown call is the transport's
+UNIMPLEMENTED, bytes that are no request are INVALID_ARGUMENT. A caller is authenticated before its call is looked at.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 class RocketMqService:
-    """All calls over one front end."""
+    """All calls over one frontend."""
 
     def __init__(self, frontend: RocketMqFrontend) -> None:
         self.frontend = frontend
@@ -55,13 +54,13 @@ class RocketMqService:
         self._offsets = Offsets(frontend)
 
     async def start(self) -> None:
-        """Begin with what nobody asks for: renewing what is held, asking after transactions."""
+        """Start the background work: renewing held messages, checking transactions."""
         await self.holding.start()
         self._lite.start()
         self._transactions.start()
 
     async def close(self) -> None:
-        """Stop that."""
+        """Stop the background work."""
         self._transactions.close()
         self._lite.close()
         with contextlib.suppress(EntrepotError):
@@ -69,7 +68,7 @@ class RocketMqService:
         await self.frontend.settle(SETTLE_SECONDS)
 
     def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
-        """For a server."""
+        """The service for a gRPC server."""
         streamed: dict[str, tuple[Any, Any, Streamed]] = {
             "ReceiveMessage": (v2.ReceiveMessageRequest, v2.ReceiveMessageResponse, self._receiving.receive),
             "PullMessage": (v2.PullMessageRequest, v2.PullMessageResponse, self._offsets.pull),
@@ -90,7 +89,7 @@ class RocketMqService:
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     def _unary_calls(self) -> dict[str, tuple[Any, Any, Unary]]:
-        """Calls with one answer: question, answer, and who does it."""
+        """Calls with one answer: request type, answer type, and implementation."""
         return {
             "QueryRoute": (v2.QueryRouteRequest, v2.QueryRouteResponse, self._routes.query_route),
             "QueryAssignment": (v2.QueryAssignmentRequest, v2.QueryAssignmentResponse, self._routes.query_assignment),
@@ -177,7 +176,7 @@ class RocketMqService:
 
 
 def _decoder(kind: Any) -> Callable[[bytes], Any]:
-    """What makes a question of its bytes, or UNDECODABLE: gRPC would log a traceback of what raises here."""
+    """Return a decoder of requests that returns UNDECODABLE on failure: gRPC would log a traceback of an exception."""
     parse = kind.FromString
 
     def decode(data: bytes) -> Any:
@@ -190,7 +189,7 @@ def _decoder(kind: Any) -> Callable[[bytes], Any]:
 
 
 async def _refuse_undecodable(name: str, context: Context) -> None:
-    """End the call.  Always raises."""
+    """End the call. Always raises."""
     log.info("a request of a RocketMQ client cannot be decoded", seldom=name, call=name, peer=context.peer())
     await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the bytes are no request of {name}")
 

@@ -1,4 +1,4 @@
-"""Telemetry, Heartbeat, NotifyClientTermination: clients as long as they are connected."""
+"""Telemetry, Heartbeat, NotifyClientTermination: clients while they are connected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.errors import OK_STATUS, WireError, status_of
 
 MAX_COMMANDS: Final = 1000
-"""Commands that wait for one client; the oldest makes room: transactions are asked for again."""
+"""Commands that wait for one client; the oldest makes room: transactions are checked again."""
 CONSUMERS: Final = (
     v2.PUSH_CONSUMER,
     v2.SIMPLE_CONSUMER,
@@ -34,34 +34,34 @@ CONSUMERS: Final = (
 PUSHED: Final = (v2.PUSH_CONSUMER, v2.LITE_PUSH_CONSUMER)
 
 UNDECODABLE: Final = object()
-"""Stand-in for a question whose bytes are no message of its type."""
+"""Stand-in for a request whose bytes are no message of its type."""
 
 log = structlog.get_logger(__name__)
 
 
 class UndecodableError(Exception):
-    """A client's stream has said bytes that are no command."""
+    """A client's stream has sent bytes that are no command."""
 
 
 class ClientStream:
-    """One client's Telemetry stream: what it has said, and what waits to be told."""
+    """One client's Telemetry stream: its description, and the commands that wait for it."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
         self.topics: frozenset[str] = frozenset()
-        """What it publishes to."""
+        """Topics that it publishes to."""
         self._commands: deque[v2.TelemetryCommand] = deque(maxlen=MAX_COMMANDS)
         self._woken = asyncio.Event()
         self._is_over = False
         self.is_undecodable = False
-        """Whether it ended with bytes that are no command."""
+        """True if it ended with bytes that are no command."""
 
     def tell(self, command: v2.TelemetryCommand) -> None:
         self._commands.append(command)
         self._woken.set()
 
     def end(self) -> None:
-        """End it when all that waits was told."""
+        """End it after the waiting commands."""
         self._is_over = True
         self._woken.set()
 
@@ -87,7 +87,7 @@ class Telemetry:
     async def converse(
         self, questions: AsyncIterator[v2.TelemetryCommand], caller: Caller, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[v2.TelemetryCommand]:
-        """Until the client goes.  Raises UndecodableError where it says what is no command."""
+        """Converse until the client goes. Raises UndecodableError for bytes that are no command."""
         if len(self._streams) >= self._frontend.settings.max_clients:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many clients are connected to this gateway")
         stream = ClientStream(caller)
@@ -121,7 +121,6 @@ class Telemetry:
             stream.end()
 
     def _settings(self, said: v2.Settings, stream: ClientStream) -> v2.TelemetryCommand:
-        """The answer to what a client says of itself."""
         frontend = self._frontend
         try:
             if said.WhichOneof("pub_sub") == "publishing":
@@ -144,7 +143,7 @@ class Telemetry:
     # -- calls that say that a client lives, or not ------------------------------------------------------------------
 
     async def heartbeat(self, question: v2.HeartbeatRequest, caller: Caller) -> v2.HeartbeatResponse:
-        """The client lives.  It need not be known."""
+        """Note that the client lives; it need not be known."""
         if question.client_type in CONSUMERS:
             if question.HasField("group"):
                 self._frontend.access.check_group(caller, group_of(question.group))
@@ -157,7 +156,7 @@ class Telemetry:
     async def terminate(
         self, question: v2.NotifyClientTerminationRequest, caller: Caller
     ) -> v2.NotifyClientTerminationResponse:
-        """The client ends: others get what it held.  That is nobody else's: see `Caller.identity`."""
+        """End the client and release its messages; nobody else's: see `Caller.identity`."""
         group = group_of(question.group) if question.HasField("group") else None
         await self._holding.goodbye(caller.identity)
         await self._lite.forget(caller.identity, group)
@@ -166,11 +165,11 @@ class Telemetry:
     # -- for others --------------------------------------------------------------------------------------------------
 
     def published_topics(self) -> set[str]:
-        """The topics of all producers that are connected."""
+        """The topics of all connected producers."""
         return {topic for stream in self._streams for topic in stream.topics}
 
     def tell_a_producer(self, topic: str, sub_topic: str, command: v2.TelemetryCommand) -> bool:
-        """Tell one of a topic's producers, which may publish to the sub-topic; says whether there is one."""
+        """Send a command to one of a topic's producers that may publish to the sub-topic; False if there is none."""
         may_publish = self._frontend.access.may_publish
         publishers = [stream for stream in self._streams if topic in stream.topics]
         found = [stream for stream in publishers if may_publish(stream.caller, topic, sub_topic)]
@@ -180,7 +179,7 @@ class Telemetry:
         return True
 
     def _rights_changed(self, change: PrincipalChange) -> None:
-        """Streams of who may nothing any more end.  The others are asked for theirs when they are told something."""
+        """End streams of revoked principals. The others are checked at the next command."""
         for stream in tuple(self._streams):
             if change.is_revoked and change.name in (None, stream.caller.principal.name):
                 refusal = EntrepotError(Code.UNAUTHORIZED, "the client's rights were revoked")

@@ -1,4 +1,4 @@
-"""EndTransaction, and asking producers how transactions end that they have left open."""
+"""EndTransaction, and checks with producers of transactions that they have left open."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from protocols.rocketmq.errors import OK_STATUS, WireError
 
 TRANSACTION_ID_BYTES: Final = 16
 MAX_CHECKS: Final = 100
-"""Transactions that are asked for at one look."""
+"""Transactions that are checked at one look."""
 
 log = structlog.get_logger(__name__)
 
 
 class Transactions:
-    """A transaction belongs to no gateway: it is ended through any, and any of the topic's producers is asked."""
+    """The transactions, which belong to no gateway: any may end them, and any of the topic's producers is asked."""
 
     def __init__(self, frontend: RocketMqFrontend, telemetry: Telemetry) -> None:
         self._frontend, self._telemetry = frontend, telemetry
         self._checking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Begin to check."""
         self._checking = self._frontend.tasks.spawn(self._check())
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop checking."""
         if self._checking is not None:
             self._checking.cancel()
 
@@ -67,10 +67,10 @@ class Transactions:
                 continue
             try:
                 halves = await self._frontend.store.transactions.take_checks(topics, MAX_CHECKS)
-            except EntrepotError as error:  # a broker is away, or its store is no more: the next look may find it
+            except EntrepotError as error:  # a broker is away, or its store is gone: the next look may find it
                 log.warning("no producer was asked after transactions", problem=error.message)
                 continue
-            except Exception:  # a fault of ours: others are asked after all the same
+            except Exception:  # a fault of our own: the other transactions are checked all the same
                 log.exception("no producer was asked after transactions")
                 continue
             for half in halves:
@@ -83,8 +83,8 @@ class Transactions:
 
 
 def transaction_id_for(sub_topic: str, plain: str) -> str:
-    """A new id.  It says the sub-topic where that is another than the topic: who ends the transaction needs the right
-    to publish to it, and a changed id is of no transaction."""
+    """Return a new id, which has the sub-topic if that is not the topic. The end of the transaction needs the right to
+    publish to it, and a changed id belongs to no transaction."""
     token = secrets.token_hex(TRANSACTION_ID_BYTES)
     return token if sub_topic == plain else f"{token}/{sub_topic}"
 

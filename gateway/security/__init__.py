@@ -1,1 +1,1 @@
-"""Identity and rights: one decision point for every door."""
+"""Identity and rights: one decision point for every listener."""

@@ -1,8 +1,8 @@
-"""Users and policies changed: by the API, and at the start by the settings (`initial_admin.py`).
+"""Changes of users and policies: by the API, and at the start by the settings (`initial_admin.py`).
 
-Invariants: every change is a compare-and-set and is audited; a password is never in an audit entry or an answer.  From
-the first user on there is always an enabled super user as far as this gateway sees: the first user is one, and the
-last one cannot be deleted, disabled or made an ordinary one, so nobody is locked out and nothing opens again.
+Invariants: every change is a compare-and-set and is audited; a password is never in an audit entry or an answer. From
+the first user on there is always an enabled super user as far as this gateway sees. The first user is one, and the last
+one cannot be deleted, disabled or demoted, so nobody is locked out and nothing opens again.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UserChange:
-    """What is to be different about a user; None stays as it is, or has its default where the user is new."""
+    """The fields of a user to change; None leaves a field, or sets the default of a new user."""
 
     password: str | None = None
     is_super: bool | None = None
     is_enabled: bool | None = None
     signing_secret: str | None = None
-    """Empty takes it away."""
+    """New signing secret; empty removes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class By:
-    """Who changes something, for the audit log."""
+    """The author of a change, for the audit log."""
 
     name: str
     source: str
     is_anonymous: bool = False
-    """Whether nothing was shown: not enough for the first user."""
+    """True without any credentials: not enough to define the first user."""
 
     @classmethod
     def principal(cls, principal: Principal) -> By:
@@ -69,7 +69,7 @@ class By:
 
 
 class Administration:
-    """Changes users and policies of the store."""
+    """Changes of users and policies in the store."""
 
     def __init__(
         self,
@@ -87,28 +87,28 @@ class Administration:
         self._lock = asyncio.Lock()
 
     def check_may_change(self, by: By) -> None:
-        """Raise SetupTokenNeededError for who shows nothing: users and policies would be his who asks first."""
+        """Raise SetupTokenNeededError for an anonymous author: users and policies would be the first comer's."""
         if by.is_anonymous:
             raise SetupTokenNeededError(self._setup_token.path)
 
     # -- users ---------------------------------------------------------------------------------------------------
 
     def users(self) -> list[UserRecord]:
-        """Every user that can be read, by name."""
+        """Every readable user, by name."""
         return self._directory.users()
 
     def user(self, name: str) -> UserRecord | None:
-        """One user."""
+        """The user of a name, or None."""
         return self._directory.user(name)
 
     async def put_user(
         self, by: By, name: str, change: UserChange, *, only_new: bool = False
     ) -> tuple[UserRecord, bool]:
-        """Create a user or change it; says whether it is new.  `only_new`: one that is there is not changed.
+        """Create or change a user; True if it is new. With `only_new`, an existing one is not changed.
 
-        Raises UNAUTHORIZED (it would be the first, and nothing was shown), BAD_REQUEST (a name or password that cannot
-        be), PRECONDITION_FAILED (no super user would be left, somebody else changed it at the same time, or `only_new`
-        and it is there), TOO_MANY_REQUESTS (MAX_USERS).
+        Raises UNAUTHORIZED (an anonymous author of the first user), BAD_REQUEST (an invalid name or password),
+        PRECONDITION_FAILED (no super user would be left, a concurrent change, or `only_new` and it exists),
+        TOO_MANY_REQUESTS (MAX_USERS).
         """
         self.check_may_change(by)
         if not is_user_name(name):
@@ -142,7 +142,7 @@ class Administration:
         return record, found is None
 
     async def delete_user(self, by: By, name: str) -> bool:
-        """Forget a user; says whether there was one.  Raises PRECONDITION_FAILED for the last super user."""
+        """Delete a user; True if there was one. Raises PRECONDITION_FAILED for the last super user."""
         self.check_may_change(by)
         async with self._lock:
             key = USER_PREFIX + name
@@ -155,24 +155,22 @@ class Administration:
         return True
 
     async def is_kept(self, name: str) -> bool:
-        """Whether the store has a user of that name, readable or not; asked of the store itself."""
+        """True if the store itself has a user of that name, readable or not."""
         return (await self._key_values.get([USER_PREFIX + name]))[0] is not None
 
     # -- policies ------------------------------------------------------------------------------------------------
 
     def policies(self) -> list[PolicyRecord]:
-        """Every policy that can be read, by subject."""
+        """Every readable policy, by subject."""
         return self._directory.policies()
 
     def policy(self, subject: str) -> PolicyRecord | None:
-        """The policy of a subject."""
+        """The policy of a subject, or None."""
         return self._directory.policy(subject)
 
     async def put_policy(self, by: By, subject: str, statements: list[Statement]) -> tuple[PolicyRecord, bool]:
-        """Say what a subject may do, in place of what was said before; says whether there was nothing before.
-
-        Raises UNAUTHORIZED, BAD_REQUEST, PRECONDITION_FAILED, TOO_MANY_REQUESTS (MAX_POLICIES).
-        """
+        """Replace the policy of a subject; True if there was none. Raises UNAUTHORIZED, BAD_REQUEST,
+        PRECONDITION_FAILED, TOO_MANY_REQUESTS (MAX_POLICIES)."""
         self.check_may_change(by)
         if subject not in (EVERYBODY, ANONYMOUS) and not is_user_name(subject):
             raise EntrepotError(Code.BAD_REQUEST, f"{subject[:80]!r} cannot be the subject of a policy")
@@ -188,7 +186,7 @@ class Administration:
         return record, found is None
 
     async def delete_policy(self, by: By, subject: str) -> bool:
-        """Forget what was said of a subject; says whether anything was."""
+        """Delete the policy of a subject; True if there was one."""
         self.check_may_change(by)
         async with self._lock:
             key = POLICY_PREFIX + subject
@@ -241,7 +239,7 @@ def _check_signing_secret(secret: str) -> None:
 
 
 def _readable(found: KeyValue | None) -> UserRecord | None:
-    """The record, or None: one that cannot be read is written anew."""
+    """The record, or None; an unreadable one is overwritten."""
     if found is None:
         return None
     try:

@@ -1,8 +1,8 @@
 """The audit log: failed logins, denials and every administrative change, in the log and in a list.
 
-Invariants: no secret is in an entry (callers pass names, never what was shown); the list is bounded and only appended
-to; failures and denials beyond a rate are counted instead, and the count is told, so that nobody fills the log from
-outside.  Administrative changes are always told.
+Invariants: no secret is in an entry (callers pass names, never credentials). The list is bounded and only appended to.
+Failures and denials beyond a rate are only counted, and the count is told, so that outsiders cannot fill the log.
+Administrative changes are always told.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _log = structlog.get_logger("audit")
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One thing that happened.  `at_ms` is epoch; `number` grows by one."""
+    """One event; `at_ms` is epoch milliseconds, `number` grows by one."""
 
     number: int
     at_ms: int
@@ -51,7 +51,7 @@ class AuditLog:
     def refused(
         self, event: str, subject: str, source: str, protocol: str, detail: str, action: str = "", resource: str = ""
     ) -> None:
-        """A failed login or a denial."""
+        """Record a failed login or a denial."""
         second = self._clock.now_ms() // 1000
         if second != self._second:
             self._second, self._told = second, 0
@@ -62,11 +62,11 @@ class AuditLog:
         self._append(event, subject, source, protocol, action, resource, detail)
 
     def changed(self, event: str, subject: str, source: str, resource: str, detail: str = "") -> None:
-        """An administrative change, by `subject`."""
+        """Record an administrative change by `subject`."""
         self._append(event, subject, source, "", "", resource, detail)
 
     def newest(self, limit: int, before: int | None = None) -> list[AuditEntry]:
-        """Entries, the newest first, of those with a smaller number than `before`."""
+        """The newest entries first, of those with a smaller number than `before`."""
         found: list[AuditEntry] = []
         for entry in reversed(self._entries):
             if before is None or entry.number < before:

@@ -1,8 +1,8 @@
 """Authentication: credentials in, a principal out, or a refusal.
 
-Invariants: the peer's address decides what is local, never the listener's.  A token is judged as a token where tokens
-are taken, so a wrong one is never anything else.  What was right is remembered for a while, as a keyed hash, and counts
-only as long as the user's record has the credential that it was right for.
+Invariants: the peer's address decides what is local, never the listener's. Where tokens are accepted, a token is judged
+as a token only. Right credentials are remembered for a while, as a keyed hash, and only as long as the user's record
+has the credential that they were right for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Fact = TypeVar("_Fact")
 
 
 class Authenticator:
-    """Recognises clients of all doors."""
+    """Authentication of the clients of all listeners."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Authenticator:
         self._right_tokens: dict[bytes, tuple[int, VerifiedToken]] = {}
 
     async def recognise(self, credentials: Credentials) -> Principal:
-        """Raises UNAUTHORIZED, FORBIDDEN (a user that is disabled), UNAVAILABLE, TOO_MANY_REQUESTS."""
+        """Return the principal. Raises UNAUTHORIZED, FORBIDDEN (a disabled user), UNAVAILABLE, TOO_MANY_REQUESTS."""
         if not self._directory.is_loaded:
             raise EntrepotError(Code.UNAVAILABLE, "users are not known yet")
         secret = credentials.password
@@ -63,13 +63,13 @@ class Authenticator:
         return await self._by_password(credentials, credentials.username, secret)
 
     def takes_anonymous(self, source: str) -> bool:
-        """Whether who shows nothing may come in from there."""
+        """True if clients from this address may come in without credentials."""
         if self._settings.anonymous == "always":
             return True
         return self._settings.anonymous == "loopback" and not self._directory.has_users and is_loopback(source)
 
     def forget(self) -> None:
-        """Check everything anew."""
+        """Forget all remembered credentials."""
         self._right_passwords.clear()
         self._right_tokens.clear()
 
@@ -118,7 +118,7 @@ class Authenticator:
         return Principal(name, Origin.CERTIFICATE, credentials.source, credentials.client_id)
 
     def _certified_name(self, certificate: CertificateIdentity | None) -> str | None:
-        """The name that counts, None where there is no certificate or names from it are not wanted."""
+        """The name in a certificate; None without one, or where the settings do not accept names from it."""
         wanted = self._settings.certificate_identity
         if certificate is None or wanted == "none":
             return None
@@ -132,7 +132,7 @@ class Authenticator:
         return names[0]
 
     def _check_entry(self, name: str, *, is_needed: bool) -> None:
-        """Somebody else vouches for the name; what is defined of it here holds all the same."""
+        """Check the user's entry here, although another authority vouches for the name."""
         if not self._directory.has_user(name):
             if is_needed:
                 raise EntrepotError(Code.UNAUTHORIZED, "there is no such user")
@@ -146,7 +146,7 @@ class Authenticator:
         return int(self._settings.cache_seconds * 1000)
 
     def _remember(self, right: dict[bytes, _Fact], digest: bytes, fact: _Fact) -> None:
-        """The oldest makes room."""
+        """Remember a fact in place of the oldest."""
         right.pop(digest, None)
         while len(right) >= self._settings.max_cached_logins:
             del right[next(iter(right))]
@@ -154,7 +154,7 @@ class Authenticator:
 
 
 def anonymous(source: str, client_id: str = "") -> Principal:
-    """Who has shown nothing."""
+    """The principal of a client without credentials."""
     return Principal(ANONYMOUS, Origin.ANONYMOUS, source, client_id)
 
 

@@ -1,4 +1,4 @@
-"""What a client shows at a door, whichever door it is."""
+"""Credentials of a client at any listener."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class CertificateIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """All that is known of a client before it is recognised.
+    """All that is known of a client before authentication.
 
-    `source` is the address of the peer without a port, never that of the listener.  `bearer` marks a password that is
-    a token and nothing else.  Secrets are in no representation.
+    `source` is the address of the peer without a port, never that of the listener. `bearer` marks a password that is a
+    token and nothing else. Secrets are in no representation.
     """
 
     protocol: str

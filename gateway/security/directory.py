@@ -1,8 +1,7 @@
 """The users and policies of the store, as this gateway sees them: loaded once, then followed by watch.
 
-Invariants: before everything has been loaded nothing is answered.  What cannot be read is not passed over: a user whose
-record is broken cannot come in, and a subject whose policy is broken may do nothing (everybody, if it is the policy of
-all).  An older write never takes the place of a newer one.
+Invariants: nothing is answered before all is loaded. A user with an unreadable record cannot come in. A subject with an
+unreadable policy may do nothing (nobody may, if it is everybody's). An older write never replaces a newer one.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _BROKEN: Final = _Broken()
 
 @dataclass(frozen=True, slots=True)
 class KnownPolicy:
-    """A policy, and what it says, compiled."""
+    """A policy, with its compiled form."""
 
     record: PolicyRecord
     statements: tuple[CompiledStatement, ...]
@@ -50,7 +49,7 @@ class KnownPolicy:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryChange:
-    """What has changed: the user's record before and now, or the subject of a policy."""
+    """A change: the user's record before and now, or the subject of a policy."""
 
     user: str | None = None
     before: UserRecord | None = None
@@ -59,7 +58,7 @@ class DirectoryChange:
 
 
 class Directory:
-    """The view.  `on_change` is told of each change, after it has been taken in."""
+    """The view of users and policies; `on_change` gets each change after it is taken in."""
 
     def __init__(self, key_values: KeyValues, on_change: Callable[[DirectoryChange], None]) -> None:
         self._on_change = on_change
@@ -72,15 +71,12 @@ class Directory:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether everything is known."""
+        """True once everything is known."""
         return self._is_loaded
 
     async def start(self, wait_seconds: float = 0) -> None:
-        """Follow changes, and load what there is; where it is away, for so long.
-
-        Raises what the store raises; then nothing is answered.  A store that keeps no key-values at all has no users,
-        and can have none.
-        """
+        """Follow changes and load all records, retrying for `wait_seconds` while the keeper is away. Raises what the
+        store raises; then nothing is answered. A store without key-values has no users, and can have none."""
         loop = asyncio.get_running_loop()
         end = loop.time() + wait_seconds
         keeps_users = await self._users.start(wait_seconds)
@@ -89,7 +85,7 @@ class Directory:
         self._is_loaded = True
 
     def stop(self) -> None:
-        """Follow no more, and answer no more."""
+        """Stop following and answering."""
         self._is_loaded = False
         self._users.close()
         self._policies.close()
@@ -98,37 +94,37 @@ class Directory:
 
     @property
     def has_users(self) -> bool:
-        """Whether any user is defined, readable or not.  Once there was one it stays so while the process lives: the
-        last one cannot be deleted, so where all have vanished something is wrong with the store, and nothing opens."""
+        """True if any user is defined, readable or not. Once true, it stays so while the process lives. The last user
+        cannot be deleted, so where all have vanished the store has a fault, and nothing opens."""
         return self._had_users
 
     def has_policy(self, subject: str) -> bool:
-        """Whether anything is said of a subject, readable or not."""
+        """True if a subject has a policy, readable or not."""
         return self._policies.get(subject) is not None
 
     def has_user(self, name: str) -> bool:
-        """Whether it is defined, readable or not."""
+        """True if a user is defined, readable or not."""
         return self._users.get(name) is not None
 
     def user(self, name: str) -> UserRecord | None:
-        """A user that can be read."""
+        """The readable user of a name, or None."""
         return _user(name, self._users.get(name))
 
     def users(self) -> list[UserRecord]:
-        """Users that can be read, by name."""
+        """The readable users, by name."""
         return [user for name, found in sorted(self._users.items()) if (user := _user(name, found)) is not None]
 
     def policies(self) -> list[PolicyRecord]:
-        """Policies that can be read, by subject."""
+        """The readable policies, by subject."""
         return [policy.record for _, policy in sorted(self._policies.items()) if not isinstance(policy, _Broken)]
 
     def policy(self, subject: str) -> PolicyRecord | None:
-        """The policy of a subject."""
+        """The policy of a subject, or None."""
         known = self._policies.get(subject)
         return known.record if isinstance(known, KnownPolicy) else None
 
     def statements(self, name: str) -> list[tuple[CompiledStatement, ...]] | None:
-        """What holds for somebody: his own policy and everybody's.  None if one of them cannot be read."""
+        """The statements for a name: its own policy and everybody's. None if one of them cannot be read."""
         found = []
         for subject in (name, EVERYBODY):
             policy = self._policies.get(subject)
@@ -141,7 +137,7 @@ class Directory:
     # -- changes -------------------------------------------------------------------------------------------------
 
     async def write(self, change: KeyValueChange) -> None:
-        """Write a user or a policy: who wrote it reads it.  Raises what the store raises."""
+        """Write a user or a policy, known here on return. Raises what the store raises."""
         table = self._users if change.key.startswith(USER_PREFIX) else self._policies
         await table.write([change])
 
@@ -161,7 +157,7 @@ class Directory:
 
 
 def _user(name: str, found: UserRecord | _Broken | None) -> UserRecord | None:
-    """One that can be read; the record of another user is none."""
+    """The record if readable and of that name, or None."""
     return found if isinstance(found, UserRecord) and found.name == name else None
 
 

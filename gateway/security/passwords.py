@@ -1,8 +1,8 @@
 """Passwords: hashing and checking them, in a few threads, and each right one only once in a while.
 
-Invariants: at most `max_waiting_logins` checks are under way or wait, more are refused; the same question that is asked
-many times at once is checked once; an unknown name costs what a known one costs; of a right password only a keyed
-hash is remembered, with a key that lives as long as this process.
+Invariants: at most `max_waiting_logins` checks run or wait, more are refused. Equal questions at one time are checked
+once. An unknown name costs as much as a known one. Only a keyed hash of a right password is remembered, with a key that
+lives as long as this process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 class PasswordChecker:
-    """Checks passwords of users.  `checks` counts the argon2 runs."""
+    """The checks of users' passwords; `checks` counts the argon2 runs."""
 
     def __init__(self, settings: SecuritySettings) -> None:
         self._hasher = PasswordHasher(
@@ -52,17 +52,15 @@ class PasswordChecker:
         self._nobodys_hash = await self._run(self._hasher.hash, secrets.token_hex(16))
 
     def digest(self, *parts: bytes) -> bytes:
-        """A keyed hash of something secret, to remember it by."""
+        """A keyed hash of a secret, to remember it by."""
         mac = hmac.new(self._key, digestmod=hashlib.sha256)
         for part in parts:
             mac.update(len(part).to_bytes(4, "big") + part)
         return mac.digest()
 
     async def is_right(self, user: UserRecord | None, password: bytes) -> bool:
-        """Whether it is the user's password.  None, or a user without one: never, after the same time.
-
-        Raises TOO_MANY_REQUESTS where too many checks wait.
-        """
+        """True if it is the user's password; False, after the same time, for no user or a user without one. Raises
+        TOO_MANY_REQUESTS where too many checks wait."""
         known = user.password_hash if user is not None else None
         hashed = known if known is not None else self._nobodys_hash
         if hashed is None:
@@ -78,11 +76,11 @@ class PasswordChecker:
             under_way = asyncio.ensure_future(self._run(self._verify, hashed, password))
             self._under_way[question] = under_way
             under_way.add_done_callback(lambda _: self._under_way.pop(question, None))
-        # one that gives up must not end the check that others wait for
+        # one caller that gives up must not end the check for the others
         return await asyncio.shield(under_way) and known is not None
 
     async def secrets_of(self, password: str) -> tuple[str, ScramKeys | None]:
-        """What is kept of a password; one that SASLprep refuses has no keys for SCRAM.  Raises BAD_REQUEST."""
+        """Return the hash and SCRAM keys of a password; without keys if SASLprep refuses it. Raises BAD_REQUEST."""
         raw = password.encode("utf-8", "surrogatepass")
         if not 1 <= len(raw) <= MAX_PASSWORD_BYTES or "\0" in password:
             raise EntrepotError(Code.BAD_REQUEST, f"a password has 1 to {MAX_PASSWORD_BYTES} bytes, and no NUL")

@@ -1,4 +1,4 @@
-"""Files with a secret: for their owner alone, from the first moment, and whole."""
+"""Files with a secret: for their owner alone from the first moment, and written atomically."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def write_private(path: Path, text: str) -> None:
-    """Put a file of one line in place.  Raises OSError."""
+    """Write a file of one line. Raises OSError."""
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

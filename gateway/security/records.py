@@ -1,8 +1,8 @@
-"""What the store keeps of users and policies: `user/<name>` and `acl/<subject>`, as JSON.
+"""The stored records of users and policies: `user/<name>` and `acl/<subject>`, as JSON.
 
-Secrets leave this room in no answer: a password is kept as an argon2id hash and as SCRAM-SHA-256 keys, and neither is
-ever shown.  A signing secret (RocketMQ's secret key) is kept as it is: who checks a signature needs what it was made
-with.  So it is never the password.
+No answer contains a secret: a password is kept as an argon2id hash and as SCRAM-SHA-256 keys, and neither is ever
+shown. A signing secret (RocketMQ's secret key) is kept as it is, since checking a signature needs it. So it is never
+the password.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class ScramKeys(msgspec.Struct, frozen=True):
 
 
 class UserRecord(msgspec.Struct, frozen=True):
-    """A user.  `credential` is another text after every change of the password; a user without a password comes in by
-    certificate or token only."""
+    """A user; `credential` changes with every change of the password. A user without a password comes in by certificate
+    or token only."""
 
     name: str
     is_super: bool
@@ -41,7 +41,7 @@ class UserRecord(msgspec.Struct, frozen=True):
 
 
 class StatementRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A statement, as policies and the claim of a token have it."""
+    """A statement, as in policies and in the claim of a token."""
 
     effect: Effect
     actions: list[Action]
@@ -49,7 +49,7 @@ class StatementRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sources: list[str] = []
 
     def statement(self) -> Statement:
-        """The same for the evaluator."""
+        """The statement for the evaluator."""
         return Statement(self.effect, tuple(self.actions), tuple(self.resources), tuple(self.sources))
 
 
@@ -60,7 +60,7 @@ class PolicyRecord(msgspec.Struct, frozen=True):
     statements: list[StatementRecord]
 
     def policy(self) -> Policy:
-        """The same for the evaluator."""
+        """The policy for the evaluator."""
         return Policy(self.subject, tuple(each.statement() for each in self.statements))
 
 
@@ -70,29 +70,29 @@ _STATEMENTS_TYPE: Final = list[StatementRecord]
 
 
 def encode(record: UserRecord | PolicyRecord) -> bytes:
-    """The value that is kept."""
+    """Encode a record for the store."""
     return msgspec.json.encode(record)
 
 
 def decode_user(value: bytes) -> UserRecord:
-    """The user of a value.  Raises `msgspec.DecodeError`."""
+    """Decode a user. Raises `msgspec.DecodeError`."""
     return _USER_DECODER.decode(value)
 
 
 def decode_policy(value: bytes) -> PolicyRecord:
-    """The policy of a value.  Raises `msgspec.DecodeError`."""
+    """Decode a policy. Raises `msgspec.DecodeError`."""
     return _POLICY_DECODER.decode(value)
 
 
 def statement_record(statement: Statement) -> StatementRecord:
-    """A statement as it is kept."""
+    """The stored form of a statement."""
     return StatementRecord(
         statement.effect, list(statement.actions), list(statement.resources), list(statement.sources)
     )
 
 
 def statements_of_claim(claim: object) -> tuple[Statement, ...]:
-    """The statements of a token.  Raises BAD_REQUEST."""
+    """Return the statements in a token's claim. Raises BAD_REQUEST."""
     try:
         records = msgspec.convert(claim, _STATEMENTS_TYPE)
     except msgspec.ValidationError as error:

@@ -1,8 +1,8 @@
 """SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side, for MQTT 5's enhanced authentication and SASL.
 
-Invariants: two messages of the client, in order, and then the exchange is over, whichever way; a name that is not known
-gets an answer of the same form as one that is, and fails where a wrong password fails.  The keys are compared by
-scramp in constant time.
+Invariants: the exchange is over after two messages of the client, in order, whatever the outcome. An unknown name gets
+an answer of the same form as a known one, and fails where a wrong password fails. scramp compares the keys in constant
+time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KEY_BYTES: Final = 32
 
 
 class ScramExchange:
-    """One exchange with one client.  `iterations`: those of names that are not known.  `refused`: told of a refusal."""
+    """One exchange with one client; unknown names have `iterations`, and `refused` gets each refusal."""
 
     def __init__(
         self,
@@ -46,10 +46,8 @@ class ScramExchange:
         self._steps = 0
 
     def step(self, data: bytes) -> tuple[bytes, Principal | None]:
-        """The answer to a message of the client, and in the end who it is.
-
-        Raises UNAUTHORIZED, FORBIDDEN (the user is disabled), UNAVAILABLE; then the exchange is over.
-        """
+        """Return the answer to a message of the client, with the principal in the end. Raises UNAUTHORIZED, FORBIDDEN
+        (the user is disabled), UNAVAILABLE; then the exchange is over."""
         try:
             return self._step(data)
         except EntrepotError as refusal:
@@ -84,7 +82,7 @@ class ScramExchange:
         return Principal(self._name, Origin.SCRAM, source, client_id, now.credential)
 
     def _keys_of(self, name: str) -> tuple[bytes, bytes, bytes, int]:
-        """Salt, stored key, server key and iterations; for an unknown name ones that nothing fits."""
+        """Salt, stored key, server key and iterations; for an unknown name, ones that no password matches."""
         self._name = name
         user = self._directory.user(name)
         if user is not None and user.scram is not None:

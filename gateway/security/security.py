@@ -1,12 +1,12 @@
-"""Security: the one decision point that every door asks.
+"""Security: the one decision point of every listener.
 
-Invariants: a door asks for each operation, and gets True or False at once.  Nothing is allowed before users and
-policies are known.  A decision is remembered only until any user or policy changes; what depends on time (a token's
-end) is looked at every time.  A principal has rights only as long as what it was recognised by holds: a deleted or
-disabled user and a changed password end them, whether or not the door has noticed.
+Invariants: a listener asks for each operation, and gets True or False at once. Nothing is allowed before users and
+policies are known. A decision is remembered only until any user or policy changes; a token's end is checked every time.
+A principal has rights only while its credential holds: a deleted or disabled user and a changed password end them,
+whether or not the listener has noticed.
 
 While no user is defined, everybody whom `security.anonymous` lets in may do everything but define users and policies,
-unless there is a policy of `anonymous` or of everybody: then that holds.  Who shows the setup token may define them.
+unless there is a policy of `anonymous` or of everybody: then that holds. A client with the setup token may define them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _DecisionKey = tuple[Principal, Action, ResourceType, str]
 
 @dataclass(frozen=True, slots=True)
 class PrincipalChange:
-    """Principals of a name (None: all) have other rights now; `is_revoked`: they have none, their connections end."""
+    """A change of the rights of a name's principals (None: all); `is_revoked` ends their connections."""
 
     name: str | None
     is_revoked: bool
@@ -66,7 +66,7 @@ class Security:
     def __init__(
         self, key_values: KeyValues, settings: SecuritySettings, clock: Clock, setup_token_file: Path | None = None
     ) -> None:
-        """`setup_token_file`: where the settings name none; a password that is made up is in a file beside it."""
+        """`setup_token_file` is used where the settings name none; a generated password is in a file beside it."""
         self.settings = settings
         self.audit = AuditLog(clock, settings.audit_entries, settings.audit_per_second)
         self._clock = clock
@@ -80,37 +80,34 @@ class Security:
         password_file = None if beside is None else beside.with_name(PASSWORD_FILE_NAME)
         self.initial_admin = InitialAdmin(self.administration, self._directory, settings, password_file)
         self.rights_version = 0
-        """Grows with any change of users or policies: what was allowed before may not be now."""
+        """Number that grows with any change of users or policies: earlier decisions may not hold."""
         self._decisions: dict[_DecisionKey, bool] = {}
         self._anonymous: dict[str, Principal] = {}
         self._watchers: list[Callable[[PrincipalChange], None]] = []
         self._had_users = False
 
     async def start(self, wait_seconds: float = 0) -> None:
-        """Load what there is, and make the first administrator where the settings name one.
-
-        Where what keeps users is away it is tried again for so long.  Raises what the store raises: then no door may
-        open.
-        """
+        """Load users and policies, and make the first administrator where the settings name one. It is retried for
+        `wait_seconds` while the keeper is away. Raises what the store raises: then no listener may open."""
         await self._passwords.prepare()
         await self._directory.start(wait_seconds)
         self._had_users = self._directory.has_users
         await self.initial_admin.ensure()
         await (self.setup_token.forget() if self._directory.has_users else self.setup_token.open())
-        if self._directory.has_users:  # perhaps meanwhile, by another gateway
+        if self._directory.has_users:  # perhaps by another gateway, meanwhile
             self.setup_token.end()
         if not self._directory.has_users and self.settings.anonymous == "always":
             _log.warning("everybody may do everything: no user is defined, and security.anonymous is always")
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody who is let in may do everything: no user is defined, and nobody is forbidden anything."""
+        """True if every accepted client may do everything: no user, and no policy for all or for `anonymous`."""
         return self._directory.is_loaded and not (
             self._directory.has_users or self._directory.has_policy(ANONYMOUS) or self._directory.has_policy(EVERYBODY)
         )
 
     def close(self) -> None:
-        """Let nobody in any more."""
+        """Refuse all from now on."""
         self._directory.stop()
         self._passwords.close()
         self._forget()
@@ -118,11 +115,8 @@ class Security:
     # -- who -----------------------------------------------------------------------------------------------------
 
     async def authenticate(self, credentials: Credentials) -> Principal:
-        """Recognise a client.
-
-        Raises UNAUTHORIZED (nothing or something wrong was shown), FORBIDDEN (the user is disabled), UNAVAILABLE
-        (users are not known), TOO_MANY_REQUESTS (too many logins wait).
-        """
+        """Authenticate a client. Raises UNAUTHORIZED (missing or wrong credentials), FORBIDDEN (the user is disabled),
+        UNAVAILABLE (users are not known), TOO_MANY_REQUESTS (too many logins wait)."""
         try:
             return await self._authenticator.recognise(credentials)
         except EntrepotError as refusal:
@@ -130,23 +124,21 @@ class Security:
             raise
 
     def login_refused(self, credentials: Credentials, refusal: EntrepotError) -> None:
-        """Note a login that was refused."""
+        """Audit a refused login."""
         self.audit.refused(
             "login refused", credentials.username or "", credentials.source, credentials.protocol, refusal.message
         )
 
     def signing_secret(self, credentials: Credentials) -> str | None:
-        """What the signatures of that user are made with; None where there is no such user, or it has none.
-
-        Raises UNAVAILABLE (users are not known).
-        """
+        """The key of a user's signatures; None where there is no such user, or it has none. Raises UNAVAILABLE (users
+        are not known)."""
         if not self._directory.is_loaded:
             raise EntrepotError(Code.UNAVAILABLE, "users are not known yet")
         user = self._directory.user(credentials.username or "")
         return None if user is None else user.signing_secret
 
     def signed(self, credentials: Credentials) -> Principal:
-        """The principal of who has shown a right signature.  Raises UNAUTHORIZED, FORBIDDEN (a disabled user)."""
+        """The principal of a client with a right signature. Raises UNAUTHORIZED, FORBIDDEN (a disabled user)."""
         user = self._directory.user(credentials.username or "")
         if user is None or not user.is_enabled:
             refusal = EntrepotError(Code.UNAUTHORIZED, "there is no such user")
@@ -157,21 +149,18 @@ class Security:
         return Principal(user.name, Origin.PASSWORD, credentials.source, credentials.client_id, user.credential)
 
     def scram(self, credentials: Credentials) -> ScramExchange:
-        """An exchange of SCRAM-SHA-256 with a client; the name comes in its first message."""
+        """Begin a SCRAM-SHA-256 exchange with a client; the name comes in its first message."""
         return ScramExchange(
             self._directory, self._passwords, credentials, self.settings.scram_iterations, self.login_refused
         )
 
     def digest(self, secret: bytes) -> bytes:
-        """A keyed hash of what was shown, for doors to remember it by."""
+        """A keyed hash of credentials, for listeners to remember them by."""
         return self._passwords.digest(b"shown", secret)
 
     def anonymous_at_once(self, source: str) -> Principal | None:
-        """The principal of any credentials from there but the setup token while no user is defined, without waiting;
-        else None.
-
-        Where tokens are taken that is so only of those who show nothing.
-        """
+        """The anonymous principal of an address while no user is defined, without waiting; else None. It holds for any
+        credentials but the setup token; where tokens are accepted, only for clients without credentials."""
         if self._directory.has_users or not self._directory.is_loaded:
             return None
         principal = self._anonymous.get(source)
@@ -182,7 +171,7 @@ class Security:
         return principal
 
     def takes_anonymous(self, source: str) -> bool:
-        """Whether who shows nothing may come in from there."""
+        """True if clients from this address may come in without credentials."""
         return self._authenticator.takes_anonymous(source)
 
     # -- what ----------------------------------------------------------------------------------------------------
@@ -190,40 +179,40 @@ class Security:
     def allows(
         self, principal: Principal, action: Action, resource_type: ResourceType, name: str, protocol: str = ""
     ) -> bool:
-        """Whether it may be done.  `name`: see `domain.access.model`.  A denial is audited."""
+        """True if the action is allowed; for `name` see `domain.access.model`. A denial is audited."""
         if principal.expires_at_ms is None and self._decisions.get((principal, action, resource_type, name)):
-            return True  # what every publish but the first finds
+            return True  # the usual case: every publish but the first
         is_allowed = self._decided(principal, action, resource_type, name)
         if not is_allowed:
             self.note_denied(principal, action, resource_type, name, protocol)
         return is_allowed
 
     def may_know(self, principal: Principal, resource_type: ResourceType, name: str) -> bool:
-        """Whether it may hear of what is there: it may do something to some of it."""
+        """True if the principal may learn of the resource: it may do something to some of it."""
         return self._decided(principal, Action.ALL, resource_type, name)
 
     def note_denied(
         self, principal: Principal, action: Action, resource_type: ResourceType, name: str, protocol: str
     ) -> None:
-        """Audit a denial that a door has made of several answers."""
+        """Audit a denial that a listener has made of several answers."""
         self._denied(principal, protocol, action, f"{resource_type}:{name}")
 
     def check(
         self, principal: Principal, action: Action, resource_type: ResourceType, name: str, protocol: str = ""
     ) -> None:
-        """Raise FORBIDDEN unless it is allowed."""
+        """Raise FORBIDDEN unless the action is allowed."""
         if not self.allows(principal, action, resource_type, name, protocol):
             raise refusal_of(action, resource_type, name)
 
     def why(self, principal: Principal, action: Action, resource_type: ResourceType, name: str) -> Decision:
-        """The decision of now, with its reason."""
+        """The present decision, with its reason."""
         found = self._statements(principal)
         if isinstance(found, Decision):
             return found
         return evaluate(principal, Request(action, resource_type, name), found)
 
     def may_administer(self, principal: Principal, protocol: str = "") -> bool:
-        """Whether users and policies are its to see and to change: super users only, since these rights give all."""
+        """True for super users, who alone see and change users and policies, since these rights give all."""
         is_allowed = self._directory.is_loaded and self._lost(principal) is None and self._is_super(principal)
         if not is_allowed:
             self._denied(principal, protocol, Action.ALL, "users and policies")
@@ -232,7 +221,7 @@ class Security:
     def explain(
         self, subject: str, action: Action, resource_type: ResourceType, name: str, source: str, client_id: str
     ) -> Decision:
-        """What would be decided for somebody."""
+        """The decision for a subject, without asking it to authenticate."""
         if subject == ANONYMOUS:
             return self.why(anonymous(source, client_id), action, resource_type, name)
         user = self._directory.user(subject)
@@ -242,10 +231,10 @@ class Security:
         return self.why(principal, action, resource_type, name)
 
     def watch_principals(self, callback: Callable[[PrincipalChange], None]) -> Callable[[], None]:
-        """Call back after rights have changed; returns the way to stop that.
+        """Call back after rights have changed; return a function that stops it.
 
-        A door ends the connections of those that are revoked, and asks again for what the others are subscribed to.
-        That a token is over is for the door to see (`Principal.expires_at_ms`).
+        A listener ends the connections of revoked principals, and checks the subscriptions of the others again. It also
+        watches the end of tokens itself (`Principal.expires_at_ms`).
         """
         self._watchers.append(callback)
         return lambda: self._watchers.remove(callback) if callback in self._watchers else None
@@ -253,7 +242,7 @@ class Security:
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _decided(self, principal: Principal, action: Action, resource_type: ResourceType, name: str) -> bool:
-        """What was decided and is remembered.  `ALL`, which nobody asks for, stands for hearing of it."""
+        """The remembered decision; `ALL`, which nobody asks for, stands for `may_know`."""
         if principal.expires_at_ms is not None and self._clock.now_ms() >= principal.expires_at_ms:
             return False
         key = (principal, action, resource_type, name)
@@ -275,7 +264,7 @@ class Security:
         return may_be_known(principal, resource_type, name, found)
 
     def _statements(self, principal: Principal) -> Decision | tuple[Sequence[CompiledStatement], ...]:
-        """The statements that decide, or the decision where none has to be asked."""
+        """The statements that decide, or the decision where no statement matters."""
         directory = self._directory
         if not directory.is_loaded:
             return Decision(False, "users and policies are not known")
@@ -290,7 +279,7 @@ class Security:
         return (compile_statements(principal.name, principal.statements), *statements)
 
     def _lost(self, principal: Principal) -> str | None:
-        """Why the principal is not what it was recognised as any more, or None."""
+        """The reason why the principal's credential no longer holds, or None."""
         if principal.expires_at_ms is not None and self._clock.now_ms() >= principal.expires_at_ms:
             return "the token is over"
         if principal.is_anonymous:
@@ -327,7 +316,6 @@ class Security:
         self._anonymous.clear()
 
     def _changed(self, change: DirectoryChange) -> None:
-        """Forget what was decided, then tell the doors."""
         self._forget()
         if not self._directory.is_loaded:
             return
@@ -349,7 +337,7 @@ class Security:
 
 
 def refusal_of(action: Action, resource_type: ResourceType, name: str) -> EntrepotError:
-    """The refusal of what is not allowed, for doors."""
+    """The refusal of an action that is not allowed."""
     return EntrepotError(Code.FORBIDDEN, f"{action} on {resource_type} {name[:160]!r} is not allowed")
 
 

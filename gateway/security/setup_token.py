@@ -1,8 +1,8 @@
-"""SetupToken: the secret that defining the first user takes.  Being on the machine is not enough: any page that a
-browser there has open would be, too.
+"""SetupToken: the secret that is needed to define the first user.
 
-All gateways of a store have the same: it is a key-value, made by the first of them that finds no user.  It ends with
-the first user.  Each gateway writes it into a file that its owner alone can read.
+Being on the machine is not enough: any page in a browser there would be, too. All gateways of a store share the token:
+it is a key-value, made by the first gateway that finds no user, and ends with the first user. Each gateway writes it
+into a file that its owner alone can read.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ KEY: Final = "setup/token"
 FILE_NAME: Final = "setup-token"
 PREFIX: Final = "entrepot-setup-"
 TOKEN: Final = re.compile(PREFIX + "[A-Za-z0-9_-]{43}")
-"""A whole token; no other secret looks so."""
+"""Pattern of a whole token; no other secret looks so."""
 RANDOM_BYTES: Final = 32
 SETUP: Final = "setup"
-"""Name of who has shown it."""
+"""Name of a principal with the token."""
 
 _KEEPS_NONE: Final = frozenset((Code.UNSUPPORTED, Code.STORAGE_FULL))
-"""Why a store keeps no token: it refuses users likewise, so that the token is one of this gateway alone."""
+"""Refusals of a store that keeps no token: it refuses users likewise, so the token is this gateway's alone."""
 _log = structlog.get_logger(__name__)
 
 
 class SetupTokenNeededError(EntrepotError):
-    """Somebody without the token would define users or policies while there is no user."""
+    """A client without the token would define users or policies while there is no user."""
 
     def __init__(self, path: Path | None) -> None:
         where = "that the start has printed" if path is None else f"in {path}"
@@ -49,16 +49,16 @@ class SetupTokenNeededError(EntrepotError):
 
 
 class SetupToken:
-    """`path`: the file; None: there is none, and the start prints the token."""
+    """The token; `path` is its file, or None to print the token at the start."""
 
     def __init__(self, key_values: KeyValues, path: Path | None) -> None:
         self._key_values = key_values
         self.path = None if path is None else path.absolute()
         self.value: str | None = None
-        """The token, as long as there is no user."""
+        """Token, as long as there is no user."""
 
     async def open(self) -> None:
-        """There is no user: take the store's token, or make one, and write the file.  Raises what the store raises."""
+        """Take the store's token, or make one, and write the file. Raises what the store raises."""
         self.value = await self._of_store()
         if self.path is not None:
             try:
@@ -68,14 +68,14 @@ class SetupToken:
                 self.path = None
 
     def end(self) -> None:
-        """There is a user: the token is none any more, and its file goes."""
+        """End the token after the first user, and delete its file."""
         self.value = None
         if self.path is not None:
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
 
     async def forget(self) -> None:
-        """The same, and the store forgets it; where that fails, the next start does it."""
+        """End the token, also in the store; where that fails, the next start does it."""
         self.end()
         with contextlib.suppress(EntrepotError):
             (found,) = await self._key_values.get([KEY])
@@ -83,7 +83,7 @@ class SetupToken:
                 await self._key_values.write([KeyValueChange(KEY, None, found.version)])
 
     def principal_of(self, credentials: Credentials) -> Principal | None:
-        """Who shows the token, as a bearer's or as a password."""
+        """The principal of a client with the token, as a bearer token or as a password."""
         shown = credentials.password
         if self.value is None or shown is None or not hmac.compare_digest(shown, self.value.encode()):
             return None
@@ -107,7 +107,7 @@ class SetupToken:
 
 
 def token_in(path: Path) -> str | None:
-    """The token in a file; None where there is none that may be read."""
+    """The token in a file, or None where there is none that can be read."""
     try:
         with path.open(encoding="ascii") as file:
             text = file.read(len(PREFIX) + 2 * RANDOM_BYTES).strip()
@@ -117,7 +117,7 @@ def token_in(path: Path) -> str | None:
 
 
 def _write(path: Path, token: str) -> None:
-    """Put the file in place whole, for its owner alone; one that is there already needs no room on a full disk."""
+    """Write the file atomically, for its owner alone; an equal one needs no room on a full disk."""
     if token_in(path) == token:
         return
     write_private(path, token)

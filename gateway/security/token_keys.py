@@ -1,7 +1,7 @@
-"""Keys that tokens are signed with: of a file, or of a URL.
+"""Keys for tokens' signatures: from a file, or from a URL.
 
-Invariant: without keys that can be read, no token is right.  A file that has become unreadable is refused at once; keys
-of a URL are used while they are fresh, and where fetching them again fails nothing old is used beyond that.
+Invariant: without readable keys, no token is right. A file that has become unreadable is refused at once. Keys of a URL
+are used while they are fresh, and not beyond that if fetching them again fails.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from gateway.settings.security import SecuritySettings
 
 MAX_KEY_FILE_BYTES: Final = 1 << 20
 MIN_REFETCH_MS: Final = 10_000
-"""Time between two fetches that are made because a token names a key that is not known: attackers can name any."""
+"""Interval between fetches for unknown key ids, in milliseconds: attackers can name any."""
 
 _log = structlog.get_logger(__name__)
 
 
 class TokenKeys(Protocol):
-    """Where keys come from."""
+    """A source of keys."""
 
     async def keys(self, key_id: str | None) -> KeySet:
-        """The keys of now; `key_id` is what a token names.  Raises UNAUTHORIZED where there are none."""
+        """Return the present keys; `key_id` is in the token. Raises UNAUTHORIZED where there are none."""
         ...
 
 
@@ -112,7 +112,7 @@ class UrlKeys:
 
 
 def parse_keys(content: bytes) -> KeySet:
-    """The keys of a PEM text, a JWK or a JWK set.  Raises ValueError, TypeError, KeyError or JoseError."""
+    """Parse a PEM text, a JWK or a JWK set. Raises ValueError, TypeError, KeyError or JoseError."""
     text = content.strip()
     if text.startswith(b"-----BEGIN"):
         for kind in (RSAKey, ECKey, OKPKey):
@@ -130,7 +130,7 @@ def parse_keys(content: bytes) -> KeySet:
 
 
 def open_keys(settings: SecuritySettings, clock: Clock) -> TokenKeys:
-    """The keys that the settings name."""
+    """Return the keys that the settings name."""
     return FileKeys(settings.jwt_key_file) if settings.jwt_key_file is not None else UrlKeys(settings, clock)
 
 

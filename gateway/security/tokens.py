@@ -1,7 +1,7 @@
-"""JWT as credentials: signature, issuer, audience and times are all checked, and what is missing is wrong.
+"""JWT as credentials: signature, issuer, audience and times are all checked, and a missing one is wrong.
 
-Invariants: only algorithms of the settings are taken (`none` cannot be one, and shared secrets are never mixed with
-public keys); a key is used with the algorithms of its type only; a token without `exp` is refused.
+Invariants: only algorithms of the settings are accepted (`none` cannot be one, and shared secrets never mix with public
+keys). A key is used with the algorithms of its type only. A token without `exp` is refused.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gateway.settings.security import SecuritySettings
 
 MAX_TOKEN_BYTES: Final = 16_384
 LONGEST_EXP_SECONDS: Final = 253_402_300_799
-"""The end of the year 9999: a larger `exp` is no time."""
+"""The end of the year 9999: a larger `exp` is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedToken:
-    """What a token says that is right."""
+    """The verified claims of a token."""
 
     name: str
     expires_at_ms: int
@@ -36,12 +36,12 @@ class VerifiedToken:
 
 
 def is_token_shaped(secret: bytes) -> bool:
-    """Whether it may be a JWT: three parts, the first of which is JSON in Base64."""
+    """True if it may be a JWT: three parts, the first of which is JSON in Base64."""
     return secret.startswith(b"eyJ") and secret.count(b".") == 2 and len(secret) <= MAX_TOKEN_BYTES
 
 
 class TokenVerifier:
-    """Checks tokens of one issuer."""
+    """The check of one issuer's tokens."""
 
     def __init__(self, settings: SecuritySettings, keys: TokenKeys, clock: Clock) -> None:
         assert settings.jwt_issuer is not None
@@ -59,7 +59,7 @@ class TokenVerifier:
         )
 
     async def verify(self, token: bytes) -> VerifiedToken:
-        """Raises UNAUTHORIZED, without telling the client more than that."""
+        """Verify a token. Raises UNAUTHORIZED, without telling the client more."""
         if not is_token_shaped(token):
             raise _refusal("it is no token")
         try:

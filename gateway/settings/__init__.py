@@ -1,13 +1,12 @@
-"""The settings: one typed tree, and where each value came from.
+"""The settings: one typed tree, and the origin of each value.
 
 The tree is two levels deep, sections of fields, so every setting has one dotted key (`mqtt.port`) that is written the
-same way everywhere: as `[mqtt] port = 1883` in the TOML file, as `ENTREPOT__MQTT__PORT` in the environment, as
-`--set mqtt.port=1883` on the command line.  File < environment < flags.  A section with a field `port` is a door, and
-its name is the door's name in the ready file; `port_key` names the ports of the listeners beside it.
+same way everywhere: as `[mqtt] port = 1883` in the TOML file, as `ENTREPOT__MQTT__PORT` in the environment, as `--set
+mqtt.port=1883` on the command line. File < environment < flags. A section with a field `port` is a listener, and its
+name is the listener's name in the ready file; `port_key` names the ports of the listeners beside it.
 
-Invariants: nothing is read from the process here (the caller passes the environment and the flags), a key that is not
-in the tree is an error wherever it stands, and every error names the key, where it was found and, where one is
-near, the key that was probably meant.
+Invariants: nothing is read from the process here (the caller passes the environment and the flags). A key that is not
+in the tree is an error anywhere. Every error names the key, its origin and the nearest valid key, if one is near.
 """
 
 from gateway.settings.bridge import BridgeRemote, BridgeRule, BridgeSettings

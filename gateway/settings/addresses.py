@@ -1,4 +1,4 @@
-"""Addresses as settings have them: host:port, and id=host:port of what is told apart by a number."""
+"""Addresses in settings: host:port, and id=host:port for numbered processes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ def is_address(text: str) -> bool:
 
 
 def addresses_by_id(entries: Iterable[str], what: str) -> dict[int, str]:
-    """host:port by id, from 1 to 99, of entries such as `1=host:port`.  `what`: the thing that has an id.
-
-    Raises ValueError.
-    """
+    """Return host:port by id, from 1 to 99, of entries such as `1=host:port`; `what` is the thing with the id. Raises
+    ValueError."""
     found: dict[int, str] = {}
     for each in entries:
         number, _, address = each.partition("=")

@@ -1,4 +1,4 @@
-"""The table of the AMQP door."""
+"""The settings of the AMQP listener."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of the settings that is about bridges to other MQTT brokers."""
+"""The settings of bridges to other MQTT brokers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.settings.table import Table
 
 MAX_REMOTES: Final = 64
 MAX_RULES: Final = 100
-"""Named limits: of the brokers that are bridged to, and of the rules for one of them."""
+"""Limits of the brokers that are bridged to, and of the rules for one of them."""
 
 WEEK_SECONDS: Final = 7 * 24 * 3600
 DEFAULT_PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
@@ -130,7 +130,7 @@ class BridgeRemote(Table):
         return self
 
     def _check_no_echo(self) -> None:
-        """A 3.1.1 remote sends us back what we publish there, if we subscribe to it."""
+        """Refuse rules that make an echo: a 3.1.1 remote returns our messages, if we subscribe to their names."""
         for out in self.rules:
             for into in self.rules:
                 if out.is_out and into.is_in and overlap(out.remote_filter, into.remote_filter):
@@ -151,7 +151,7 @@ class BridgeRemote(Table):
 
     @property
     def session_name(self) -> str:
-        """The client identifier: the same at every gateway, so that the session goes on wherever the bridge runs."""
+        """The client identifier: the same at every gateway, so that the session outlives a move of the bridge."""
         return self.client_id or f"entrepot-bridge-{self.name}"
 
 

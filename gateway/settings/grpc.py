@@ -1,4 +1,4 @@
-"""The table of the door for RocketMQ's gRPC clients."""
+"""The settings of the listener for RocketMQ's gRPC clients."""
 
 from __future__ import annotations
 

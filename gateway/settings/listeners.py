@@ -1,4 +1,4 @@
-"""The tables of the settings that are about clients: the process, its doors, topics and groups as they begin."""
+"""The settings of the process, its listeners, and of new topics and groups."""
 
 from __future__ import annotations
 
@@ -168,11 +168,11 @@ class GroupsSettings(Table):
     start: Literal["earliest", "latest"] = Field("earliest", description="Where a new group begins to read")
 
     def new_group(self, name: str) -> ConsumerGroup:
-        """A group that has said nothing yet."""
+        """A group with the defaults."""
         return ConsumerGroup(name, self.max_attempts, self.invisible_seconds, self.start)
 
     def by_use(self, name: str) -> ConsumerGroup:
-        """A group that its first use makes.  Raises CONSUMER_GROUP_NOT_FOUND where none comes into being so."""
+        """The group that a first use makes. Raises CONSUMER_GROUP_NOT_FOUND where use makes none."""
         if not self.auto_create:
             text = f"there is no consumer group {name!r}, and groups are not created on use"
             raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, text)

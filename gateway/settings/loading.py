@@ -1,4 +1,4 @@
-"""Where the settings come from: a file, the environment, flags; and what is wrong with them, in words."""
+"""The loading of the settings from a file, the environment and flags, with errors in words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gateway.settings.tree import Settings
 ENVIRONMENT_PREFIX: Final = "ENTREPOT__"
 DEFAULT_ORIGIN: Final = "default"
 _USER_INFO: Final = re.compile(r"://\S*@")
-"""Before the host of a URL: a refusal of it must not repeat a password."""
+"""User information in a URL: an error must not repeat a password."""
 
 
 class SettingsError(Exception):
@@ -32,24 +32,24 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One setting as it stands."""
+    """The present value of one setting."""
 
     key: str
     value: Any
-    """As JSON would carry it."""
+    """Value as in JSON."""
     origin: str
     description: str
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """The effective settings, and for every dotted key where its value came from."""
+    """The effective settings, and the origin of each value by dotted key."""
 
     settings: Settings
     origins: dict[str, str]
 
     def listener_port(self, door: str) -> int:
-        """The port to bind for a door: its own; or 0 where free ports are wanted and nobody gave it one."""
+        """The port to bind for a listener; 0 where free ports are wanted and none is set explicitly."""
         key = port_key(door)
         if self.settings.server.free_ports and self.origins[key] == DEFAULT_ORIGIN:
             return 0
@@ -58,7 +58,7 @@ class LoadedSettings:
         return port
 
     def with_ports(self, ports: Mapping[str, int]) -> Settings:
-        """The settings with other ports, by door."""
+        """The settings with other ports, by listener."""
         tree = self.settings
         for door, port in ports.items():
             section, name = port_key(door).split(".")
@@ -111,10 +111,10 @@ def load_settings(
     flags: Mapping[str, object] | None = None,
     flag_names: Mapping[str, str] | None = None,
 ) -> LoadedSettings:
-    """The settings out of a TOML file, an environment and command-line flags, the later over the earlier.
+    """Load the settings from a TOML file, the environment and command-line flags, the later over the earlier.
 
-    `flags` has values by dotted key.  `flag_names` says by which flag a key was given; a key it does not have came
-    by `--set`.  Raises `SettingsError` with every problem found.
+    `flags` has values by dotted key. `flag_names` has the flag of each key; a key without one came by `--set`. Raises
+    `SettingsError` with every problem found.
     """
     loader = _Loader()
     if config_file is not None:
@@ -125,7 +125,7 @@ def load_settings(
 
 
 class _Loader:
-    """Collects values with their origins, then validates all of them at once."""
+    """A collector of values with their origins, which validates all of them at once."""
 
     def __init__(self) -> None:
         self._values: dict[str, dict[str, object]] = {}
@@ -207,7 +207,7 @@ def _read_toml(path: Path) -> dict[str, object]:
 
 
 def _from_text(text: str, annotation: Any) -> object:
-    """A value written as text: JSON for a list, nothing for none; the rest is pydantic's to read."""
+    """Convert a text: JSON for a list, empty for None; pydantic reads the rest."""
     if get_origin(annotation) is list:
         try:
             return json.loads(text)

@@ -1,4 +1,4 @@
-"""The table of the settings that is about identity and rights."""
+"""The settings of identity and rights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALGORITHMS: Final = (
     *("HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "Ed25519", "EdDSA"),
 )
-"""Signatures of tokens that may be allowed; `none` is not among them."""
+"""Allowed signature algorithms of tokens; `none` is not among them."""
 
 
 class SecuritySettings(Table):
@@ -78,12 +78,12 @@ class SecuritySettings(Table):
     @field_validator("initial_admin_password")
     @classmethod
     def _empty_is_none(cls, value: SecretStr | None) -> SecretStr | None:
-        """An environment variable that is there and empty gives no password."""
+        """Treat an empty environment variable as no password."""
         return value if value is not None and value.get_secret_value() else None
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether JWT are a way in."""
+        """True if JWT are accepted."""
         return self.jwt_issuer is not None
 
     @model_validator(mode="after")

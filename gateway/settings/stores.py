@@ -1,4 +1,4 @@
-"""The tables of the settings that are about stores: this one, and those on other machines."""
+"""The settings of stores: this process's own, and those on other machines."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class BrokerSettings(Table):
         return self
 
     def group_addresses(self) -> dict[int, str]:
-        """host:port of each replica, and each observer, by its id.  Raises ValueError."""
+        """host:port of each replica and observer by its id. Raises ValueError."""
         return addresses_by_id((*self.replicas, *self.observers), "replica")
 
     def observer_ids(self) -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""What the tables of the settings share: their form, and the types of their fields."""
+"""The shared base of the settings' tables, and the types of their fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Table(BaseModel):
-    """A table of the settings: closed, unchangeable, and with no number spelt `true`."""
+    """A table of the settings: closed, immutable, and without `true` for a number."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""The table of the settings that is about the object store of cold messages."""
+"""The settings of the object store for cold messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.settings.table import KIB, MIB, Table
 
 SCHEMES: Final = ("file", "s3", "gs", "az")
 ASK_SECONDS: Final = 3600
-"""Longest wait for an object store."""
+"""Longest wait for an object store, in seconds."""
 Wait = Annotated[float, Field(gt=0, le=ASK_SECONDS, allow_inf_nan=False)]
 
 
@@ -73,7 +73,7 @@ class TierSettings(Table):
         return self
 
     def options(self) -> dict[str, Any]:
-        """Options of requests, by the names that the store's client has for them."""
+        """Options of requests, by the names of the store's client."""
         return {
             "endpoint": self.endpoint or None,
             "region": self.region or None,
@@ -85,7 +85,8 @@ class TierSettings(Table):
 
 
 def fault_of_store(url: str) -> str | None:
-    """Why a text is no URL of an object store; None: it is one.  The URL is not repeated: it may have a password."""
+    """The fault of a text that is no URL of an object store, or None. It does not repeat the URL, which may have a
+    password."""
     if not url.isprintable() or " " in url:
         return "a URL has no blanks and no control characters"
     try:

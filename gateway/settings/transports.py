@@ -1,4 +1,4 @@
-"""The settings of how connections come in: TLS, WebSocket, proxies, and limits before authentication."""
+"""The settings of transports: TLS, WebSocket, proxies, and limits before authentication."""
 
 from __future__ import annotations
 

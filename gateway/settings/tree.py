@@ -55,5 +55,5 @@ class Settings(Table):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Names that clients ask this server by, besides localhost and addresses."""
+        """The server's names for clients, besides localhost and addresses."""
         return (*self.http.hosts, self.server.host)

@@ -1,4 +1,4 @@
-"""Settings of webhooks: where they may go, and how patient deliveries are."""
+"""The settings of webhooks: allowed sinks, and patience of deliveries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shovel is to do, and how far it is."""
+"""The plan of a shovel, and its progress."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ShovelPlan:
-    """`source`, `target`: AMQP URLs.  `prefetch`: messages of one queue that are on their way at a time.  `follow`: go
-    on when a queue is empty.  `keeps_origin`: write exchange and routing key into headers."""
+    """The plan; `source` and `target` are AMQP URLs. `prefetch`: messages of one queue on their way at a time.
+    `follow`: go on when a queue is empty. `keeps_origin`: write exchange and routing key into headers."""
 
     source: str
     target: str
@@ -20,9 +20,12 @@ class ShovelPlan:
 
 @dataclass(slots=True)
 class QueueProgress:
-    """One queue's.  `carried`: messages that the target has confirmed.  `waiting`: those that were still ready at the
-    source when it was looked last.  `changed`: messages whose properties could not all stay (`carried_properties`).
-    `refused`: how often the target would not take one now.  `problem`: why it is not carried any further."""
+    """The progress of one queue.
+
+    `carried`: messages confirmed by the target. `waiting`: messages ready at the source at the last look. `changed`:
+    messages that could not keep all properties (`carried_properties`). `refused`: passing refusals of the target.
+    `problem`: the reason why the queue is not carried any further.
+    """
 
     queue: str
     carried: int = 0
@@ -37,4 +40,4 @@ OnProgress = Callable[[QueueProgress], None]
 
 
 class ShovelError(Exception):
-    """A queue cannot be carried, and trying again changes nothing."""
+    """A queue cannot be carried, and another try changes nothing."""

@@ -1,7 +1,7 @@
-"""Properties of a message that is carried: what may not stay as it is.
+"""Properties of carried messages: all are kept but two.
 
-They go on as they came, but for two.  `user_id` is checked against the login of who publishes, and goes where it is
-another.  The header `CC` names further routing keys: the source has delivered to them already, so it is called `x-cc`.
+`user_id` is checked against the publisher's login, and dropped where it differs. The header `CC` names further routing
+keys: the source has delivered to them already, so it is renamed `x-cc`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ ORIGINAL_ROUTING_KEY: Final = "x-original-routing-key"
 def carried_properties(
     properties: Basic.Properties, login: str, origin: tuple[str, str] | None
 ) -> tuple[Basic.Properties, bool]:
-    """The properties to publish with, and whether something of them could not stay.  `login`: who publishes.
-    `origin`: exchange and routing key, where they are to be headers.  The given ones may be changed."""
+    """Return the properties to publish with, and True if some could not be kept; `properties` may be changed. `login`
+    is the publisher's; `origin` is the exchange and routing key for headers, if wanted."""
     is_changed = False
     if properties.user_id and properties.user_id != login:
         properties.user_id = None

@@ -1,7 +1,7 @@
 """QueueSession: one queue carried over one connection to each side, until the queue is empty or a connection ends.
 
-Invariant: a message is acknowledged at the source only when the target has confirmed it.  All that a session knows ends
-with it, so what is late of an earlier one acknowledges nothing on a later one's channel.
+Invariant: a message is acknowledged at the source only after the target has confirmed it. A session's state ends with
+it, so late news of an earlier one acknowledge nothing on a later one's channel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gateway.shovel.plan import OnProgress, QueueProgress, ShovelError, ShovelPl
 from gateway.shovel.properties import carried_properties
 
 LOOK_SECONDS: Final = 0.3
-"""Interval between looks whether the source is empty."""
+"""Interval between looks for an empty source."""
 PASSING: Final = (
     aiormq.exceptions.AMQPError,
     aiormq.exceptions.ChannelInvalidStateError,
@@ -25,12 +25,12 @@ PASSING: Final = (
     TimeoutError,
     asyncio.CancelledError,
 )
-"""Errors of the client library where a connection ends."""
+"""Errors of the client library when a connection ends."""
 REFUSED: Final = (aiormq.exceptions.ChannelAccessRefused, aiormq.exceptions.ChannelLockedResource)
 
 
 class QueueSession:
-    """See the module.  `login`: who publishes at the target.  `progress` is kept up to date, and told when it moved."""
+    """A session; `login` publishes at the target, and moves of `progress` are told."""
 
     def __init__(
         self,
@@ -52,7 +52,8 @@ class QueueSession:
         self._is_acknowledging = False
 
     async def run(self) -> None:
-        """Raises ShovelError where trying again changes nothing, and what ends a connection."""
+        """Carry until the queue is empty. Raises ShovelError where another try changes nothing, and errors of the
+        connection."""
         await self._source.basic_qos(prefetch_count=self._plan.prefetch)
         self._progress.waiting = await self._ready(self._source, "source")
         await self._ready(self._target, "target")
@@ -65,7 +66,7 @@ class QueueSession:
             if done:
                 if self._over.done():
                     self._over.result()
-                self._over.cancel()  # what comes now is of no interest
+                self._over.cancel()  # later ends do not matter
                 raise ConnectionError("a connection was closed")
             if self._plan.follow or self._is_busy or self._progress.carried > before:
                 continue
@@ -78,7 +79,7 @@ class QueueSession:
         return bool(self._under_way or self._confirmed)
 
     async def _ready(self, channel: AbstractChannel, side: str) -> int:
-        """Messages that wait in the queue.  Raises ShovelError where there is none such."""
+        """Return the messages that wait in the queue. Raises ShovelError where there is no such queue."""
         try:
             found = await channel.queue_declare(self._queue, passive=True)
         except aiormq.exceptions.ChannelNotFoundEntity as error:
@@ -92,7 +93,6 @@ class QueueSession:
     # -- one message ---------------------------------------------------------------------------------------------
 
     async def _carry(self, message: DeliveredMessage) -> None:
-        """Publish, and acknowledge when that is confirmed."""
         if self._over.done() or message.delivery_tag is None:
             return
         self._under_way += 1
@@ -104,7 +104,7 @@ class QueueSession:
                 await self._acknowledge()
         except aiormq.exceptions.PublishError:
             self._end(ShovelError(f"there is no queue {self._queue!r} at the target any more"))
-        except aiormq.exceptions.DeliveryError as error:  # it comes again, behind a pause
+        except aiormq.exceptions.DeliveryError as error:  # it comes again after a pause
             self._progress.refused += 1
             self._end(error)
         except PASSING as error:
@@ -120,7 +120,7 @@ class QueueSession:
             self._under_way -= 1
 
     async def _publish(self, message: DeliveredMessage) -> bool:
-        """Return when the target has confirmed it; whether its properties could not all stay."""
+        """Publish and wait for the confirmation; True if some properties could not be kept."""
         origin = (message.exchange or "", message.routing_key or "") if self._plan.keeps_origin else None
         properties, is_changed = carried_properties(message.header.properties, self._login, origin)
         confirmation = await self._target.basic_publish(
@@ -135,7 +135,7 @@ class QueueSession:
         return is_changed
 
     async def _acknowledge(self) -> None:
-        """Acknowledge what is confirmed without a gap: what was confirmed together with one acknowledgement."""
+        """Acknowledge the confirmed messages without a gap; those confirmed together with one acknowledgement."""
         await asyncio.sleep(0)
         self._is_acknowledging = False
         last = self._acknowledged

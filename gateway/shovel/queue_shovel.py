@@ -1,6 +1,6 @@
 """QueueShovel: one queue's messages, from its source to the queue of the same name at the target, session by session.
 
-Whatever ends a session, the source delivers what it was not told of again: nothing is lost, some may be there twice.
+After the end of a session the source delivers unacknowledged messages again: nothing is lost, some may be duplicates.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gateway.shovel.queue_session import PASSING, QueueSession
 
 CONNECT_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 5.0
-"""After that a connection is left to its other side: a shovel that is told to end does."""
+"""Longest wait for the close of a connection: a shovel that is told to end does."""
 MAX_FAILURES: Final = 8
-"""Sessions that end one after the other without a message carried: then it is given up."""
+"""Sessions in a row without a message carried, after which the shovel gives up."""
 FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 10.0
 _NO_ENTRY: Final = (
@@ -33,24 +33,24 @@ _NO_ENTRY: Final = (
 
 
 async def _close(connection: AbstractConnection) -> None:
-    """Close it if that can be done in time: the client library itself waits for its tasks without end."""
+    """Close it within CLOSE_SECONDS: the client library itself waits for its tasks without end."""
     closing = asyncio.ensure_future(connection.close())
-    closing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # of no interest, and seen
+    closing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # marks the exception as seen
     await asyncio.wait((closing,), timeout=CLOSE_SECONDS)
 
 
 class QueueShovel:
-    """See the module."""
+    """The shovel of one queue."""
 
     def __init__(self, plan: ShovelPlan, queue: str, on_progress: OnProgress) -> None:
         self.progress = QueueProgress(queue)
         self._plan, self._on_progress = plan, on_progress
         self._login = unquote(urlsplit(plan.target).username or "guest")
         self._was_there = False
-        """Whether both sides have been reached once: from then on they are waited for."""
+        """True once both sides have been reached: from then on they are waited for."""
 
     async def run(self) -> QueueProgress:
-        """Carry until the queue is empty, for ever where the plan says so.  Failures are told in the progress."""
+        """Carry until the queue is empty, or for ever if the plan follows. Failures are told in the progress."""
         failures = 0
         while True:
             before = self.progress.carried
@@ -63,7 +63,7 @@ class QueueShovel:
                 break
             except PASSING as error:
                 if (task := asyncio.current_task()) and task.cancelling():
-                    # it is to end, whatever the client library made of that while it closed
+                    # A cancellation, whatever error the client library made of it while it closed.
                     raise asyncio.CancelledError from error
                 failures = 0 if self.progress.carried > before else failures + 1
                 if failures >= MAX_FAILURES:
@@ -74,7 +74,7 @@ class QueueShovel:
         return self.progress
 
     async def _session(self) -> None:
-        """From connecting to the end of the queue.  Raises what ends it before."""
+        """Carry from connecting to the end of the queue. Raises an earlier end."""
         async with AsyncExitStack() as opened:
             source = await self._channel(opened, self._plan.source, "source")
             target = await self._channel(opened, self._plan.target, "target")

@@ -12,13 +12,13 @@ from gateway.shovel.queue_shovel import QueueShovel
 async def shovel(
     plan: ShovelPlan, queues: Sequence[str], on_progress: OnProgress, *, at_a_time: int
 ) -> list[QueueProgress]:
-    """Carry queues, so many at a time; all of them at once where the plan follows, since none of them ends."""
+    """Carry queues, `at_a_time` of them; all at once where the plan follows, since none of them ends."""
     room = asyncio.Semaphore(len(queues) if plan.follow else at_a_time)
 
     async def one(queue: str) -> QueueProgress:
         async with room:
             return await QueueShovel(plan, queue, on_progress).run()
 
-    async with asyncio.TaskGroup() as group:  # none outlives a cancellation
+    async with asyncio.TaskGroup() as group:  # a cancellation ends all of them
         tasks = [group.create_task(one(queue)) for queue in queues]
     return [task.result() for task in tasks]

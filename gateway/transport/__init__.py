@@ -1,1 +1,1 @@
-"""What stands between a listening socket and a conversation: admission, PROXY headers, TLS, WebSocket."""
+"""The layers between a listening socket and a conversation: admission, PROXY headers, TLS, WebSocket."""

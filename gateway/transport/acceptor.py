@@ -1,8 +1,8 @@
 """Acceptor: a listening socket whose connections need something before they can talk: a PROXY header, TLS.
 
-It accepts by itself: what is refused costs no TLS, each handshake takes the certificates of its moment, and the header
-is off the socket before TLS begins.  A task opens a connection and ends when it is open.
-Invariant: opening takes at most `open_seconds`, header and handshake together.
+It accepts by itself: a refused connection costs no TLS, each handshake takes the present certificates, and the header
+is read before TLS begins. A task opens a connection and ends when it is open. Invariant: header and handshake together
+take at most `open_seconds`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from gateway.transport.proxy_trust import ProxyTrust
 from protocols.proxy import MalformedProxyHeaderError, ProxyHeader
 
 ACCEPTS_PER_TURN: Final = 64
-"""Connections taken before others have their turn."""
+"""Connections accepted before others have their turn."""
 PAUSE_SECONDS: Final = 1.0
-"""Time without accepting when the system has no room for a connection."""
+"""Pause of accepting when the system has no room for a connection."""
 TLS_GOODBYE_SECONDS: Final = 5.0
 """Longest wait for a peer to answer the end of TLS before its connection is cut."""
 
 Begin = Callable[[Place], Callable[[ProxyHeader | None], asyncio.BaseProtocol]]
-"""A connection was accepted: makes what makes its protocol once the header is known."""
+"""Function for an accepted connection: its result makes the protocol once the header is known."""
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +59,7 @@ class Acceptor:
         self._loop.add_reader(self._socket, self._accept)
 
     def stop_accepting(self) -> None:
-        """Close the listening socket, and what is not open yet."""
+        """Close the listening socket, and connections that are not open yet."""
         if self._pause is not None:
             self._pause.cancel()
         self._loop.remove_reader(self._socket)

@@ -10,7 +10,7 @@ from gateway.transport.certificates import ServerCertificates
 
 
 class CertificateWatch:
-    """One timer for all.  SIGHUP reads them at once, changed or not."""
+    """One timer for all. SIGHUP reads them at once, changed or not."""
 
     def __init__(self, watched: Sequence[ServerCertificates], seconds: float) -> None:
         self._watched = tuple(watched)
@@ -19,13 +19,13 @@ class CertificateWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin to look; does nothing where there is no certificate."""
+        """Begin to look, if there is any certificate."""
         if self._watched:
             self._loop.add_signal_handler(signal.SIGHUP, self._reload)
             self._look()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,7 +1,7 @@
 """ServerCertificates: the TLS context of a listener, made anew when its files change.
 
-A connection keeps the context that it began with.  Invariant: `context` is always one that was loaded whole; files
-that cannot be used change nothing.
+A connection keeps its first context. Invariant: `context` is always one that was loaded whole; unusable files change
+nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HostCertificate:
-    """PEM files of what is shown to those who ask for this host; `*.example.com` stands for one more label."""
+    """PEM files of the certificate for a host; `*.example.com` stands for one more label."""
 
     host: str
     certificate: Path
@@ -31,7 +31,7 @@ class HostCertificate:
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """All files of a listener.  `certificate`: shown where no host matches.  `ca`: what has signed clients' ones."""
+    """All files of a listener: `certificate` is the default, `ca` has signed clients' certificates."""
 
     certificate: Path
     key: Path | None = None
@@ -40,14 +40,14 @@ class CertificateFiles:
     hosts: tuple[HostCertificate, ...] = ()
 
     def paths(self) -> tuple[Path, ...]:
-        """Every file there is."""
+        """The paths of all files."""
         pairs = [(self.certificate, self.key), *((host.certificate, host.key) for host in self.hosts)]
         named = [path for pair in pairs for path in pair]
         return tuple(path for path in (*named, self.ca) if path is not None)
 
 
 class ServerCertificates:
-    """The current context.  Raises OSError, naming the files, if they cannot be used at the start."""
+    """The current context. Raises OSError, naming the files, if they cannot be used at the start."""
 
     def __init__(self, files: CertificateFiles) -> None:
         self._files = files
@@ -58,15 +58,15 @@ class ServerCertificates:
             raise OSError(f"the certificates cannot be used: {error} (one of {', '.join(self._names())})") from error
 
     def reload_if_changed(self) -> bool:
-        """Take what the files hold now, if they changed since they were last read; says whether it was taken."""
+        """Load the files if they changed since the last read; True if they were loaded."""
         state = self._look()
         if state == self._state:
             return False
-        self._state = state  # also of files that are broken: they are complained of once
+        self._state = state  # also of broken files: they are complained of once
         return self.reload()
 
     def reload(self) -> bool:
-        """Take what the files hold now; says whether it could be taken."""
+        """Load the files; True if that succeeded."""
         try:
             self.context = _load(self._files)
         except (OSError, ValueError) as error:
@@ -109,12 +109,12 @@ def _context(files: CertificateFiles, certificate: Path, key: Path | None) -> ss
 
 
 def _no_password() -> str:
-    """For an encrypted key: an error, where OpenSSL would ask at the terminal and wait."""
+    """Raise an error for an encrypted key, where OpenSSL would ask at the terminal and wait."""
     return ""
 
 
 def _chooser(others: dict[str, ssl.SSLContext]) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], None]:
-    """All contexts check clients alike, so that choosing one changes nothing but the certificate shown."""
+    """Choose the context by host: all check clients alike, so the choice changes the certificate only."""
 
     def choose(connection: ssl.SSLObject, name: str | None, _default: ssl.SSLContext) -> None:
         if name is None:

@@ -1,7 +1,7 @@
-"""Intake: how many connections a listener takes, how fast, and from whom, before anything is known of them.
+"""Intake: a listener's limits of connections, by number, rate and address, before anything is known of them.
 
-Every connection has a `Place` from its accept to its end.  Invariant: the counts are those of the places that have been
-given and not left.  The address is the client's: behind a trusted proxy the one that the proxy told.
+Every connection has a `Place` from its accept to its end. Invariant: the counts are those of the places given and not
+left. The address is the client's: behind a trusted proxy the one that the proxy told.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Final
 import structlog
 
 BURST_SECONDS: Final = 2.0
-"""Time for which what a rate allows may be saved up."""
+"""Time for which a rate's allowance may be saved up."""
 MAX_ADDRESSES: Final = 65_536
-"""Addresses whose rate is remembered; the one not seen for longest is forgotten."""
+"""Addresses whose rate is remembered; the one unseen for longest is forgotten."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class IntakeLimits:
-    """Limits of one listener.  Rates are connections a second; a rate or count of 0 is none."""
+    """Limits of one listener. Rates are connections per second; 0 is no limit."""
 
     connections: int = 0
     accepts_per_second: float = 0.0
@@ -57,23 +57,21 @@ class Place:
         self._key = ""
 
     def claim(self, host: str, now: float) -> bool:
-        """The client's address is known; False if that has too many connections.  The place is still to be left.
-
-        One that was left already has nothing to claim, and is in nobody's way.
-        """
+        """Set the client's address; False if that has too many connections. The place must still be left. A place that
+        was left already has nothing to claim."""
         if self._intake is None:
             return True
         self._key = self._intake.claim(host, now)
         return bool(self._key)
 
     def admitted(self) -> None:
-        """It has said who it is: no longer half open."""
+        """Note the login: the connection is no longer half open."""
         if self._intake is not None and self._key:
             self._intake.no_longer_half_open(self._key)
             self._key = ""
 
     def leave(self) -> None:
-        """The connection is gone; may be called again."""
+        """Leave the place; may be called again."""
         self.admitted()
         if self._intake is not None:
             self._intake.connections -= 1
@@ -81,7 +79,7 @@ class Place:
 
 
 class Intake:
-    """The limits of one listener, and how they stand."""
+    """The limits of one listener, and their present counts."""
 
     def __init__(self, listener: str, limits: IntakeLimits, now: float) -> None:
         self.listener = listener
@@ -94,11 +92,11 @@ class Intake:
 
     @property
     def half_open(self) -> int:
-        """Connections whose address is known and that have not said who they are."""
+        """Connections with a known address and no login."""
         return sum(self._half_open.values())
 
     def enter(self, now: float) -> Place | None:
-        """A connection has come; None if the listener has too many, or they come too fast."""
+        """Take a new connection; None if the listener has too many, or they come too fast."""
         limits = self.limits
         if limits.connections and self.connections >= limits.connections:
             self.refuse("too many connections", "")
@@ -110,7 +108,7 @@ class Intake:
         return Place(self)
 
     def claim(self, host: str, now: float) -> str:
-        """The key under which a connection of this address counts as half open; empty if it is refused."""
+        """Count a connection as half open; return its key, empty if it is refused."""
         key, limits = _key_of(host), self.limits
         rate = limits.accepts_per_second_per_address
         if rate and not self._bucket_of(key, rate, now).take(rate, now):
@@ -124,7 +122,7 @@ class Intake:
         return key
 
     def no_longer_half_open(self, key: str) -> None:
-        """A connection of this key has said who it is, or is gone."""
+        """Note that a connection of this key has logged in, or is gone."""
         count = self._half_open[key] - 1
         if count:
             self._half_open[key] = count
@@ -132,10 +130,7 @@ class Intake:
             del self._half_open[key]
 
     def refuse(self, reason: str, host: str, detail: str = "") -> None:
-        """A connection is closed before it was one: count it, and say so.
-
-        `reason` is one of a few; what varies goes into `detail`.
-        """
+        """Count and log a connection that is refused. `reason` is one of a few; variable text goes into `detail`."""
         self.refused += 1
         more = {"detail": detail} if detail else {}
         kind = f"{self.listener}: {reason}"
@@ -155,7 +150,7 @@ class Intake:
 
 
 def _key_of(host: str) -> str:
-    """What counts as one address: of IPv6 the /64, as one customer has at least that."""
+    """The address to count by: of IPv6 the /64, as one customer has at least that."""
     if ":" not in host:
         return host or "unknown"
     try:

@@ -1,6 +1,6 @@
-"""ProxyTrust: whose PROXY headers are believed, and how one is taken off a socket before anything else reads it.
+"""ProxyTrust: the proxies whose PROXY headers are trusted, and the reading of a header from a socket.
 
-Invariant: not one byte beyond the header is taken.  So TLS can begin on the socket as if there had been no header.
+Invariant: not one byte beyond the header is taken. So TLS can begin on the socket as if there had been no header.
 """
 
 from __future__ import annotations
@@ -17,25 +17,23 @@ ProxyMode = Literal["off", "optional", "required"]
 
 
 class ProxyTrust:
-    """`required`: a connection that is not from a trusted address, or has no header, is refused.  `optional`: a header
-    is looked for where the address is trusted."""
+    """The trusted proxies: with `required`, a connection from another address, or without a header, is refused. With
+    `optional`, a header is looked for from trusted addresses."""
 
     def __init__(self, mode: ProxyMode = "off", networks: Iterable[str] = ()) -> None:
         self.mode = mode
         self._networks = tuple(ipaddress.ip_network(network, strict=False) for network in networks)
 
     def trusts(self, host: str) -> bool:
-        """Whether this address belongs to a proxy of ours."""
+        """True if this address belongs to a trusted proxy."""
         address = ipaddress.ip_address(host.partition("%")[0])
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
             address = address.ipv4_mapped
         return any(address in network for network in self._networks)
 
     async def take_header(self, connection: socket.socket, host: str) -> ProxyHeader | None:
-        """The header of a connection; None where none is looked for, or there is none and none is needed.
-
-        Raises MalformedProxyHeaderError, and ConnectionError where the peer goes before its header is complete.
-        """
+        """Return the header of a connection; None where none is expected, or none is there nor needed. Raises
+        MalformedProxyHeaderError, and ConnectionError where the peer goes before its header is complete."""
         if self.mode == "off":
             return None
         if not self.trusts(host):
@@ -56,7 +54,7 @@ class ProxyTrust:
 
 
 async def _peek(connection: socket.socket, size: int) -> bytes:
-    """What has come and was not taken yet; waits for some.  Raises ConnectionError at the end of the connection."""
+    """Wait for data, and return it unread. Raises ConnectionError at the end of the connection."""
     loop = asyncio.get_running_loop()
     while True:
         try:

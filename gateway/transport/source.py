@@ -1,4 +1,4 @@
-"""Source: where a connection comes from, as far as it can be believed."""
+"""Source: the trusted origin of a connection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocols.proxy import ProxyHeader
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """What a verified certificate says of its holder."""
+    """The holder's names in a verified certificate."""
 
     common_name: str = ""
     uris: tuple[str, ...] = ()
@@ -20,10 +20,8 @@ class ClientCertificate:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The client's address, which a trusted proxy may have told, and how it came.
-
-    `certificate` is one that an authority of ours has signed, or whose name a trusted proxy vouches for.
-    """
+    """The client's address, as a trusted proxy may have told it, and the way it came. `certificate` is signed by an
+    authority of ours, or its name is vouched for by a trusted proxy."""
 
     host: str
     port: int
@@ -36,7 +34,7 @@ class Source:
 
 
 def source_of(transport: asyncio.BaseTransport, listener: str, header: ProxyHeader | None) -> Source:
-    """The source of a connection that is through its TLS handshake, if it has one."""
+    """Return the source of a connection after its TLS handshake, if it has one."""
     peer = transport.get_extra_info("peername") or ("", 0)
     is_tls = transport.get_extra_info("ssl_object") is not None
     certificate = certificate_of(transport.get_extra_info("peercert"))
@@ -51,7 +49,7 @@ def source_of(transport: asyncio.BaseTransport, listener: str, header: ProxyHead
 
 
 def certificate_of(peercert: dict[str, Any] | None) -> ClientCertificate | None:
-    """Names out of what `ssl` tells of a verified certificate; None where there is none."""
+    """The names in a verified certificate of `ssl`; None where there is none."""
     if not peercert:
         return None
     names = [value for part in peercert.get("subject", ()) for kind, value in part if kind == "commonName"]

@@ -1,9 +1,9 @@
-"""WebOrigins: whether a page of another origin asks, and whether by a name of ours.  Each listener that browsers reach
-has one, and asks it before anything is done.
+"""WebOrigins: a check of requests by web pages, by their origin and the host name they ask for.
 
-A browser lets every page send requests anywhere, and a page that has its own name resolve to our address reads the
-answers too (DNS rebinding).  Browsers say which page asks, in headers that no page can set or leave out: `Origin`
-(Fetch 3.1) and `Sec-Fetch-Site` (Fetch Metadata 2.3).  A request without both comes from no page.
+Each listener that browsers reach asks it first. A browser lets every page send requests anywhere, and a page that has
+its own name resolve to our address reads the answers too (DNS rebinding). Browsers name the page in headers that no
+page can set or leave out: `Origin` (Fetch 3.1) and `Sec-Fetch-Site` (Fetch Metadata 2.3). A request without both comes
+from no page.
 
 `Origin` with neither a scheme nor `null` is no browser's: senders of webhooks name themselves so.
 """
@@ -16,21 +16,21 @@ from functools import lru_cache
 from typing import Final
 
 EVERY: Final = "*"
-"""In a list of origins or hosts: all."""
+"""Entry of a list of origins or hosts that stands for all."""
 PAGE_HEADERS: Final = frozenset({b"origin", b"sec-fetch-site"})
-"""Headers by which a page may be asking."""
+"""Headers that name a page."""
 MAX_REMEMBERED_HOSTS: Final = 256
 MAX_HOST_BYTES: Final = 256
 _OWN_SITES: Final = frozenset({b"same-origin", b"none"})
-"""`none`: a person, by the address bar or a bookmark.  `same-site`: another port or a sibling name, so foreign."""
+"""`none`: a person, by the address bar or a bookmark. `same-site`: another port or a sibling name, so foreign."""
 _DEFAULT_PORTS: Final = {b"http": b":80", b"https": b":443"}
 
 RequestHeaders = Iterable[tuple[bytes, bytes]]
 
 
 class WebOrigins:
-    """`allowed`: origins whose pages may ask, such as `https://app.example`.  `hosts`: names of this server besides
-    `localhost` and all addresses, without ports."""
+    """The `allowed` origins of pages, such as `https://app.example`, and the server's names `hosts`, without ports.
+    `localhost` and all addresses are its names, too."""
 
     def __init__(self, allowed: Iterable[str] = (), hosts: Iterable[str] = ()) -> None:
         self._allowed = frozenset(each.lower().encode() for each in allowed)
@@ -39,10 +39,8 @@ class WebOrigins:
         self._is_known = lru_cache(MAX_REMEMBERED_HOSTS)(self._looked_up)
 
     def foreign_page(self, headers: RequestHeaders) -> str | None:
-        """The page that asks, as a refusal names it; None where none asks, an own one, or one that is allowed.
-
-        `headers`: with names in lower case.
-        """
+        """The page to refuse, or None where no page asks, or one of ours or an allowed one. `headers` has names in
+        lower case."""
         if self._allows_all:
             return None
         host, site, origins = b"", b"", []
@@ -62,10 +60,8 @@ class WebOrigins:
         return None
 
     def knows_host(self, headers: RequestHeaders) -> bool:
-        """Whether the request asks for a host by a name that is this server's, or for none.
-
-        An address is always ours: a page cannot come from the name that it is.
-        """
+        """True if the request names a host of this server, or none. An address is always ours: a page cannot come from
+        the name that it is."""
         for name, value in headers:
             if name == b"host":
                 return len(value) <= MAX_HOST_BYTES and self._is_known(value)
@@ -77,7 +73,7 @@ class WebOrigins:
 
 
 def _is_same(origin: bytes, host: bytes) -> bool:
-    """Whether a page's origin is the host that it asks, by name and port.  Its scheme is that of a proxy in front."""
+    """True if a page's origin is the host that it asks, by name and port; a proxy may change the scheme."""
     scheme, _, authority = origin.partition(b"://")
     port = _DEFAULT_PORTS.get(scheme)
     if port is not None:

@@ -1,8 +1,8 @@
 """WebSocketDriver: a conversation inside a WebSocket (RFC 6455; MQTT 5, section 6).
 
-Invariant: the conversation sees the bytes of binary messages as one stream, whatever frames and messages they came in,
-and never a byte of anything else.  Control frames are answered here: a ping is no sign of life to MQTT.
-No extension is agreed on, so nothing is compressed.
+Invariant: the conversation sees the bytes of binary messages as one stream, whatever their frames, and never any other
+byte. Control frames are answered here: a ping is no sign of life to MQTT. No extension is agreed on, so nothing is
+compressed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from gateway.transport.web_origin import WebOrigins
 from protocols.proxy import ProxyHeader
 
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
-"""The first that a client offers is taken: MQTT's name since 3.1.1, and the one before."""
+"""Sub-protocols, of which the client's first is taken: MQTT's name since 3.1.1, and the one before."""
 WRITE_FRAME_BYTES: Final = 64 * 1024
-"""Largest frame sent: clients limit what they take as one."""
+"""Largest frame sent: clients limit the size of one."""
 FRAMES_PER_TURN: Final = 64
-"""Frames of one connection that are taken before others have their turn: one costs about 30 us, however small."""
+"""Frames of one connection taken before others have their turn: one costs about 30 us, however small."""
 EARLY_MAX_FRAMES: Final = 2048
 """Frames before the login: a CONNECT may come in many pieces, but not in empty ones for ever."""
 FAILED_SECONDS: Final = 1.0
@@ -50,17 +50,17 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WebSocketTerms:
-    """What a listener asks of WebSocket clients."""
+    """A listener's conditions for WebSocket clients."""
 
     path: str
-    """What they must ask for; empty for anything."""
+    """Path to ask for; empty for any."""
     origins: WebOrigins
     max_frame_bytes: int
     takes_anonymous: Callable[[str], bool] = lambda source: True
-    """Whether clients from an address may come in without a user: then they must ask by a name of ours."""
+    """True if clients from an address may come in without a user: then they must ask by a name of ours."""
 
     def refusal_of(self, request: Request, source: str) -> int:
-        """The HTTP status of a refusal; 0 for none.  `source`: the address of the client."""
+        """The HTTP status of a refusal, or 0; `source` is the client's address."""
         if self.path and request.target.partition("?")[0] != self.path:
             return 404
         if subprotocol_of(request) is None:
@@ -74,8 +74,8 @@ class WebSocketTerms:
 
 
 def forget_frames(connection: Connection) -> None:
-    """Free what has come of a frame in part, once the socket is gone.  wsproto's parser is a generator that has its
-    owner, which has it: they would wait for a collection."""
+    """Free a partial frame after the socket is gone: wsproto's parser is a reference cycle, which would wait for a
+    garbage collection."""
     connection._proto._parse_more.close()
 
 
@@ -109,9 +109,9 @@ class WebSocketDriver(Driver):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes from the socket: of the handshake first, then of frames."""
+        """Take bytes from the socket: the handshake first, then frames."""
         if self._transport is None or (self._connection is None and self._handshake is None):
-            return  # it is over, and waits for the peer to see that
+            return  # over, but waiting for the peer to see that
         if self._early >= 0 and not self._takes_early(len(data)):
             return
         if self._connection is not None:
@@ -128,7 +128,7 @@ class WebSocketDriver(Driver):
             hint = error.event_hint
             self._reject(handshake, hint if isinstance(hint, RejectConnection) else RejectConnection())
             return
-        except ValueError:  # a host name that is none
+        except ValueError:  # an invalid host name
             self._reject(handshake, RejectConnection(status_code=400))
             return
         for event in handshake.events():
@@ -142,7 +142,7 @@ class WebSocketDriver(Driver):
             return
         self._write(handshake.send(AcceptConnection(subprotocol=subprotocol_of(request))))
         self._connection = handshake.connection
-        self._handshake = None  # several kilobytes that are not needed any more
+        self._handshake = None  # frees several kilobytes
 
     def _reject(self, handshake: H11Handshake, rejection: RejectConnection) -> None:
         rejection = replace(rejection, headers=[*rejection.headers, (b"connection", b"close")])
@@ -151,7 +151,7 @@ class WebSocketDriver(Driver):
         self._door.intake.refuse(reason, self.source.host)
         try:
             self._write(handshake.send(rejection))
-        except LocalProtocolError:  # what came was not HTTP at all
+        except LocalProtocolError:  # not HTTP at all
             self.abort()
             return
         super().close()
@@ -159,7 +159,6 @@ class WebSocketDriver(Driver):
     # -- frames --------------------------------------------------------------------------------------------------
 
     def _take(self, connection: Connection, data: bytes) -> None:
-        """The frames of one read."""
         if connection.state is ConnectionState.CLOSED:
             return
         connection.receive_data(data)
@@ -167,7 +166,7 @@ class WebSocketDriver(Driver):
             self._take_frames()
 
     def _take_frames(self) -> None:
-        """As many frames as a turn of the loop is for, their data as one piece; the rest when others had theirs."""
+        """Take the frames of one turn of the loop, with their data as one piece; the rest comes after others' turns."""
         connection = self._connection
         if connection is None or self._transport is None or connection.state is ConnectionState.CLOSED:
             return
@@ -192,7 +191,7 @@ class WebSocketDriver(Driver):
             self._end(connection, end)
 
     def _go_on_later(self, *, is_behind: bool) -> None:
-        """Read no more before what has come is taken, a part of it in each turn."""
+        """Stop reading until the pending data are taken, a part in each turn."""
         if self._transport is None:
             return
         if is_behind != self._is_behind:
@@ -204,7 +203,7 @@ class WebSocketDriver(Driver):
     def _take_event(
         self, connection: Connection, event: Event, parts: list[bytes], *, answers: bool
     ) -> CloseConnection | None:
-        """One frame: its data is added to `parts`.  What ends the connection is returned."""
+        """Take one frame: add its data to `parts`, or return the end of the connection."""
         if isinstance(event, BytesMessage):
             self._frame_bytes += len(event.data)
             if self._frame_bytes > self._terms.max_frame_bytes:
@@ -215,19 +214,19 @@ class WebSocketDriver(Driver):
         elif isinstance(event, TextMessage):
             return CloseConnection(CloseReason.UNSUPPORTED_DATA)
         elif isinstance(event, Ping):
-            if answers and not self.is_congested:  # who does not read needs no pong
+            if answers and not self.is_congested:  # a peer that does not read needs no pong
                 self._write(connection.send(event.response()))
         elif isinstance(event, CloseConnection):
             return event
         return None
 
     def _end(self, connection: Connection, end: CloseConnection) -> None:
-        """The peer closes, or has said what ends this connection at once."""
+        """Answer the peer's close, or close after a fault."""
         if connection.state is ConnectionState.REMOTE_CLOSING:
             self._write(connection.send(end.response()))
         elif connection.state is ConnectionState.OPEN:
             self._write(connection.send(CloseConnection(end.code, end.reason)))
-            self._connection = None  # what still comes is passed over: closing upon it would reset the connection
+            self._connection = None  # later data are ignored: closing upon them would reset the connection
             self._end_later(FAILED_SECONDS, self.abort)
             return
         super().close()
@@ -248,7 +247,7 @@ class WebSocketDriver(Driver):
         self._write(b"".join(connection.send(BytesMessage(bytes(piece))) for piece in pieces))
 
     def close(self) -> None:
-        """Write what is due, then the close frame; the peer's answer to it, or the time for it, ends the connection."""
+        """Write what is due, then the close frame; the peer's answer, or a time-out, ends the connection."""
         self.flush()
         connection, transport = self._connection, self._transport
         if transport is None:
@@ -267,10 +266,10 @@ class WebSocketDriver(Driver):
 
 
 def upgraded(door: Door, terms: WebSocketTerms) -> type[asyncio.Protocol]:
-    """What the HTTP door hands a connection over to that asks for WebSocket: called as uvicorn calls its own."""
+    """Return the protocol class for the HTTP listener's WebSocket connections, called as uvicorn calls its own."""
 
     class Upgraded(WebSocketDriver):
-        """It has its own place among the connections: uvicorn's state is none of its concern."""
+        """A connection with its own place; uvicorn's state does not matter to it."""
 
         __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Installed as `pyspark_entrepot`: Spark registers the data source of every module that is called `pyspark_...`."""
+"""The package installed as `pyspark_entrepot`: Spark registers the data source of every module named `pyspark_...`."""
 
 from spark_ingest.source.data_source import EntrepotDataSource as DefaultSource
 

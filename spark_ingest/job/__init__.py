@@ -1,5 +1,5 @@
 """The job: a topic, continuously or up to now, into tables, each message once.
 
-Reading order: `settings` (what is asked for), `run` (the query), `batch` (what happens to one batch), then the tables
-that are made of it: `minutes`, `devices`, `gaps`.
+Reading order: `settings`, `run` (the query), `batch` (one batch), then the derived tables: `minutes`, `devices`,
+`gaps`.
 """

@@ -1,8 +1,8 @@
 """One batch: rows in, tables out, each once.
 
-Tasks write all rows in one go, parted by their kind, beside the table.  Then the driver commits: dead letters, late
-rows, what is derived, the state, and the main table last.  Whoever dies in between does it all again, and every table
-knows which batches it has.
+Tasks write all rows in one go, separated by kind, beside the table. Then the driver commits: dead letters, late rows,
+derived tables, the state, and the main table last. After a crash in between, all of it is repeated, and every table
+knows its batches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from spark_ingest.tables.delta import DeltaTableFiles
 from spark_ingest.tables.staging import KIND
 
 FUTURE_SECONDS: Final = 3600
-"""A device whose clock is further ahead of the store's does not move the watermark."""
+"""Largest believed lead of a device's clock over the store's, in seconds: beyond it the watermark does not move."""
 KINDS: Final = (GOOD, DEAD, LATE, DUPLICATE)
 Staged = tuple[dict[str, list[StagedFile]], pa.Schema, pa.Schema]
 """The files of a batch by kind, and the columns of good and of dead rows."""
@@ -43,11 +43,11 @@ Staged = tuple[dict[str, list[StagedFile]], pa.Schema, pa.Schema]
 
 @dataclass(frozen=True)
 class BatchJob:
-    """What Spark calls for each batch."""
+    """The function that Spark calls for each batch."""
 
     settings: JobSettings
     task_files: TaskFiles | None = None
-    """Where the tasks have written the rows already; None: Spark gets to see them."""
+    """Files in which the tasks have written the rows already; None where Spark gets the rows."""
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         settings = self.settings
@@ -84,7 +84,6 @@ class BatchJob:
         self._maintain(main, batch)
 
     def _staged(self, rows: DataFrame, main: Table, watermark: datetime | None, staging: Staging) -> Staged:
-        """Let Spark mark the rows and write them."""
         flat = self._flat(rows)
         marked = self._marked(flat, self._earlier(flat, main, watermark), watermark)
         stage(marked, staging, one_write=self.settings.format is TableFormat.DELTA)
@@ -94,14 +93,13 @@ class BatchJob:
         return {kind: staging.files(kind) for kind in KINDS}, good, dead
 
     def _written_by_tasks(self, rows: DataFrame, task_files: TaskFiles) -> Staged:
-        """Let the tasks read and write."""
         task_files.clear()
         written = task_files.written(rows)
         flat = flat_rows(self.settings)
         return {kind: written.get(kind, []) for kind in KINDS}, flat.good, flat.dead
 
     def _natively(self, rows: DataFrame, app: str, batch: int) -> None:
-        """The same, with Spark's own Delta committing."""
+        """Process a batch with Spark's own Delta committing."""
         settings, began_ms = self.settings, _now_ms()
         before, watermark = self._before(batch)
         known = read_native(rows.sparkSession, settings.table) if settings.deduplicates else None
@@ -129,13 +127,13 @@ class BatchJob:
             marked.unpersist()
 
     def _before(self, batch: int) -> tuple[BatchState, datetime | None]:
-        """The state that the batch begins with, and the watermark that follows from it."""
+        """The state before the batch, and the watermark that follows from it."""
         before = read_state(self.settings.folder, batch - 1)
         delay = self.settings.watermark_seconds
         return before, None if delay is None else before.watermark(delay)
 
     def _app(self) -> str:
-        """The query's id: batches are counted anew with another checkpoint."""
+        """The query's id: another checkpoint counts batches anew."""
         metadata = self.settings.checkpoint_path / "metadata"
         return str(json.loads(metadata.read_text())["id"])
 
@@ -143,11 +141,10 @@ class BatchJob:
         return open_table(self.settings.format, path, dict(self.settings.catalog))
 
     def _flat(self, rows: DataFrame) -> DataFrame:
-        """Rows with the columns of the table, and their time."""
         return row_kinds.with_event_time(row_kinds.flattened(rows), self.settings.columns.time)
 
     def _marked(self, flat: DataFrame, earlier: DataFrame | None, watermark: datetime | None) -> DataFrame:
-        """Rows with their kind.  `earlier`: rows of the table, where duplicates are told by them."""
+        """Rows with their kind; `earlier` has the rows of the table among which duplicates are found."""
         settings, columns = self.settings, self.settings.columns
         marked = row_kinds.with_kind(flat, watermark)
         if not settings.deduplicates:
@@ -168,7 +165,7 @@ class BatchJob:
         return flat.sparkSession.read.schema(_without(flat.schema, DEAD_COLUMNS)).parquet(*known)
 
     def _derive(self, good: DataFrame | None, late: DataFrame | None, app: str, batch: int) -> dict[str, int]:
-        """Commit the tables that are made of the rows, gaps first: they want to know how devices stood before."""
+        """Commit the derived tables, gaps first: they need the devices' earlier state."""
         settings, columns = self.settings, self.settings.columns
         if not settings.is_deriving:
             return {}
@@ -210,8 +207,8 @@ class BatchJob:
 
 
 def stage(marked: DataFrame, staging: Staging, *, one_write: bool) -> None:
-    """Let the tasks write.  In one write the files of all kinds have all columns, which readers of Delta pass over;
-    other formats get files with the columns of their kind."""
+    """Let the tasks write. In one write the files of all kinds have all columns, which readers of Delta ignore. Other
+    formats get files with the columns of their kind."""
     if one_write:
         marked.write.partitionBy(KIND).parquet(str(staging.path))
         return
@@ -224,7 +221,7 @@ def stage(marked: DataFrame, staging: Staging, *, one_write: bool) -> None:
 
 
 def rows_of_kind(marked: DataFrame, kind: str) -> DataFrame:
-    """The rows of a kind, with the columns that its table has."""
+    """The rows of a kind, with the columns of its table."""
     rows = marked.where(F.col(KIND) == kind)
     if kind == DEAD:
         return rows.select(*(name for name in marked.columns if name in ENVELOPE or name in DEAD_COLUMNS))
@@ -236,7 +233,7 @@ def _read(spark: SparkSession, files: list[StagedFile]) -> DataFrame | None:
 
 
 def _last_of(spark: SparkSession, path: str) -> DataFrame | None:
-    """What is known of devices: device, sequence, time."""
+    """The last known device, sequence and time of each device."""
     table = DeltaTableFiles(path)
     if not table.exists():
         return None

@@ -1,4 +1,4 @@
-"""The columns that a job's table has: said, found in messages, or kept from an earlier start."""
+"""The columns of a job's table: given, found in messages, or kept from an earlier start."""
 
 from __future__ import annotations
 
@@ -20,14 +20,12 @@ from spark_ingest.tables.table import check_types
 
 
 class NoMessagesYetError(Exception):
-    """There is nothing from which to learn the columns."""
+    """There are no messages from which to learn the columns."""
 
 
 def with_schema(settings: JobSettings) -> JobSettings:
-    """With the schema of bodies.  An earlier start's columns stay as they are; new ones come behind them.
-
-    Raises NoMessagesYetError where neither says anything, OptionError, EntrepotError where the store is not reached.
-    """
+    """Add the schema of bodies. An earlier start's columns stay as they are; new ones come behind them. Raises
+    NoMessagesYetError where neither is known, OptionError, EntrepotError where the store is not reached."""
     if settings.parse is Parse.NONE or settings.schema:
         return settings
     options = read_options(settings.source_options())
@@ -48,10 +46,8 @@ def with_schema(settings: JobSettings) -> JobSettings:
 
 
 def with_device_columns(settings: JobSettings, session: SparkSession) -> JobSettings:
-    """With the columns of devices found.
-
-    Raises OptionError for one that is not there, TableError where the table has a column with another type.
-    """
+    """Add the device columns that are found. Raises OptionError for a missing one, TableError where the table has a
+    column with another type."""
     ddl = table_ddl(read_options(settings.source_options()), settings.schema)
     flat = flattened(session.createDataFrame([], struct_of(ddl))).schema
     try:
@@ -61,7 +57,7 @@ def with_device_columns(settings: JobSettings, session: SparkSession) -> JobSett
     if settings.deduplicates and not columns.sequence:
         raise OptionError("which column numbers a device's messages? Duplicates are told by it (--sequence)")
     if settings.is_native:
-        return replace(settings, columns=columns)  # Delta's own library looks at types
+        return replace(settings, columns=columns)  # Delta's own library checks types
     table = open_table(settings.format, settings.table, dict(settings.catalog))
     if table.exists():
         check_types(settings.table, table.schema(), arrow_schema(flat))
@@ -69,7 +65,7 @@ def with_device_columns(settings: JobSettings, session: SparkSession) -> JobSett
 
 
 def struct_of(ddl: str) -> StructType:
-    """A schema of its text.  Raises OptionError."""
+    """Parse a schema. Raises OptionError."""
     try:
         found = StructType.fromDDL(ddl)
     except ParseException as error:

@@ -1,4 +1,4 @@
-"""`<table>_devices`: what each device said last, and when."""
+"""`<table>_devices`: the last message of each device, and its time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def devices_of(good: DataFrame, columns: DeviceColumns) -> DataFrame:
 
 
 def merge_devices(path: str, rows: pa.Table, app: str, batch: int) -> None:
-    """Into what is known of them: the newer is last."""
+    """Merge into the known devices: the newer message is last."""
     count = {"messages": "t.messages + s.messages"}
     merge_once(
         path,

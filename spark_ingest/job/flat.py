@@ -1,7 +1,7 @@
-"""A batch's rows made flat by the tasks themselves, in Arrow: what `rows.py` says in Spark's words.
+"""Flattening of a batch's rows by the tasks themselves, in Arrow: the counterpart of `rows.py` in Spark.
 
-Only what needs a row alone is done here: columns of structs, the time of the event, and whether the body was good.
-Duplicates and late rows need others, and are Spark's.
+Only steps on single rows are done here: columns of structs, the time of the event, and good or bad bodies. Duplicates
+and late rows depend on other rows, and are found by Spark.
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ from spark_ingest.job.rows import DEAD, DEAD_COLUMNS, EVENT_TIME, GOOD, NANOSECO
 from spark_ingest.source.columns import ENVELOPE
 
 _LAST_MICROS: Final = float(2**63 - 2048)
-"""The greatest number of microseconds that a timestamp has, as a double."""
+"""Greatest number of microseconds of a timestamp, as a double."""
 
 
 @dataclass(frozen=True)
 class FlatRows:
-    """Makes rows of a source's schema flat.  `time`: the column that says when it happened; empty: none does.
-
-    Picklable: it goes to the tasks.
-    """
+    """A flattener of rows of a source's schema; `time` is the column of the event time, or empty. Picklable: it goes to
+    the tasks."""
 
     schema: pa.Schema
     time: str = ""
@@ -34,7 +32,7 @@ class FlatRows:
 
     @staticmethod
     def can(schema: pa.Schema, time: str) -> bool:
-        """Whether it can be done here: texts are read as times by Spark alone."""
+        """True if it can be done here: only Spark reads texts as times."""
         if not time:
             return True
         kind = schema.field(time).type if time in schema.names else None  # a field of a struct is Spark's, too
@@ -50,12 +48,12 @@ class FlatRows:
 
     @property
     def dead(self) -> pa.Schema:
-        """The columns of those whose bodies are not good."""
+        """The columns of rows with bad bodies."""
         by_name = {field.name: field for field in self.schema}
         return pa.schema([by_name[name] for name in by_name if name in ENVELOPE or name in DEAD_COLUMNS])
 
     def by_kind(self, batch: pa.RecordBatch) -> dict[str, pa.RecordBatch]:
-        """The rows of each kind that there is."""
+        """The rows by kind, without empty kinds."""
         errors = batch.column("_error") if "_error" in batch.schema.names else None
         if errors is None or errors.null_count == len(errors):
             return {GOOD: self._good(batch)}
@@ -91,7 +89,7 @@ class FlatRows:
 
 
 def _flat_fields(name: str, field: pa.Field, taken: set[str]) -> list[pa.Field]:
-    """As `rows.flattened` names them."""
+    """The fields, named as by `rows.flattened`."""
     if not pa.types.is_struct(field.type):
         return [pa.field(name, field.type)]
     found: list[pa.Field] = []
@@ -113,7 +111,7 @@ def _parts(column: pa.Array) -> Iterable[pa.Array]:
 
 
 def _moment(numbers: pa.Array) -> pa.Array:
-    """Numbers since 1970 as times; the unit is known by their size."""
+    """Numbers since 1970 as times, with the unit by their size."""
     value = numbers.cast(pa.float64(), safe=False)
     size = pc.abs(value)
     unit: pa.Array | pa.Scalar = pa.scalar(NANOSECONDS)

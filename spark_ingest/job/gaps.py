@@ -1,7 +1,7 @@
-"""`<table>_gaps`: where a device's numbers have a hole, where it began anew, and where it was silent too long.
+"""`<table>_gaps`: holes in a device's sequence numbers, restarts of a device, and too long silences.
 
-A row is what was seen when the message behind the hole came.  Messages that come later, late ones too, are counted in
-`arrived_later`: what is missing for good is `missing - arrived_later`.
+A row describes the moment when the message behind the hole came. Later messages, late ones too, are counted in
+`arrived_later`: `missing - arrived_later` are missing for good.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SCHEMA: Final = pa.schema(
 
 
 def points_of(rows: DataFrame, columns: DeviceColumns) -> DataFrame:
-    """Who, which number, when."""
+    """Device, sequence and time of each row."""
     number = F.col(f"`{columns.sequence}`").cast("long") if columns.sequence else F.lit(None).cast("long")
     return rows.select(
         device_column(columns).alias("device"), number.alias("sequence"), F.col(EVENT_TIME).alias("time")
@@ -43,7 +43,7 @@ def points_of(rows: DataFrame, columns: DeviceColumns) -> DataFrame:
 
 
 def gaps_of(points: DataFrame, last: DataFrame | None, silence_seconds: float) -> DataFrame:
-    """The gaps of a batch.  `last`: of each device what the table knew before (device, sequence, time)."""
+    """The gaps of a batch; `last` is each device's earlier state in the table (device, sequence, time)."""
     if last is not None:
         known = last.select("device", F.col("time").alias("_last"))
         newer = points.join(known, "device", "left").where("_last IS NULL OR time > _last").drop("_last")
@@ -70,12 +70,12 @@ def gaps_of(points: DataFrame, last: DataFrame | None, silence_seconds: float) -
 
 
 def append_gaps(path: str, rows: pa.Table, app: str, batch: int) -> None:
-    """Those of a batch."""
+    """Append the gaps of a batch."""
     append_once(path, rows.select(SCHEMA.names).cast(SCHEMA), app, batch)
 
 
 def fill_gaps(path: str, arrived: pa.Table, app: str, batch: int) -> None:
-    """Count messages (device, sequence) that came after all; under an id of its own, since it is a commit more."""
+    """Count messages (device, sequence) that came after all, under an id of its own, since it is one more commit."""
     files = DeltaTableFiles(path)
     app = f"{app}-filled"
     if not arrived.num_rows or files.committed(app) >= batch or not files.exists():

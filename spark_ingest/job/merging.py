@@ -1,4 +1,4 @@
-"""Merging a batch's results into a Delta table, once."""
+"""Merging of a batch's results into a Delta table, once."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ def merge_once(
     otherwise: Mapping[str, str] | None = None,
 ) -> None:
     """Update the rows that `match` (`s` is new, `t` the table) and insert the others; nothing if the batch is in it.
-
-    `when`: matched rows for which `update` holds; `otherwise` is for the rest of them.
-    """
+    `update` is for matched rows that fulfil `when`; `otherwise` is for the rest of them."""
     table = DeltaTableFiles(path).prepare(rows.schema)
     if last_batch(table, app) >= batch or not rows.num_rows:
         return
@@ -37,7 +35,7 @@ def merge_once(
 
 
 def append_once(path: str, rows: pa.Table, app: str, batch: int) -> None:
-    """Add rows; nothing if the batch is in the table."""
+    """Append rows; nothing if the batch is in the table."""
     table = DeltaTableFiles(path).prepare(rows.schema)
     if last_batch(table, app) < batch:
         write_deltalake(table, rows, mode="append", commit_properties=transaction_of(app, batch))

@@ -33,7 +33,7 @@ def minutes_of(good: DataFrame, columns: DeviceColumns) -> DataFrame:
 
 
 def merge_minutes(path: str, rows: pa.Table, app: str, batch: int) -> None:
-    """Into what earlier batches found for the same minutes."""
+    """Merge into the results of earlier batches for the same minutes."""
     if not rows.num_rows:
         return
     span = pc.min_max(rows.column("window_start")).as_py()

@@ -1,7 +1,7 @@
 """Delta through the cluster's own library, where Spark has its jars: Spark writes, commits, and knows its batches.
 
-The table may then lie wherever that library can write.  A batch that comes again is passed over by Delta itself
-(`txnAppId`, `txnVersion`).
+The table may then be anywhere that this library can write. Delta itself ignores a repeated batch (`txnAppId`,
+`txnVersion`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 def append_native(rows: DataFrame, path: str, app: str, batch: int) -> None:
-    """Add rows as a job's batch; nothing if it is there.  Columns that the table lacks are added."""
+    """Append rows as a job's batch, with any new columns; nothing if the batch is there."""
     target = rows.write.format("delta").mode("append").option("mergeSchema", "true")
     target.option("txnAppId", app).option("txnVersion", str(batch)).save(path)
 

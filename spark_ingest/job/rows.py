@@ -1,4 +1,4 @@
-"""A batch's rows as the tables have them: flat, with their time, and each of a kind."""
+"""A batch's rows in the form of the tables: flat, with their time and kind."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from spark_ingest.tables.staging import KIND
 
 EVENT_TIME: Final = "event_time"
 TIME_UNITS: Final = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6))
-"""Numbers since 1970: those below a size are seconds, milliseconds, microseconds, with so many in a second."""
+"""Units of numbers since 1970: (upper limit, units per second) of seconds, milliseconds, microseconds."""
 NANOSECONDS: Final = 1e9
-"""Units in a second of larger numbers."""
+"""Units per second of larger numbers."""
 DEAD_COLUMNS: Final = ("_error", "_raw")
 DEVICE_NAMES: Final = ("device", "device_id", "deviceid", "client_id", "clientid", "sensor", "sensor_id")
 SEQUENCE_NAMES: Final = ("seq", "sequence", "sequence_number", "seqno", "msg_id", "n")
@@ -37,7 +37,7 @@ GOOD, DEAD, LATE, DUPLICATE = "good", "dead", "late", "duplicate"
 
 
 def flattened(rows: DataFrame) -> DataFrame:
-    """Structs become columns: `position.lat` is `position_lat`."""
+    """Turn structs into columns: `position.lat` is `position_lat`."""
     taken = {name for name in rows.columns if not isinstance(rows.schema[name].dataType, StructType)}
     columns: list[Column] = []
     for field in rows.schema.fields:
@@ -60,10 +60,8 @@ def _flat(column: Column, name: str, kind: DataType, taken: set[str]) -> list[Co
 
 
 def found_columns(schema: StructType, asked: DeviceColumns) -> DeviceColumns:
-    """The device columns: those asked for, else those with the usual names; all numbers besides are metrics.
-
-    Raises ValueError for a name that the table does not have.
-    """
+    """The device columns: those asked for, else those with the usual names; all other numbers are metrics. Raises
+    ValueError for a name that the table does not have."""
     payload = [field for field in schema.fields if field.name not in ENVELOPE and field.name not in DEAD_COLUMNS]
     by_name = {field.name: field.dataType for field in payload}
     for name in (asked.device, asked.sequence, asked.time, *asked.metrics):
@@ -87,10 +85,8 @@ def _first(columns: dict[str, DataType], names: Iterable[str], kinds: tuple[type
 
 
 def with_event_time(rows: DataFrame, time: str) -> DataFrame:
-    """With the column `event_time`: what the message says, else when it was published.
-
-    Numbers are seconds, milliseconds, microseconds or nanoseconds since 1970, by their size; texts are ISO 8601.
-    """
+    """Add the column `event_time`: the message's own, else the time of publishing. Numbers are seconds, milliseconds,
+    microseconds or nanoseconds since 1970, by their size; texts are ISO 8601."""
     born = F.col("born_time")
     if not time:
         return rows.withColumn(EVENT_TIME, born)
@@ -110,14 +106,14 @@ def with_event_time(rows: DataFrame, time: str) -> DataFrame:
 
 
 def device_column(columns: DeviceColumns) -> Column:
-    """Who sent a row, as text."""
+    """The sender of a row, as text."""
     if not columns.device:
         return F.col("sub_topic")
     return F.coalesce(F.col(f"`{columns.device}`").cast("string"), F.col("sub_topic"))
 
 
 def with_kind(rows: DataFrame, watermark: datetime | None) -> DataFrame:
-    """With the kind of each row: bad bodies are dead, those from before the watermark late, the others good."""
+    """Add the kind of each row: bad bodies are dead, those from before the watermark late, the others good."""
     kind: Column = F.lit(GOOD)
     if watermark is not None:
         kind = F.when(F.col(EVENT_TIME) < F.lit(watermark), F.lit(LATE)).otherwise(kind)
@@ -127,8 +123,10 @@ def with_kind(rows: DataFrame, watermark: datetime | None) -> DataFrame:
 
 
 def with_duplicates(rows: DataFrame, columns: DeviceColumns, earlier: DataFrame | None) -> DataFrame:
-    """Good rows whose device has sent their sequence number before are duplicates: in this batch, or among `earlier`
-    rows (columns `_device`, `_sequence`).  The first in the order of the log is the good one."""
+    """Mark good rows with a repeated sequence number of their device, in this batch or in `earlier`, as duplicates.
+
+    `earlier` has the columns `_device`, `_sequence`. The first row in the order of the log stays good.
+    """
     marked = rows.withColumn("_device", device_column(columns)).withColumn("_sequence", F.col(f"`{columns.sequence}`"))
     is_asked = (F.col(KIND) == GOOD) & F.col("_sequence").isNotNull()
     order = Window.partitionBy("_device", "_sequence", F.col(KIND)).orderBy("topic", "queue_id", "queue_offset")

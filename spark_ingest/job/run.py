@@ -28,22 +28,22 @@ from store_client.blocking import BlockingStore
 LOOK_SECONDS: Final = 0.5
 WAIT_SECONDS: Final = 2.0
 _NAMED: Final = re.compile(r"(?:[a-z_]\w*\.)+[A-Z]\w*(?:Error|Exception): (.*)")
-"""The line of a Python traceback that says what it was."""
+"""The line of a Python traceback with the error."""
 AVAILABLE_NOW: Final = "availableNow"
 MAX_PROGRESS_BYTES: Final = 2 << 20
 WORKER_IS_LATE: Final = "Python worker failed to connect back"
-"""Spark gives a Python worker ten seconds to start, which a busy machine may not have."""
+"""Spark's error when a Python worker has not started within ten seconds, as on a busy machine."""
 MAX_STARTS: Final = 5
-"""Starts of a query whose workers are late: each goes on from the checkpoint."""
+"""Starts of a query whose workers are late: each resumes from the checkpoint."""
 
 
 class JobError(Exception):
-    """The query ended with an error; its text says which."""
+    """The query ended with an error, given by the text."""
 
 
 @dataclass
 class Running:
-    """A query and what it was asked to do.  `begin` starts it again where it ended."""
+    """A query and its settings; `begin` restarts it where it ended."""
 
     settings: JobSettings
     query: StreamingQuery
@@ -57,9 +57,9 @@ class Running:
 
 
 def start(session: SparkSession, settings: JobSettings, trigger: str, tell: Callable[[str], None]) -> Running:
-    """Start the query.  `trigger`: `availableNow`, or a time between batches such as `10 seconds`.
+    """Start the query; `trigger` is `availableNow`, or a time between batches such as `10 seconds`.
 
-    Where the columns are not known yet a continuous job waits for the first messages.  Raises NoMessagesYetError,
+    Where the columns are not known yet a continuous job waits for the first messages. Raises NoMessagesYetError,
     OptionError, EntrepotError.
     """
     is_told = False
@@ -91,7 +91,7 @@ def start(session: SparkSession, settings: JobSettings, trigger: str, tell: Call
 
 
 def watch(running: Running, show: Callable[[JobProgress], None]) -> None:
-    """Stay until the query ends, showing each batch.  Raises JobError with the reason if it fails."""
+    """Wait until the query ends, showing each batch. Raises JobError with the reason of a failure."""
     for left in reversed(range(MAX_STARTS)):
         failure = _follow(running, show)
         if failure is None or running.is_stopped:
@@ -103,7 +103,7 @@ def watch(running: Running, show: Callable[[JobProgress], None]) -> None:
 
 
 def _follow(running: Running, show: Callable[[JobProgress], None]) -> StreamingQueryException | None:
-    """Show each batch until the query ends; why it failed."""
+    """Show each batch until the query ends; return its failure."""
     seen = ""
     query = running.query
     while True:
@@ -117,13 +117,13 @@ def _follow(running: Running, show: Callable[[JobProgress], None]) -> StreamingQ
                 show(progress)
         if is_over:
             break
-        with suppress(StreamingQueryException):  # told below, once its last batches have been shown
+        with suppress(StreamingQueryException):  # told below, after its last batches
             query.awaitTermination(LOOK_SECONDS)  # type: ignore[arg-type] # fractions are fine
     return query.exception()
 
 
 def _counted(settings: JobSettings, progress: JobProgress) -> JobProgress:
-    """With the rows of messages: Spark counts what it gets to see, which may be files."""
+    """Set the rows to those of messages: Spark counts its own rows, which may be files."""
     rows = sum(read_state(settings.folder, progress.batch).rows.values())
     if not progress.rows or not rows:
         return progress
@@ -131,7 +131,7 @@ def _counted(settings: JobSettings, progress: JobProgress) -> JobProgress:
 
 
 def _keep(settings: JobSettings, progress: JobProgress) -> None:
-    """A line for the report, where the checkpoint's folder is here."""
+    """Append a line for the report, where the checkpoint's folder is local."""
     path = settings.folder / "progress.jsonl"
     if not settings.folder.is_dir() or not progress.rows:
         return
@@ -150,17 +150,17 @@ def _keep(settings: JobSettings, progress: JobProgress) -> None:
 
 
 def _progress(given: Any) -> dict[str, Any]:
-    """What Spark tells of a batch; through Connect it is another object."""
+    """Spark's progress of a batch; through Connect it is another object."""
     found: dict[str, Any] = given if isinstance(given, dict) else orjson.loads(given.json)
     return found
 
 
 def _mirror(running: Running) -> None:
-    """Spark tells a source of a batch when it plans the next: of the last one of a query it never does."""
+    """Tell the source of the last batch: Spark does so only when it plans the next one."""
     group, told = running.settings.group, running.query.recentProgress
     if not group or not told:
         return
-    with suppress(EntrepotError):  # the group shows a batch less; the checkpoint is what counts
+    with suppress(EntrepotError):  # the group's lag is one batch behind; the checkpoint is what counts
         reader = reader_of(running.settings.location)
         if isinstance(reader, BlockingStore):
             for topic, queues in progress_of(_progress(told[-1])).end.items():
@@ -168,7 +168,7 @@ def _mirror(running: Running) -> None:
 
 
 def reason_of(failure: Exception) -> str:
-    """What went wrong, without the stacks of two languages."""
+    """The reason of a failure, without the stacks of two languages."""
     lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
     for line in lines:
         if "DATA_LOSS:" in line:

@@ -1,4 +1,4 @@
-"""What a job is asked to do.  A value that goes to wherever Spark runs the batches."""
+"""The settings of a job, as a value that goes to wherever Spark runs the batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_ingest.tables.staging import replace_file
 from store_client.blocking import StoreLocation
 
 FOLDER: Final = "entrepot"
-"""Of a checkpoint: what the job keeps beside Spark's own files."""
+"""Folder in a checkpoint for the job's own files, beside Spark's."""
 DEFAULT_MAX_OFFSETS: Final = 1_000_000
 """Messages of a batch: after a long stop a job catches up in pieces that fit into memory."""
 _DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d|seconds?|minutes?|hours?|days?)")
@@ -25,7 +25,7 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def seconds_of(text: str) -> float:
-    """`10s`, `5m`, `1 hour`.  Raises ValueError."""
+    """Parse `10s`, `5m`, `1 hour`. Raises ValueError."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None:
         raise ValueError(f"a duration is a number with ms, s, m, h or d, such as 10s, not {text!r}")
@@ -35,10 +35,8 @@ def seconds_of(text: str) -> float:
 
 @dataclass(frozen=True)
 class DeviceColumns:
-    """Which columns of the table say who sent a message, its number and its time; empty where there is none.
-
-    `device` empty: the sub-topic stands for it.  `metrics`: the numbers that are aggregated.
-    """
+    """The columns of the device, its sequence number and its time; empty for none. Without `device` the sub-topic
+    stands for it. `metrics` are the numbers to aggregate."""
 
     device: str = ""
     sequence: str = ""
@@ -48,7 +46,7 @@ class DeviceColumns:
 
 @dataclass(frozen=True)
 class JobSettings:
-    """One job.  Durations in seconds; `watermark_seconds` None: nothing is late."""
+    """One job. Durations are in seconds; without `watermark_seconds` no row is late."""
 
     location: StoreLocation
     table: str
@@ -75,16 +73,16 @@ class JobSettings:
     group: str = ""
     catalog: tuple[tuple[str, str], ...] = ()
     is_native: bool = False
-    """Whether Delta is written by Spark's own library, whose jars it has."""
+    """True if Delta is written by Spark's own library, whose jars it has."""
 
     @property
     def checkpoint_path(self) -> Path:
-        """Where Spark keeps the job's offsets."""
+        """The folder of Spark's offsets of the job."""
         return checkpoint_of(self.table, self.checkpoint)
 
     @property
     def folder(self) -> Path:
-        """What the job keeps in its checkpoint."""
+        """The folder of the job's own files in its checkpoint."""
         return self.checkpoint_path / FOLDER
 
     def sibling(self, name: str) -> str:
@@ -92,7 +90,7 @@ class JobSettings:
         return f"{self.table.rstrip('/')}_{name}"
 
     def source_options(self) -> dict[str, str]:
-        """For `format("entrepot")`."""
+        """The options for `format("entrepot")`."""
         where = self.location
         options = {
             "servers": ",".join(where.brokers),
@@ -125,19 +123,19 @@ class JobSettings:
 
 
 def checkpoint_of(table: str, checkpoint: str = "") -> Path:
-    """Where a job keeps its place: where it is told to, else beside its table."""
+    """The checkpoint of a job: the given one, else beside its table."""
     return Path(checkpoint or f"{table.rstrip('/')}_checkpoint").absolute()
 
 
 def save_settings(settings: JobSettings) -> None:
-    """Keep them in the checkpoint, for `status` and `report`, and so that a later start has the same columns."""
+    """Keep the settings in the checkpoint, for `status` and `report`, and for the same columns at a later start."""
     settings.folder.mkdir(parents=True, exist_ok=True)
     given = orjson.dumps(asdict(settings), option=orjson.OPT_INDENT_2)
     replace_file(settings.folder / "job.json", given)
 
 
 def load_settings(checkpoint: Path) -> JobSettings | None:
-    """What an earlier start kept, if there was one."""
+    """The settings of an earlier start, or None."""
     path = checkpoint / FOLDER / "job.json"
     if not path.exists():
         return None

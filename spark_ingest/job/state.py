@@ -1,6 +1,6 @@
-"""What a job knows of its last batch: where the watermark stands, and what was counted.
+"""The state of a job after each batch: the watermark, and counts.
 
-One file for each batch, written before the main table's commit: a batch that is tried again reads that of the batch
+There is one file for each batch, written before the main table's commit. A repeated batch reads the state of the batch
 before it, and so makes the same rows late.
 """
 
@@ -17,12 +17,12 @@ import orjson
 from spark_ingest.tables.staging import replace_file
 
 KEPT_BATCHES: Final = 5_000
-"""Files of so many batches stay, for the report."""
+"""Batches whose files stay, for the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """After a batch.  Times are epoch milliseconds; `rows` by kind."""
+    """The state after a batch. Times are epoch milliseconds; `rows` are counted by kind."""
 
     batch: int
     newest_ms: int | None = None
@@ -34,11 +34,11 @@ class BatchState:
 
     @property
     def has_no_good_rows(self) -> bool:
-        """Whether the batch is over without the main table's commit: it had nothing for it."""
+        """True if the batch is over without the main table's commit, as it had no good rows."""
         return bool(self.ended_ms) and not self.rows.get("good")
 
     def watermark(self, delay_seconds: float) -> datetime | None:
-        """What is older is late."""
+        """The watermark: older rows are late."""
         if self.newest_ms is None:
             return None
         return datetime.fromtimestamp((self.newest_ms - delay_seconds * 1000) / 1000, UTC)
@@ -49,13 +49,13 @@ def _path(folder: Path, batch: int) -> Path:
 
 
 def read_state(folder: Path, batch: int) -> BatchState:
-    """The state after a batch; an empty one where there is none (-1, or the files are gone)."""
+    """Read the state after a batch; an empty one where there is none (-1, or the files are gone)."""
     path = _path(folder, batch)
     return BatchState(**json.loads(path.read_bytes())) if path.exists() else BatchState(batch)
 
 
 def write_state(folder: Path, state: BatchState) -> None:
-    """Keep it, and forget old ones."""
+    """Write the state, and delete old ones."""
     path = _path(folder, state.batch)
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, orjson.dumps(asdict(state)))
@@ -63,5 +63,5 @@ def write_state(folder: Path, state: BatchState) -> None:
 
 
 def all_states(folder: Path) -> list[BatchState]:
-    """Those that are there, in order."""
+    """The existing states, in order."""
     return [BatchState(**json.loads(path.read_bytes())) for path in sorted((folder / "batches").glob("*.json"))]

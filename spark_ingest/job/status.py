@@ -29,8 +29,8 @@ class NoJobError(Exception):
 
 @dataclass(frozen=True)
 class JobStatus:
-    """`end`: what Spark has committed.  `latest`: where the queues end now, empty where no store answered (`unreached`
-    says why).  `states`: of the batches that are kept, in order."""
+    """The progress of a job: Spark's committed `end`, and the `latest` offsets of the queues. `latest` is empty where
+    no store answered, for the reason in `unreached`. `states` are those of the kept batches, in order."""
 
     settings: JobSettings
     batch: int
@@ -41,7 +41,7 @@ class JobStatus:
 
     @property
     def last(self) -> BatchState | None:
-        """The last batch that is known of."""
+        """The state of the last known batch."""
         return self.states[-1] if self.states else None
 
     @property
@@ -55,7 +55,7 @@ class JobStatus:
 
     @property
     def lags(self) -> dict[tuple[str, int], int]:
-        """What waits, by topic and queue."""
+        """Messages that wait, by topic and queue."""
         return {
             (topic, queue): max(0, last - self.end.get(topic, {}).get(queue, 0))
             for topic, queues in self.latest.items()
@@ -63,7 +63,7 @@ class JobStatus:
         }
 
     def as_json(self) -> str:
-        """One object."""
+        """One JSON object."""
         lags: dict[str, dict[str, int]] = {}
         for (topic, queue), lag in self.lags.items():
             lags.setdefault(topic, {})[str(queue)] = lag
@@ -80,7 +80,7 @@ class JobStatus:
         return json.dumps(found, indent=2)
 
     def shown(self) -> RenderableType:
-        """For people."""
+        """The progress for people."""
         head = RichTable(box=None, show_header=False, pad_edge=False)
         head.add_row("table", Text(printable(f"{self.settings.table} ({self.settings.format})")))
         head.add_row("batch", f"{self.batch}" if self.batch >= 0 else "none yet")
@@ -95,7 +95,7 @@ class JobStatus:
 
 
 def job_status(checkpoint: Path) -> JobStatus:
-    """Read it.  Raises NoJobError."""
+    """Read the progress. Raises NoJobError."""
     settings = load_settings(checkpoint)
     if settings is None:
         raise NoJobError(f"there is no job at {checkpoint}")
@@ -112,7 +112,7 @@ def job_status(checkpoint: Path) -> JobStatus:
 
 
 def committed_offsets(checkpoint: Path) -> tuple[int, Offsets]:
-    """The last batch that Spark holds for done, and its offsets: -1 and none before the first.
+    """The last batch that Spark has committed, and its offsets: -1 and none before the first.
 
     A checkpoint has a file for each batch in `offsets` (version, metadata, then one line for each source) and one in
     `commits` when it is done.

@@ -1,6 +1,6 @@
-"""Tasks that write what they read: each into Parquet files of its own, of which Spark gets to know the names alone.
+"""Tasks that write what they read: each into Parquet files of its own, of which Spark gets only the names.
 
-The rows of a batch do not pass through Spark then.  What a failed attempt leaves behind is in nobody's list.
+So the rows of a batch do not pass through Spark. Files of a failed attempt are in nobody's list.
 """
 
 from __future__ import annotations
@@ -38,11 +38,8 @@ _LISTED: Final = pa.schema([("kind", pa.string()), ("path", pa.string())])
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """Where the tasks of one start of a job write, and what.
-
-    `schema`: of the source's rows, as Spark's JSON, since tasks cannot ask Spark what DDL means; `time`: as `FlatRows`
-    has it.
-    """
+    """The files of the tasks of one start of a job. `schema` is that of the source's rows, as Spark's JSON, since tasks
+    cannot parse DDL; `time` is as in `FlatRows`."""
 
     folder: str
     schema: str
@@ -51,8 +48,8 @@ class TaskFiles:
 
     @staticmethod
     def of(settings: JobSettings) -> TaskFiles | None:
-        """For one start of a job; None where its rows need each other, or Spark's own reading of times.  What earlier
-        starts of the job left is removed."""
+        """Prepare one start of a job, and remove files of earlier ones; None where rows need each other, or Spark's
+        reading of times."""
         if settings.is_native or settings.deduplicates or settings.watermark_seconds is not None:
             return None
         schema = rows_of(settings.source_options())
@@ -71,12 +68,12 @@ class TaskFiles:
         return session.readStream.format(TaskFilesSource.name()).options(**said).load()
 
     def clear(self) -> None:
-        """Forget what an earlier attempt at a batch left."""
+        """Remove the files of an earlier attempt at a batch."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @staticmethod
     def written(rows: DataFrame) -> dict[str, list[StagedFile]]:
-        """Let the tasks of a batch run; their files by kind."""
+        """Run the tasks of a batch; return their files by kind."""
         found: dict[str, list[StagedFile]] = {}
         for row in rows.collect():
             found.setdefault(row.kind, []).append(staged_file(Path(row.path)))
@@ -90,7 +87,7 @@ def flat_rows(settings: JobSettings) -> FlatRows:
 
 
 def rows_of(given: dict[str, str]) -> StructType:
-    """The schema of the source's rows, of its options.  Needs a Spark session."""
+    """The schema of the source's rows, by its options. Needs a Spark session."""
     options = read_options(given)
     return struct_of(table_ddl(options, options.payload_schema))
 
@@ -112,7 +109,7 @@ class TaskFilesSource(EntrepotDataSource):
 
 
 class TaskFilesReader(EntrepotStreamReader):
-    """Reads rows, and tells the files that they are in."""
+    """A reader that writes rows into files, and returns their names."""
 
     def __init__(self, options: SourceOptions, files: TaskFiles) -> None:
         schema = StructType.fromJson(orjson.loads(files.schema))
@@ -129,7 +126,7 @@ class TaskFilesReader(EntrepotStreamReader):
 
 
 def write_files(flat: FlatRows, batches: Iterator[pa.RecordBatch], folder: Path) -> dict[str, str]:
-    """Each kind of rows into a file of its own, if there are any; the path by kind."""
+    """Write each kind of rows into a file of its own, unless empty; return the path by kind."""
     writers: dict[str, tuple[str, pq.ParquetWriter]] = {}
     name = f"part-{os.getpid()}-{uuid.uuid4().hex}.parquet"
     try:

@@ -20,7 +20,7 @@ SHOWN_QUEUES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """One batch, as Spark tells it.  `rate`: rows per second of the batch's own time; `ended`: ISO 8601."""
+    """Spark's progress of one batch; `rate` is rows per second of the batch's own time, `ended` is ISO 8601."""
 
     batch: int
     rows: int
@@ -32,7 +32,7 @@ class JobProgress:
 
     @property
     def lags(self) -> dict[tuple[str, int], int]:
-        """What waits, by topic and queue."""
+        """Messages that wait, by topic and queue."""
         return {
             (topic, queue): max(0, self.latest.get(topic, {}).get(queue, at) - at)
             for topic, queues in self.end.items()
@@ -41,11 +41,11 @@ class JobProgress:
 
 
 def progress_of(found: dict[str, Any]) -> JobProgress:
-    """From a query's progress."""
+    """Convert a query's progress."""
     first = found["sources"][0] if found.get("sources") else {}
     seconds = found.get("durationMs", {}).get("triggerExecution", 0) / 1000
     rows = found.get("numInputRows")
-    if rows is None:  # through Connect it is told for each source alone
+    if rows is None:  # through Connect only the sources' numbers are told
         rows = sum(source["numInputRows"] for source in found["sources"])
     return JobProgress(
         batch=found["batchId"],
@@ -62,12 +62,12 @@ def _offsets(given: Any) -> Offsets:
     try:
         value = orjson.loads(given) if isinstance(given, str) else given
     except orjson.JSONDecodeError:
-        return {}  # before 4.2 Spark tells objects in Java's words: what waits is not known then
+        return {}  # before 4.2 Spark tells objects in Java's form: the lag is not known then
     return from_json(value) if isinstance(value, dict) else {}
 
 
 class JobMetrics:
-    """The job's figures at `http://HOST:PORT/metrics`."""
+    """The job's metrics at `http://HOST:PORT/metrics`."""
 
     def __init__(self, host: str, port: int) -> None:
         registry = CollectorRegistry()
@@ -81,7 +81,7 @@ class JobMetrics:
         self.port: int = self._server.server_port
 
     def update(self, progress: JobProgress) -> None:
-        """Take a batch in."""
+        """Take in a batch."""
         for (topic, queue), lag in progress.lags.items():
             self._lag.labels(topic, queue).set(lag)
             self._offset.labels(topic, queue).set(progress.end[topic][queue])
@@ -90,14 +90,14 @@ class JobMetrics:
         self._seconds.set(progress.seconds)
 
     def close(self) -> None:
-        """Give the port back."""
+        """Release the port."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
 
 def lag_table(lags: dict[tuple[str, int], int], end: Offsets) -> RenderableType:
-    """What waits, by queue: the longest first."""
+    """A table of the lag by queue: the longest first."""
     table = RichTable("topic", "queue", "in the table up to", "waiting", box=None, pad_edge=False)
     for (topic, queue), lag in sorted(lags.items(), key=lambda each: -each[1])[:SHOWN_QUEUES]:
         table.add_row(Text(printable(topic)), str(queue), f"{end[topic][queue]:,}", f"{lag:,}")
@@ -107,7 +107,7 @@ def lag_table(lags: dict[tuple[str, int], int], end: Offsets) -> RenderableType:
 
 
 def shown(progress: JobProgress, total: int) -> RenderableType:
-    """For the terminal."""
+    """The progress for the terminal."""
     head = Text.assemble(
         ("batch ", "dim"), str(progress.batch), ("   rows/s ", "dim"), f"{progress.rate:,.0f}",
         ("   rows ", "dim"), f"{total:,}", ("   last commit ", "dim"), progress.ended,

@@ -1,1 +1,1 @@
-"""A page about a job that needs neither a server nor Spark: what came, how fast, from whom, what is missing or odd."""
+"""A page about a job, without server or Spark: throughput, devices, missing messages, anomalies."""

@@ -1,6 +1,6 @@
-"""What is odd about a device's minutes: a value far from its own others, a sensor that no longer moves.
+"""Anomalies in a device's minutes: a value far from its own others, a sensor that no longer moves.
 
-A device that has few minutes yet is compared with all devices.
+A device with few minutes is compared with all devices.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 FAR: Final = 6.0
 """Robust standard deviations from the median."""
 LEAST_MINUTES: Final = 10
-"""A series shorter than this says nothing of itself."""
+"""Shortest series that is compared with itself."""
 _MAD_TO_SIGMA: Final = 1.4826
 
 
@@ -35,7 +35,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """`kind`: `outlier` (`value` is the extreme) or `stuck` (`value` has not moved from `time` to `until`)."""
+    """`kind` is `outlier` (`value` is the extreme) or `stuck` (`value` has not moved from `time` to `until`)."""
 
     device: str
     metric: str
@@ -48,14 +48,14 @@ class Anomaly:
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """What a metric usually is: its median, and how far values are from it, as a standard deviation."""
+    """The usual values of a metric: their median and standard deviation."""
 
     middle: float
     spread: float
 
 
 def usual_of(series: Iterable[Series]) -> Usual | None:
-    """By median and median absolute deviation, which a few odd values do not move; None where values say too little."""
+    """Compute them by median and median absolute deviation, which few outliers move; None for too few values."""
     given = list(series)
     means = np.concatenate([each.mean for each in given]) if given else np.empty(0)
     if len(means) < LEAST_MINUTES:
@@ -70,7 +70,7 @@ def usual_of(series: Iterable[Series]) -> Usual | None:
 
 
 def anomalies_of(series: Series, fleet: Usual | None = None) -> Iterator[Anomaly]:
-    """Outliers, then a stuck end.  `fleet`: what is usual among all devices."""
+    """Find outliers, then a stuck end; `fleet` has the usual values of all devices."""
     usual = usual_of([series]) or fleet
     if usual is not None and usual.spread > 0:
         middle = usual.middle
@@ -83,7 +83,7 @@ def anomalies_of(series: Series, fleet: Usual | None = None) -> Iterator[Anomaly
 
 
 def _stuck(series: Series) -> Iterator[Anomaly]:
-    """A sensor that moved once, and has said one value alone for its last minutes."""
+    """Find a sensor that moved once, and has had a single value in its last minutes."""
     last = series.mean[-1]
     still = (series.low == last) & (series.high == last)
     length = len(still) if still.all() else int(np.argmin(still[::-1]))

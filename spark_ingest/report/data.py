@@ -1,4 +1,4 @@
-"""What the page shows, read from the job's checkpoint and tables."""
+"""The data of the page, from the job's checkpoint and tables."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from spark_ingest.report.anomalies import Anomaly, Series, anomalies_of, usual_o
 from spark_ingest.tables.delta import DeltaTableFiles
 
 MAX_MINUTES: Final = 5_000_000
-"""Rows of the table of minutes that are looked at: the newest."""
+"""Rows of the table of minutes that are read: the newest."""
 MAX_GAPS: Final = 2_000
 
 
 @dataclass(frozen=True)
 class ReportData:
-    """`progress`: a line for each batch as the job told it; `drawn`: the series that are drawn."""
+    """The data of the page; `progress` has a line for each batch, `drawn` the series to draw."""
 
     status: JobStatus
     progress: list[dict[str, Any]]
@@ -36,7 +36,7 @@ class ReportData:
 
 
 def gather(checkpoint: Path, devices: int) -> ReportData:
-    """Read all of it.  Raises NoJobError."""
+    """Read all data. Raises NoJobError."""
     status = job_status(checkpoint)
     settings = status.settings
     series = all_series(settings)
@@ -64,7 +64,7 @@ def gather(checkpoint: Path, devices: int) -> ReportData:
 
 
 def read_progress(folder: Path) -> list[dict[str, Any]]:
-    """The lines that the job's watcher kept; one that was cut by a kill is left out."""
+    """The lines of the job's watcher, without one that was cut by a kill."""
     path = folder / "progress.jsonl"
     found = []
     for line in path.read_text().splitlines() if path.exists() else []:
@@ -110,7 +110,7 @@ def all_series(settings: JobSettings) -> list[Series]:
 
 
 def _gaps(settings: JobSettings) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Those that are open still, the newest first, and how many each device has."""
+    """The open gaps, the newest first, and the number of gaps of each device."""
     table = _table(settings, "gaps")
     if table is None:
         return [], {}
@@ -123,7 +123,7 @@ def _gaps(settings: JobSettings) -> tuple[list[dict[str, Any]], dict[str, int]]:
 
 
 def _drawn(series: list[Series], anomalies: list[Anomaly], gaps: dict[str, int], devices: int) -> list[Series]:
-    """The series of those devices of which there is most to say."""
+    """The series of the devices with most gaps and anomalies."""
     odd: dict[str, int] = {}
     for each in anomalies:
         odd[each.device] = odd.get(each.device, 0) + 1

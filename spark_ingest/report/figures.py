@@ -45,7 +45,7 @@ def throughput(data: ReportData) -> go.Figure:
 
 
 def lag(data: ReportData) -> go.Figure:
-    """What waited when each batch ended."""
+    """The lag at the end of each batch."""
     figure = go.Figure()
     times = [line["ended"] for line in data.progress]
     waiting = [line["waiting"] for line in data.progress]
@@ -56,7 +56,7 @@ def lag(data: ReportData) -> go.Figure:
 
 
 def device_series(data: ReportData, metric: str) -> go.Figure:
-    """One metric of the drawn devices: means by minute, what is odd, and where they were silent."""
+    """One metric of the drawn devices: means by minute, anomalies, and silences."""
     figure = go.Figure()
     for series in (each for each in data.drawn if each.metric == metric):
         figure.add_trace(_line(series))
@@ -125,7 +125,7 @@ def _bars(kind: str, rows: list[dict[str, Any]], colour: str) -> go.Bar:
 
 
 def _label(name: str) -> str:
-    """A name as plotly is to show it: it reads tags and links in texts."""
+    """Escape a name: plotly reads tags and links in texts."""
     return escape(printable(name), quote=False)
 
 

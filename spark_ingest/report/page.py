@@ -27,7 +27,7 @@ details > summary { cursor: pointer; margin: .6rem 0; }
 
 
 def write_report(checkpoint: Path, output: Path | None, devices: int) -> Path:
-    """Write the page of the job at a checkpoint; where it is.  Raises NoJobError."""
+    """Write the page of the job at a checkpoint; return its path. Raises NoJobError."""
     data = gather(checkpoint, devices)
     path = output or Path(f"{data.status.settings.table.rstrip('/')}_report.html")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def write_report(checkpoint: Path, output: Path | None, devices: int) -> Path:
 
 
 def page_of(data: ReportData) -> str:
-    """The page's text.  Names of devices and topics come from messages: they are escaped."""
+    """The page's text. Names of devices and topics come from messages: they are escaped."""
     settings = data.status.settings
     topics = settings.subscribe or settings.subscribe_pattern
     plots = [figures.throughput(data)]

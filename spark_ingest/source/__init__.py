@@ -1,4 +1,4 @@
 """`format("entrepot")`: a topic is a table, read in batches and as a stream by queue offset.
 
-Spark's checkpoint owns the offsets.  What is in here runs in Spark's Python workers, on the driver and on executors.
+Spark's checkpoint owns the offsets. This code runs in Spark's Python workers, on the driver and on executors.
 """

@@ -1,4 +1,4 @@
-"""Spark's schemas in Arrow's words, with whichever Spark it is."""
+"""Spark's schemas in Arrow, for any version of Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-# before 4.2 times are in UTC of themselves, since then they are where they are asked to be
+# before 4.2 times are always in UTC, since then on request
 _IN_UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
 

@@ -1,4 +1,4 @@
-"""The columns that every topic has, made of rows of its tables: the same as `columns.py` makes of records."""
+"""The columns of every topic, from rows of its cold tables: the same as `columns.py` makes of records."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ READ: Final[dict[str, tuple[str, ...]]] = {
     "born_time": ("born_time", "odd_born_ms"),
     "properties": ("system", "properties"),
 }
-"""Columns of a table that one of ours is made of, where it is not the one of its name."""
+"""Columns of a cold table for columns of another name here."""
 
 
 def table_columns(names: Iterable[str], *, has_body: bool) -> list[str]:
-    """The columns of tables that are read for some of ours, `has_body` for those of bodies."""
+    """The columns of cold tables to read for some of ours; `has_body` adds that of bodies."""
     found = [column for name in names for column in READ.get(name, (name,))]
     return list(dict.fromkeys((*found, *(("body",) if has_body else ()), "queue_offset")))
 
@@ -49,7 +49,7 @@ def column_of(rows: pa.Table, name: str) -> pa.Array:
 
 
 def _born_times(rows: pa.Table) -> pa.Array:
-    """Times that no clock shows are beside the others, and come as the 64 bits that records make of them."""
+    """Born times; those out of range are in another column, and come as the 64 bits that records make of them."""
     times = column_of(rows, "born_time")
     if not times.null_count:
         return times
@@ -60,7 +60,7 @@ def _born_times(rows: pa.Table) -> pa.Array:
 
 
 def _properties(rows: pa.Table) -> pa.Array:
-    """Well-known ones and the user's, as records have them."""
+    """Well-known properties and the user's, as in records."""
     system, own = column_of(rows, "system"), column_of(rows, "properties")
     kind = pa.map_(pa.string(), pa.string())
     if not len(system.flatten()) and not len(own.flatten()):

@@ -1,6 +1,6 @@
-"""The columns that every topic has, as Arrow arrays made from whole runs of records.
+"""The columns of every topic, as Arrow arrays made from whole runs of records.
 
-Nothing here goes through records one by one but properties, where they are asked for.
+Only properties, where they are asked for, go through records one by one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ENVELOPE: Final[dict[str, str]] = {
     "properties": "map<string,string>",
     "body": "binary",
 }
-"""Names of the columns with their types in Spark's words."""
+"""Names of the columns with their Spark types."""
 PLACE: Final = ("topic", "queue_id", "queue_offset")
 """Columns of a message's place: with them a table can be checked against the log."""
 
@@ -64,12 +64,12 @@ def envelope_array(name: str, columns: RecordColumns, topic: str, queue_id: int)
 
 
 def null_if_empty(texts: pa.Array) -> pa.Array:
-    """Texts, with null for those without a character."""
+    """Texts, with null for empty ones."""
     return pc.if_else(pc.equal(pc.binary_length(texts), 0), pa.scalar(None, pa.string()), texts)
 
 
 def _properties(columns: RecordColumns) -> pa.Array:
-    """The user's properties, and the well-known ones under their own names; of a name that repeats the last one."""
+    """The user's properties, and the well-known ones under their own names; of a repeated name the last value."""
     starts, lengths = columns.spans("properties")
     data = columns.data
     found: list[list[tuple[str, str]]] = []
@@ -83,13 +83,13 @@ def _properties(columns: RecordColumns) -> pa.Array:
 
 
 def property_map(system: Mapping[str, Any], user: Iterable[tuple[str, Any]]) -> list[tuple[str, str]]:
-    """Well-known properties and the user's as pairs, each name once: of one that repeats the last value."""
+    """Well-known properties and the user's as pairs, each name once: of a repeated one the last value."""
     merged: dict[str, Any] = {**system, **dict(user)}
     return [(name, _text(value)) for name, value in merged.items()]
 
 
 def _text(value: str | bytes) -> str:
-    """Bytes that are no text are told in base64."""
+    """Text, or base64 of bytes that are no text."""
     if isinstance(value, str):
         return value
     try:

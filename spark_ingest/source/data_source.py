@@ -1,7 +1,7 @@
-"""The data source as Spark knows it: batch and stream readers, batch and stream writers.
+"""The data source for Spark: batch and stream readers, batch and stream writers.
 
-The driver keeps one reader object for the life of a query and asks it for offsets and pieces; pieces are read by
-executors (`reading.py`).  Nothing here depends on what was popped or acknowledged: the same offsets are the same rows.
+The driver keeps one reader object for the life of a query and asks it for offsets and pieces; executors read the pieces
+(`reading.py`). Nothing here depends on pops or acknowledgements: the same offsets are the same rows.
 """
 
 from __future__ import annotations
@@ -45,29 +45,29 @@ from store_client.blocking import BlockingReader, BlockingStore
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
-except ImportError:  # before Spark 4.2 sources have no say in how much a batch reads
+except ImportError:  # before Spark 4.2 sources cannot limit a batch
     ReadAllAvailable = ReadLimit = object  # type: ignore[assignment,misc]
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stands in for the mark that is not there."""
+        """A stand-in for the missing mix-in."""
 
 
 @dataclass
 class Piece(InputPartition):
-    """What one task reads."""
+    """The ranges of one task."""
 
     ranges: list[Range]
 
 
 class EntrepotDataSource(DataSource):
-    """`spark.read.format("entrepot")` and its three relatives.  Options: `spark_ingest.source.options`."""
+    """`spark.read.format("entrepot")` and its three relatives. Options: `spark_ingest.source.options`."""
 
     @classmethod
     def name(cls) -> str:
         return "entrepot"
 
     def schema(self) -> str:
-        """The columns, where the user did not say them with `.schema(...)`."""
+        """The columns, unless the user gave them with `.schema(...)`."""
         options = read_options(self.options)
         payload = options.payload_schema
         if options.parse is not Parse.NONE and not payload:
@@ -99,7 +99,7 @@ def _plan(options: SourceOptions, schema: StructType) -> ReadPlan:
 
 
 def _pieces(reader: BlockingReader, options: SourceOptions, ranges: list[Range]) -> list[Piece]:
-    """What the tasks read; cold messages from the object store, where that can be."""
+    """The pieces for the tasks, with cold messages from the object store where possible."""
     if options.reads_directly:
         ranges = with_cold(reader, options.location, ranges)
         if options.location.has_tier_only:
@@ -109,7 +109,7 @@ def _pieces(reader: BlockingReader, options: SourceOptions, ranges: list[Range])
 
 
 class EntrepotReader(DataSourceReader):
-    """One read of what there is, from `startingOffsets` (earliest) to `endingOffsets` (latest)."""
+    """One read from `startingOffsets` (earliest) to `endingOffsets` (latest)."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         if options.starting == Start("latest"):
@@ -142,8 +142,8 @@ class EntrepotReader(DataSourceReader):
 
 
 class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream from `startingOffsets` (latest) on.  New queues, and new topics of a pattern, begin at their earliest
-    message.  The object lives on the driver as long as its query."""
+    """A stream from `startingOffsets` (latest) on. New queues, and new topics of a pattern, begin at their earliest
+    message. The object lives on the driver as long as its query."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         if options.ending is not None:
@@ -153,7 +153,7 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[str, Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Tasks need the plan alone."""
+        """The state for tasks, which need the plan alone."""
         return {"_options": self._options, "_plan": self._plan, "_target": None}
 
     def _bounds(self) -> tuple[BlockingReader, Bounds]:
@@ -170,11 +170,11 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What is there now is what this query reads."""
+        """Fix the end of this query at the present end of the queues."""
         self._target = to_json(latest(self._bounds()[1]))
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
-        """Where the next batch ends: `start` itself where there is nothing."""
+        """The end of the next batch: `start` itself where there is nothing."""
         options = self._options
         reader, bounds = self._bounds()
         if start is None:  # before Spark 4.2
@@ -196,7 +196,7 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if found == start else found
 
     def _share(self, reader: BlockingReader, start: dict[str, dict[int, int]], end: dict[str, dict[int, int]]) -> float:
-        """The share of what waits that the limits let one batch have."""
+        """The share of the waiting messages that the limits allow for one batch."""
         options = self._options
         waiting = [
             Range(topic, queue, start[topic][queue], last)
@@ -229,7 +229,7 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_ranges(self._plan, partition.ranges)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark has these offsets safe: the group, if one is named, is moved there for those who look at its lag."""
+        """Move the named group, if any, to these committed offsets, for its lag."""
         if not self._options.group:
             return
         reader = reader_of(self._options.location)
@@ -238,4 +238,4 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 reader.move_group(self._options.group, topic, queues)
 
     def stop(self) -> None:
-        """The process ends with the query; its reader closes then."""
+        """Do nothing: the process ends with the query, and closes its reader."""

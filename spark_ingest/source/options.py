@@ -1,4 +1,4 @@
-"""The options of the source, read and checked.  They are called what Spark's Kafka source calls them."""
+"""The options of the source, read and checked. They have the names of Spark's Kafka source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from store_client.blocking import StoreLocation
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-"""In offsets by queue, as Spark's Kafka source has them."""
+"""Special offset, as in Spark's Kafka source."""
 
 KNOWN: Final = (
     "servers",
@@ -69,11 +69,11 @@ Offsets = dict[str, dict[int, int]]
 
 
 class OptionError(ValueError):
-    """An option that cannot be used, with what to do."""
+    """An option that cannot be used, with advice."""
 
 
 class Parse(StrEnum):
-    """What the bodies are."""
+    """Formats of bodies."""
 
     NONE = "none"
     JSON = "json"
@@ -82,8 +82,8 @@ class Parse(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A place to start or to end: `latest` or `earliest`, offsets by queue, or a time (epoch milliseconds) for all
-    queues or by queue.  One of the four."""
+    """A place to start or to end, by one of four: `latest` or `earliest`, offsets by queue, a time (epoch milliseconds)
+    for all queues, or times by queue."""
 
     word: str = ""
     offsets: Offsets | None = None
@@ -93,7 +93,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """All of it.  `columns` empty: all columns.  `reads_directly`: cold messages by the executors themselves."""
+    """All options. Empty `columns` are all columns. With `reads_directly`, executors read cold messages themselves."""
 
     location: StoreLocation
     topics: tuple[str, ...]
@@ -115,7 +115,7 @@ class SourceOptions:
     reads_directly: bool
 
     def wants_topic(self, name: str) -> bool:
-        """Whether a topic is subscribed to."""
+        """True if a topic is subscribed to."""
         return _compiled(self.pattern).matches(name) if self.pattern else name in self.topics
 
 
@@ -125,7 +125,7 @@ def _compiled(pattern: str) -> RegularExpression:
 
 
 def read_location(options: Mapping[str, str]) -> StoreLocation:
-    """Where the store is.  Raises OptionError."""
+    """Return the store's location. Raises OptionError."""
     found = {name.lower(): value for name, value in options.items()}
     tls = tuple(found.get(f"tls.{name}", "") for name in ("certificate", "key", "ca"))
     try:
@@ -150,14 +150,14 @@ def _tier(options: Mapping[str, str]) -> TierAddress | None:
 
 
 def tier_address(url: str, endpoint: str, region: str, *, allow_http: bool) -> TierAddress | None:
-    """Where the object store is; None where nothing says so.  Raises OptionError."""
+    """Return the object store's address, or None without one. Raises OptionError."""
     if not url and (endpoint or region):
         raise OptionError("an endpoint and a region are of an object store: give its URL, too")
     return TierAddress(url, endpoint, region, allow_http) if url else None
 
 
 def check_names(options: Mapping[str, str]) -> None:
-    """Raise OptionError for a name that is none, with the one that was meant."""
+    """Raise OptionError for an unknown name, with the probable one."""
     known = {name.lower(): name for name in KNOWN}
     for name in options:
         if name.lower() not in known:
@@ -167,7 +167,7 @@ def check_names(options: Mapping[str, str]) -> None:
 
 
 def read_options(given: Mapping[str, str]) -> SourceOptions:
-    """The options of a reader.  Raises OptionError."""
+    """Return the options of a reader. Raises OptionError."""
     check_names(given)
     options = {name.lower(): value for name, value in given.items()}
     topics, pattern = listed(options.get("subscribe", options.get("path", ""))), options.get("subscribepattern", "")
@@ -251,7 +251,7 @@ def _filter(options: Mapping[str, str]) -> FilterExpression | None:
 
 
 def _start(options: Mapping[str, str], which: str) -> Start | None:
-    """`startingOffsets` and its likes, or `endingOffsets`."""
+    """The start (`startingOffsets` and the like) or end (`endingOffsets`)."""
     offsets, time_ms = options.get(f"{which}offsets"), options.get(f"{which}timestamp")
     times = options.get(f"{which}offsetsbytimestamp")
     if sum(value is not None for value in (offsets, time_ms, times)) > 1:
@@ -271,7 +271,7 @@ def _start(options: Mapping[str, str], which: str) -> Start | None:
 
 
 def read_offsets(text: str, name: str, *, least: int) -> Offsets:
-    """`{"topic": {"0": 23, "1": -2}}`.  Raises OptionError."""
+    """Parse `{"topic": {"0": 23, "1": -2}}`. Raises OptionError."""
     try:
         given: Any = json.loads(text)
         found = {

@@ -1,4 +1,4 @@
-"""The types of bodies for msgspec, which says what is wrong with one."""
+"""The types of bodies for msgspec, which names the fault of a bad one."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ _INTEGERS: Final = {
 
 
 def payload_type(fields: Sequence[pa.Field], name: str = "body") -> type[msgspec.Struct]:
-    """A struct of msgspec whose values Arrow takes for these fields; every field may be missing or null.
-
-    Its attributes are `f0`, `f1` and so on: names in bodies need not be Python's.
-    """
+    """A msgspec struct with values that Arrow accepts for these fields; every field may be missing or null. Its
+    attributes are `f0`, `f1` and so on: names in bodies need not be Python's."""
     rename = {f"f{at}": field.name for at, field in enumerate(fields)}
     attributes = [(f"f{at}", _type_of(field.type, field.name) | None, None) for at, field in enumerate(fields)]
     return msgspec.defstruct(name, attributes, rename=rename)

@@ -1,8 +1,7 @@
-"""Bodies into columns: JSON and CBOR, with what is wrong told beside and never lost.
+"""Bodies into columns: JSON and CBOR, with errors told beside and never lost.
 
-JSON goes through pyarrow's reader as one block.  A block with a body that does not fit is looked at body by body
-(msgspec, by the same types): those that do not fit are told in `_error` with the bytes in `_raw`, the rest is read as
-a block again.
+JSON goes through pyarrow's reader as one block. A block with a bad body is checked body by body (msgspec, by the same
+types): bad ones are told in `_error` with the bytes in `_raw`, and the rest is read as a block again.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _CBOR_TYPES: Final = (bytes, bytearray, datetime.datetime, datetime.date, decima
 
 
 class PayloadParser:
-    """Parses bodies of one schema: `fields` of Arrow, by the names they have in bodies."""
+    """A parser of bodies of one schema: Arrow `fields`, by their names in bodies."""
 
     def __init__(self, parse: Parse, fields: Sequence[pa.Field]) -> None:
         self._fields = tuple(fields)
@@ -37,11 +36,11 @@ class PayloadParser:
         self._decode: Callable[[bytes], Any] = (
             msgspec.json.Decoder(self._struct).decode if parse is Parse.JSON else self._decode_cbor
         )
-        # what pyarrow's reader has no words for goes body by body
+        # types that pyarrow's reader cannot read go body by body
         self._reads_blocks = parse is Parse.JSON and all(_is_read_by_pyarrow(field.type) for field in self._fields)
 
     def parse(self, bodies: pa.BinaryArray) -> tuple[list[pa.Array], pa.Array, pa.Array]:
-        """The columns, `_error` and `_raw` (null where the body was fine)."""
+        """Return the columns, `_error` and `_raw` (null where the body was fine)."""
         count = len(bodies)
         if self._reads_blocks:
             block = self._block(bodies)
@@ -50,7 +49,7 @@ class PayloadParser:
         return self._one_by_one(bodies)
 
     def _block(self, bodies: pa.BinaryArray) -> list[pa.Array] | None:
-        """The columns of bodies that all fit; None where one does not."""
+        """The columns if all bodies fit, else None."""
         count = len(bodies)
         if not count:
             return [pa.array([], field.type) for field in self._fields]
@@ -77,7 +76,7 @@ class PayloadParser:
         return columns, told, raw
 
     def _block_of_good(self, bodies: pa.BinaryArray, errors: list[str | None]) -> list[pa.Array] | None:
-        """The columns, read as a block of those bodies that are good, with nulls in the places of the others."""
+        """The columns, read as a block of the good bodies, with nulls in the places of the others."""
         is_good = np.fromiter((error is None for error in errors), np.bool_, len(errors))
         if not is_good.any():
             return None
@@ -88,7 +87,7 @@ class PayloadParser:
         return [column.take(places) for column in block]
 
     def _columns(self, values: list[Any], errors: list[str | None]) -> list[pa.Array]:
-        """The columns of decoded bodies.  A value that Arrow does not take makes its body a bad one."""
+        """The columns of decoded bodies. A value that Arrow refuses makes its body a bad one."""
         columns = []
         for number, field in enumerate(self._fields):
             given = [None if value is None else _plain(getattr(value, f"f{number}")) for value in values]
@@ -109,7 +108,7 @@ class PayloadParser:
 
 
 def decode_any(parse: Parse, body: bytes) -> Any:
-    """A body's value as Python has it; None where it is none."""
+    """A body's value in Python; None for an invalid one."""
     try:
         return msgspec.json.decode(body) if parse is Parse.JSON else _load_cbor(body)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -144,7 +143,7 @@ def _plain(value: Any) -> Any:
 
 
 def _is_read_by_pyarrow(kind: pa.DataType) -> bool:
-    """Whether pyarrow's JSON reader makes of JSON what Spark's readers would: times and decimals it reads otherwise."""
+    """True if pyarrow's JSON reader agrees with Spark's on a type: it reads times and decimals differently."""
     if pa.types.is_struct(kind):
         return all(_is_read_by_pyarrow(field.type) for field in kind)
     if pa.types.is_list(kind):

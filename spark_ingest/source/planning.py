@@ -1,7 +1,7 @@
-"""What one batch reads, and in which pieces.
+"""The ranges of one batch, and their pieces.
 
-A limit is spread over the queues by what waits in each, so that none starves.  A piece is a list of ranges: small ones
-of several queues share a piece, for each costs a task, and a long one is cut.
+A limit is spread over the queues by the waiting messages of each, so that none starves. A piece is a list of ranges:
+small ones of several queues share a piece, for each costs a task, and a long one is cut.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from spark_ingest.source.options import Offsets
 from spark_ingest.source.positions import Bounds, DataLossError
 
 ROWS_PER_PIECE: Final = 50_000
-"""Messages that make a task worth its while."""
+"""Messages that are worth a task of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Messages of one queue from an offset up to another.  `segment`: where they are read; None: from the brokers."""
+    """Messages of one queue from an offset up to another, in a cold `segment`, or for None from the brokers."""
 
     topic: str
     queue_id: int
@@ -37,11 +37,8 @@ class Range:
 def ranges_between(
     start: Offsets, end: Offsets, bounds: Bounds, *, fails: bool, tell: Callable[[str], None]
 ) -> list[Range]:
-    """The ranges from `start` to `end`; a queue that is new since begins at its earliest message.
-
-    Where messages are gone (retention passed them, or a topic was made anew) raises DataLossError if `fails`, else
-    tells it and goes on with what there is.
-    """
+    """The ranges from `start` to `end`; a new queue begins at its earliest message. Missing messages (expired by
+    retention, or the topic was recreated) raise DataLossError if `fails`, else are told and skipped."""
     found: list[Range] = []
     for topic, queues in end.items():
         for queue, last in queues.items():
@@ -71,15 +68,15 @@ def ranges_between(
 
 
 def lose(text: str, *, fails: bool, tell: Callable[[str], None]) -> None:
-    """Messages are gone: raise DataLossError if `fails`, else tell it."""
+    """Handle lost messages: raise DataLossError if `fails`, else tell it."""
     if fails:
         raise DataLossError(f"DATA_LOSS: {text}. With failOnDataLoss=false reading goes on with what there is")
     tell(text)
 
 
 def limited(start: Offsets, end: Offsets, share: float) -> Offsets:
-    """An end so near that about `share` of what waits is read: of each queue that has something, one message at
-    least."""
+    """An earlier end, so that about `share` of the waiting messages is read: at least one message of each queue that
+    has any."""
     if share >= 1:
         return end
     return {
@@ -96,8 +93,7 @@ def limited(start: Offsets, end: Offsets, share: float) -> Offsets:
 def pieces_of(
     ranges: list[Range], *, min_pieces: int | None, max_rows: int, cores: int | None = None
 ) -> list[list[Range]]:
-    """The ranges in pieces of about the same size, each read by one task: cold ones in their order, then hot ones in
-    the order of their queues."""
+    """The ranges in pieces of about the same size, one per task: cold ones in their order, then hot ones by queue."""
     rows = sum(each.rows for each in ranges)
     if not rows:
         return []

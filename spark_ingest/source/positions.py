@@ -1,4 +1,4 @@
-"""Where reading begins and ends: what the options say, as offsets of every queue.
+"""The start and end of reading: options as offsets of every queue.
 
 Offsets go into Spark's checkpoint as `{"topic": {"queue": offset}}`, in the form of `startingOffsets`.
 """
@@ -15,7 +15,7 @@ from spark_ingest.source.options import EARLIEST, LATEST, Offsets, OptionError, 
 from store_client.blocking import BlockingReader
 
 NEW_TOPIC_SECONDS: Final = 2.0
-"""A topic that another has just made is known here a moment later."""
+"""Longest wait for a topic that another process has just made."""
 Bounds = dict[str, dict[int, QueueBounds]]
 
 
@@ -24,17 +24,17 @@ class DataLossError(Exception):
 
 
 def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """As the checkpoint has them, always in the same order: Spark compares their text."""
+    """The form in the checkpoint, always in the same order: Spark compares the text."""
     return {topic: {str(queue): offsets[topic][queue] for queue in sorted(offsets[topic])} for topic in sorted(offsets)}
 
 
 def from_json(offsets: dict[str, Any]) -> Offsets:
-    """The reverse."""
+    """Parse the form of the checkpoint."""
     return {topic: {int(queue): int(offset) for queue, offset in queues.items()} for topic, queues in offsets.items()}
 
 
 def subscribed(reader: BlockingReader, options: SourceOptions) -> list[str]:
-    """The topics.  A list of topics must be there; a pattern may match none yet."""
+    """The subscribed topics. A list of topics must exist; a pattern may match none yet."""
     if options.pattern:
         return [name for name in reader.topics() if options.wants_topic(name) and not is_hidden_topic(name)]
     deadline = time.monotonic() + NEW_TOPIC_SECONDS
@@ -47,21 +47,18 @@ def subscribed(reader: BlockingReader, options: SourceOptions) -> list[str]:
 
 
 def bounds_of(reader: BlockingReader, topics: list[str]) -> Bounds:
-    """What can be read of each queue now."""
+    """The readable offsets of each queue now."""
     return {topic: {bounds.queue_id: bounds for bounds in reader.bounds(topic)} for topic in topics}
 
 
 def latest(bounds: Bounds) -> Offsets:
-    """The ends."""
+    """The ends of the queues."""
     return {topic: {queue: b.max_offset for queue, b in queues.items()} for topic, queues in bounds.items()}
 
 
 def resolve(reader: BlockingReader, start: Start, bounds: Bounds, *, late_is_error: bool, default: int) -> Offsets:
-    """The offsets of a start or an end.  `default`: of queues that it does not name.
-
-    Raises OptionError for a queue or topic that is not there, and for a time behind the last message of a queue where
-    that is an error.
-    """
+    """The offsets of a start or an end; queues that it does not name get `default`. Raises OptionError for a missing
+    queue or topic, and for a time behind the last message of a queue if `late_is_error`."""
     found: Offsets = {}
     for topic, queues in bounds.items():
         found[topic] = {}
@@ -105,5 +102,5 @@ def _offset(reader: BlockingReader, topic: str, queue: int, position: Position, 
     if position.kind is PositionKind.LATEST:
         return ends.max_offset
     if position.kind is PositionKind.OFFSET:
-        return position.value  # one that is gone, or to come, is told where it is read
+        return position.value  # a missing or future one is told when it is read
     return reader.offset_at(topic, queue, position)

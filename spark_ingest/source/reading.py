@@ -1,4 +1,4 @@
-"""Reading a piece: what an executor does.  Ranges come in, Arrow batches go out.
+"""Reading of a piece by an executor: ranges in, Arrow batches out.
 
 Cold ranges are read from their segments in the object store, the others from the brokers.
 """
@@ -31,16 +31,16 @@ from store_client.blocking import BlockingReader, StoreLocation
 
 T = TypeVar("T")
 FETCH_BYTES: Final = 8 << 20
-"""Bytes that are asked for at a time; while they are worked on the next are on their way."""
+"""Bytes of one request; the next ones are on their way during the work on them."""
 ERROR_COLUMNS: Final = ("_error", "_raw")
 
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """Everything that a task needs besides its ranges; small, and the same for all.
+    """The parts of a task that are the same for all, besides its ranges; small.
 
-    `schema`: what comes out.  `payload`: the fields of bodies, by column; the name in bodies is the column's without
-    the prefix that keeps it apart from the topic's own columns.
+    `schema` is that of the output. `payload` has the fields of bodies, by column: a column may have a prefix that keeps
+    it apart from the topic's own columns.
     """
 
     location: StoreLocation
@@ -52,11 +52,8 @@ class ReadPlan:
 
 
 def read_ranges(plan: ReadPlan, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-    """The messages of ranges, in order: of cold ones from their segments, of the others from the brokers.
-
-    Raises DataLossError where messages are gone meanwhile, MESSAGE_CORRUPTED for one that is corrupted (both are passed
-    over where `fails_on_data_loss` is off).
-    """
+    """Yield the messages of ranges, in order: cold ones from their segments, others from the brokers. Raises
+    DataLossError for missing messages, and MESSAGE_CORRUPTED; both are skipped without `fails_on_data_loss`."""
     make = _BatchMaker(plan)
     for segment, group in groupby(ranges, key=lambda each: each.segment):
         if segment is None:
@@ -78,8 +75,8 @@ def _hot(plan: ReadPlan, make: _BatchMaker, ranges: Sequence[Range]) -> Iterator
 def _cold(
     plan: ReadPlan, make: _BatchMaker, segment: ColdSegment, topic: str, ranges: list[Range], *, is_again: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Messages of a segment.  Where it cannot be read it may have been merged into another, which the table tells;
-    what the table has no more, or nobody here can read, the brokers are asked for."""
+    """Yield messages of a segment. An unreadable one may have been merged into another, by its table. The brokers are
+    asked for the rest."""
     left = ranges
     failure: EntrepotError | None = None
     corrupted: tuple[int, int] | None = None
@@ -112,7 +109,7 @@ def _cold(
 
 
 def _moved(segment: ColdSegment, ranges: list[Range]) -> tuple[list[Range], list[Range]]:
-    """Parts of ranges that lie in other segments now than in one that cannot be read; and the rest."""
+    """Split ranges of an unreadable segment into parts that are in other segments now, and the rest."""
     try:
         found, rest = found_in(cold_reader_of(segment.address), segment.table, ranges)
     except EntrepotError:
@@ -126,7 +123,7 @@ def _moved(segment: ColdSegment, ranges: list[Range]) -> tuple[list[Range], list
 def _unread(
     plan: ReadPlan, make: _BatchMaker, segment: ColdSegment, each: Range, failure: EntrepotError
 ) -> Iterator[pa.RecordBatch]:
-    """A cold range that could not be read here, as the brokers have it.  What they cannot read either is lost."""
+    """Yield an unreadable cold range from the brokers; what they cannot read either is lost."""
     if not plan.location.has_tier_only:
         tell_through_brokers(segment.address, failure)
         try:
@@ -153,7 +150,7 @@ def _behind(ranges: Sequence[Range], place: tuple[int, int]) -> list[Range]:
 
 
 def _ahead(items: Iterator[T]) -> Iterator[T]:
-    """Items, the next one made in a thread of its own while one is worked on."""
+    """Yield items; a thread makes the next one during the work on one."""
     with ThreadPoolExecutor(1, "entrepot-cold") as pool:
         following: Future[T | None] = pool.submit(next, items, None)
         while (item := following.result()) is not None:
@@ -162,7 +159,7 @@ def _ahead(items: Iterator[T]) -> Iterator[T]:
 
 
 def _runs(plan: ReadPlan, ranges: Sequence[Range]) -> Iterator[tuple[Range, RecordRun]]:
-    """Runs of records, the next one asked for while one is worked on."""
+    """Yield runs of records; the next one is asked for during the work on one."""
     reader = reader_of(plan.location)
     with ThreadPoolExecutor(1, "entrepot-read") as pool:
 
@@ -209,7 +206,7 @@ def _fetch(reader: BlockingReader, plan: ReadPlan, each: Range, at: int) -> Reco
 
 
 class _BatchMaker:
-    """Makes batches of a plan's schema."""
+    """A maker of batches of a plan's schema."""
 
     def __init__(self, plan: ReadPlan) -> None:
         self._schema = plan.schema
@@ -222,7 +219,7 @@ class _BatchMaker:
 
     @property
     def cold_columns(self) -> list[str]:
-        """The columns of tables that batches are made of."""
+        """The columns of cold tables for the batches."""
         names = [name for name in self._schema.names if name in ENVELOPE]
         return table_columns(names, has_body=self._parser is not None)
 

@@ -1,6 +1,6 @@
-"""What the table looks like: the topic's own columns, then those of bodies, given or found in samples.
+"""The schema of the table: the topic's own columns, then those of bodies, given or found in samples.
 
-A field of bodies that is called like a column of the topic's own is the column `payload_<name>`.
+A field of bodies with the name of a topic's own column is the column `payload_<name>`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from store_client.blocking import BlockingReader
 
 PREFIX: Final = "payload_"
 SAMPLE_MESSAGES: Final = 1_000
-"""Of each queue, the last ones."""
+"""Sampled messages of each queue, the last ones."""
 SAMPLE_BYTES: Final = 4 << 20
 
 
@@ -40,7 +40,7 @@ def envelope_columns(options: SourceOptions) -> list[str]:
 
 
 def table_ddl(options: SourceOptions, payload_ddl: str) -> str:
-    """The table's schema in Spark's words."""
+    """The table's schema as Spark's DDL."""
     parts = [f"{name} {ENVELOPE[name]}" for name in envelope_columns(options)]
     if options.parse is not Parse.NONE:
         parts += [payload_ddl, "_error string", "_raw binary"]
@@ -55,13 +55,13 @@ def payload_columns(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 
 def name_in_body(column: str) -> str:
-    """What a column is called in bodies."""
+    """The name in bodies of a column."""
     name = column.removeprefix(PREFIX)
     return name if name in ENVELOPE or name in ERROR_COLUMNS else column
 
 
 def inferred_fields(reader: BlockingReader, topics: Sequence[str], options: SourceOptions) -> dict[str, str]:
-    """The columns of bodies with their types in Spark's words, as most of the last messages of each queue have them."""
+    """The columns of bodies with their Spark types, as in most of the last messages of each queue."""
     found: dict[str, Counter[str]] = {}
     for topic in topics:
         for bounds in reader.bounds(topic):
@@ -78,12 +78,12 @@ def inferred_fields(reader: BlockingReader, topics: Sequence[str], options: Sour
 
 
 def _prevailing(kinds: Counter[str]) -> str:
-    """The type of most values, made wider where it may be: a bad message decides nothing."""
+    """The type of most values, widened where possible: a single bad message decides nothing."""
     return reduce(_merged, [kind for kind, _ in kinds.most_common()], "")
 
 
 def inferred_ddl(reader: BlockingReader, topics: Sequence[str], options: SourceOptions) -> str:
-    """The same as a schema's text.  Raises OptionError where no body can be read."""
+    """The columns of bodies as DDL. Raises OptionError where no body can be read."""
     fields = inferred_fields(reader, topics, options)
     if not fields:
         where = ", ".join(topics) or "topics of that pattern"
@@ -94,7 +94,7 @@ def inferred_ddl(reader: BlockingReader, topics: Sequence[str], options: SourceO
 
 
 def ddl_of(fields: Mapping[str, str]) -> str:
-    """Columns and their types as a schema's text."""
+    """Columns and their types as DDL."""
     return ", ".join(f"`{name}` {kind}" for name, kind in fields.items())
 
 
@@ -113,7 +113,7 @@ def _merge_fields(fields: dict[str, str], value: dict[Any, Any]) -> None:
 
 
 def _kind(value: Any) -> str:
-    """Spark's word for a value's type; empty for null."""
+    """The Spark type of a value; empty for null."""
     match value:
         case None:
             return ""
@@ -141,7 +141,7 @@ def _kind(value: Any) -> str:
 
 
 def _merged(one: str, other: str) -> str:
-    """A type for both; values of other types than a column's are told as errors."""
+    """A type for both; values of other types than a column's become errors."""
     if not one or not other or one == other:
         return one or other
     if {one, other} == {"bigint", "double"}:

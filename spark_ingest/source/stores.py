@@ -1,4 +1,4 @@
-"""This process's connections to stores: opened once, kept, since Spark's workers serve many tasks."""
+"""This process's connections to stores: opened once and kept, since Spark's workers serve many tasks."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def reader_of(location: StoreLocation) -> BlockingReader:
     """The reader of a store."""
     reader = _readers.get(location)
     if reader is None:
-        if not structlog.is_configured():  # a worker of Spark's: its own log is for what goes wrong
+        if not structlog.is_configured():  # a worker of Spark's: it logs faults only
             structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
         reader = _readers[location] = open_reader(location)
     return reader
 
 
 def cold_reader_of(address: TierAddress) -> ColdReader:
-    """The reader of an object store's tables.  Raises UNSUPPORTED where packages are missing, BAD_REQUEST."""
+    """The reader of an object store's tables. Raises UNSUPPORTED where packages are missing, BAD_REQUEST."""
     reader = _cold_readers.get(address)
     if reader is None:
         reader = _cold_readers[address] = open_cold(address)
@@ -41,7 +41,7 @@ def cold_reader_of(address: TierAddress) -> ColdReader:
 
 
 def store_of(location: StoreLocation) -> BlockingStore:
-    """The brokers of a store.  Raises BAD_REQUEST for what is read only: a data directory, and a tier alone."""
+    """The brokers of a store. Raises BAD_REQUEST for a read-only one: a data directory, or a tier alone."""
     if location.data_dir or location.has_tier_only:
         return open_store(location)
     found = reader_of(location)
@@ -51,7 +51,7 @@ def store_of(location: StoreLocation) -> BlockingStore:
 
 @atexit.register
 def close_readers() -> None:
-    """Close all of them: a data directory that is read is locked."""
+    """Close all of them: a data directory is locked while it is read."""
     _cold_readers.clear()
     while _readers:
         _readers.popitem()[1].close()

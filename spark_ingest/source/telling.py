@@ -1,4 +1,4 @@
-"""Words of a Python worker to people: Spark shows what it writes to its standard error."""
+"""Messages of a Python worker to people: Spark shows its standard error."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _told: set[str] = set()
 
 
 def tell(text: str) -> None:
-    """A line in the log."""
+    """Write a line into the log."""
     sys.stderr.write(f"entrepot: {printable(text)}\n")
 
 
 def tell_once(text: str, about: str = "") -> None:
-    """The same, unless this process has said so before: this text, or another about the same thing."""
+    """Write a line once per process, by its text or by the thing that it is about."""
     if (about or text) not in _told:
         _told.add(about or text)
         tell(text)

@@ -1,6 +1,6 @@
-"""Which ranges of a batch are cold: they are read from the tables in the object store, and ask no broker.
+"""The cold ranges of a batch: they are read from the tables in the object store, without a broker.
 
-Only what a table has wholly is read there.  The rest, hot or lost, is the brokers'.
+Only ranges that a table has wholly are read there. The rest, hot or lost, is left to the brokers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spark_ingest.source.telling import tell_once
 from store_client.blocking import BlockingReader, ColdReader, StoreLocation
 
 UNREADABLE: Final = frozenset((Code.COLD_CORRUPTED, Code.MESSAGE_CORRUPTED))
-"""Refusals by a store that is there, of segments that are gone or corrupted."""
+"""Refusals by a store for segments that are gone or corrupted."""
 AWAY_SECONDS: Final = 60.0
 """Pause before a store is tried again that could not be opened: a try may take as long."""
 _away: dict[TierAddress, float] = {}
@@ -28,11 +28,8 @@ THROUGH_BROKERS: Final = "cold messages are read through the brokers"
 
 
 def with_cold(reader: BlockingReader, location: StoreLocation, ranges: Sequence[Range]) -> list[Range]:
-    """The same messages, with the segment where a table has them.
-
-    A store that cannot be opened here is told once, and the brokers are asked.  Raises EntrepotError where there are
-    none, OptionError for options of the tier that make no sense.
-    """
+    """The same messages, with the segment where a table has them. A store that cannot be opened here is told once, and
+    the brokers are asked. Raises EntrepotError without brokers, OptionError for invalid options of the tier."""
     found = list(ranges)
     if location.data_dir:
         return found
@@ -52,19 +49,19 @@ def with_cold(reader: BlockingReader, location: StoreLocation, ranges: Sequence[
 
 
 def tell_through_brokers(address: TierAddress, error: EntrepotError) -> None:
-    """Say once of a store that it is not read from here.  One that is away is left alone for a while."""
+    """Tell once that a store is not read from here; one that is away is left alone for a while."""
     if error.code not in UNREADABLE:
         _away[address] = time.monotonic() + AWAY_SECONDS
     tell_once(f"{THROUGH_BROKERS}: {error.message}", address.url)
 
 
 def is_away(location: StoreLocation, address: TierAddress) -> bool:
-    """True for a store that could not be read from here a moment ago, where brokers can be asked."""
+    """True for a store that could not be read from here a moment ago, if brokers can be asked."""
     return not location.has_tier_only and time.monotonic() < _away.get(address, 0.0)
 
 
 def without_lost(ranges: Sequence[Range], *, fails: bool, tell: Callable[[str], None]) -> list[Range]:
-    """The ranges that have a segment.  Where no broker has the others, they are lost: DataLossError if `fails`."""
+    """The ranges that have a segment. The others are lost without a broker: DataLossError if `fails`."""
     for each in ranges:
         if each.segment is None:
             text = f"{each.topic}/{each.queue_id} has lost messages {each.start} to {each.end}"
@@ -73,7 +70,7 @@ def without_lost(ranges: Sequence[Range], *, fails: bool, tell: Callable[[str], 
 
 
 def _may_be_in(each: Range, status: TierStatus) -> bool:
-    """As far as the broker has told: what it does not know of its table yet is read from it."""
+    """True if the table may have the range: parts that the broker does not know yet are looked up in it."""
     if each.segment is not None or each.topic != status.topic:
         return False
     return each.start < dict(status.uploaded).get(local_queue(each.queue_id), 0)
@@ -82,7 +79,7 @@ def _may_be_in(each: Range, status: TierStatus) -> bool:
 def _carved(reader: BlockingReader, cold: ColdReader, status: TierStatus, ranges: Sequence[Range]) -> list[Range]:
     asked = [each for each in ranges if _may_be_in(each, status)]
     direct, rest = found_in(cold, status.table, asked)
-    ends = {b.queue_id: b for b in reader.bounds(status.topic)}  # later than the table: it has no more than the log
+    ends = {b.queue_id: b for b in reader.bounds(status.topic)}  # read after the table: it has no more than the log
     others = {
         each.queue_id
         for each in direct
@@ -96,7 +93,7 @@ def _carved(reader: BlockingReader, cold: ColdReader, status: TierStatus, ranges
 
 
 def found_in(cold: ColdReader, table: str, ranges: Sequence[Range]) -> tuple[list[Range], list[Range]]:
-    """Parts of ranges of a topic that the newest version of its table has, segment by segment; and what it has not."""
+    """Split ranges of a topic by the segments of its table's newest version; and the parts that it lacks."""
     if not ranges:
         return [], []
     topic = ranges[0].topic

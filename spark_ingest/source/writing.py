@@ -1,10 +1,9 @@
 """Rows into messages: `df.write.format("entrepot")` and `df.writeStream.format("entrepot")`.
 
-Every message gets an id made of the writer, the batch, the partition and the row's place in it.  A task says, before
-its first message, which part it is about to write; where that was said before, it looks how far the earlier attempt
-came, and goes on from there.  So a batch that is written again is in the topic once.  (Rows of a partition must come
-in the same order again, as Spark's do when it replays a batch; two attempts at the same time, speculation, are not
-told apart.)
+Every message gets an id made of the writer, the batch, the partition and the row's place in it. Before its first
+message, a task records the part that it is about to write. If that was recorded before, it finds the end of the earlier
+attempt, and goes on from there. So a repeated batch is in the topic once. Rows of a partition must come in the same
+order again, as Spark's do when it replays a batch. Two simultaneous attempts (speculation) are not told apart.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from store_client.blocking import StoreLocation
 
 CHUNK_ROWS: Final = 500
 MARK_PREFIX: Final = "spark/written/"
-"""Of key-values: by writer and partition, the last batch that was begun."""
+"""Prefix of key-values with the last batch begun, by writer and partition."""
 TEXT_COLUMNS: Final = ("topic", "sub_topic", "tag", "message_group")
 COLUMNS: Final = (*TEXT_COLUMNS, "body", "keys", "properties")
 _BUSY: Final = frozenset((Code.TOO_MANY_REQUESTS, Code.STORAGE_FULL, Code.UNAVAILABLE))
@@ -42,14 +41,14 @@ _BUSY: Final = frozenset((Code.TOO_MANY_REQUESTS, Code.STORAGE_FULL, Code.UNAVAI
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task wrote."""
+    """The messages of one task."""
 
     rows: int
 
 
 @dataclass(frozen=True)
 class WritePlan:
-    """What every task knows.  `topic` is that of rows without one of their own."""
+    """The plan for every task; `topic` is that of rows without one of their own."""
 
     location: StoreLocation
     topic: str
@@ -57,7 +56,7 @@ class WritePlan:
 
 
 def write_plan(options: Mapping[str, str], schema: StructType, writer: str) -> WritePlan:
-    """Checked.  Raises OptionError."""
+    """Check the options. Raises OptionError."""
     check_names(options)
     found = {name.lower(): value for name, value in options.items()}
     columns = schema.names
@@ -77,7 +76,7 @@ def write_plan(options: Mapping[str, str], schema: StructType, writer: str) -> W
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One write of a table.  With the option `writerId` the same write, run again, writes nothing anew."""
+    """One write of a table. With the option `writerId` a repeated write writes nothing again."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._own_id = uuid.uuid4().hex
@@ -87,14 +86,14 @@ class BatchWriter(DataSourceArrowWriter):
         return _write(self._plan, 0, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Every task's messages are durable already; nobody will write under an id of one write again."""
+        """Forget the marks: every task's messages are durable, and ids of a write are not used again."""
         if self._plan.writer == self._own_id:
             store_of(self._plan.location).write(
                 [KeyValueChange(_mark(self._own_id, partition), None) for partition in range(len(messages))]
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """What tasks wrote stays: readers may have seen it.  The same write, run again, does not repeat it."""
+        """Do nothing: readers may have seen the tasks' messages, and a repeated write does not repeat them."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -115,10 +114,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write(plan, int(batch), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Every task's messages are durable already."""
+        """Do nothing: every task's messages are durable already."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """What tasks wrote stays; Spark runs the batch again, and they go on from there."""
+        """Do nothing: Spark runs the batch again, and its tasks go on from there."""
 
 
 def _write(plan: WritePlan, batch: int, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -136,7 +135,7 @@ def _mark(writer: str, partition: int) -> str:
 
 
 class _Part:
-    """What one task writes: chunks of rows, one after the other, each durable before the next."""
+    """One task's writing: chunks of rows, one after the other, each durable before the next."""
 
     def __init__(self, plan: WritePlan, batch: int, partition: int) -> None:
         self._plan = plan
@@ -149,7 +148,7 @@ class _Part:
         self.rows = 0
 
     def _begin(self) -> bool:
-        """Say that this part is about to be written; whether nobody said so before."""
+        """Record that this part is about to be written; True if it was not recorded before."""
         known = self._store.get([self._mark])[0]
         if known is not None and known.value == self._batch:
             return False
@@ -161,7 +160,7 @@ class _Part:
         return True
 
     def write(self, records: pa.RecordBatch) -> None:
-        """Append a chunk, or what of it is not there yet."""
+        """Append the missing rest of a chunk."""
         messages = self._messages(records)
         self.rows += len(messages)
         if self._is_again:

@@ -19,7 +19,7 @@ from spark_ingest.tables.table import TableError, check_types
 
 
 class DeltaTableFiles:
-    """Implements `Table`."""
+    """An implementation of `Table` for Delta."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -32,7 +32,7 @@ class DeltaTableFiles:
         return DeltaTable.is_deltatable(self._path)
 
     def open(self) -> DeltaTable:
-        """As it is now.  Raises TableError where there is none."""
+        """Open the present version. Raises TableError where there is no table."""
         if not self.exists():
             raise TableError(f"there is no Delta table at {self._path}")
         return DeltaTable(self._path)
@@ -44,7 +44,7 @@ class DeltaTableFiles:
         return last_batch(self.open(), app) if self.exists() else -1
 
     def prepare(self, schema: pa.Schema) -> DeltaTable:
-        """The table, with these columns among its own; made if it is not there."""
+        """Return the table with these columns added; it is made if needed."""
         wanted = Schema.from_arrow(schema)
         if not self.exists():
             return DeltaTable.create(self._path, wanted, mode="ignore")
@@ -113,13 +113,13 @@ class DeltaTableFiles:
 
 
 def last_batch(table: DeltaTable, app: str) -> int:
-    """The last batch of a job that is in an open table; -1 for none."""
+    """The last batch of a job in an open table; -1 for none."""
     version = table.transaction_version(app)
     return -1 if version is None else version
 
 
 def transaction_of(app: str, batch: int) -> CommitProperties:
-    """What makes a commit one of a job's batch."""
+    """Commit properties that name a job's batch."""
     return CommitProperties(app_transactions=[Transaction(app, batch)])
 
 

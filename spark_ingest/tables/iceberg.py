@@ -22,11 +22,11 @@ from spark_ingest.tables.table import TableError, check_types
 
 NAMESPACE: Final = "entrepot"
 PROPERTY: Final = "entrepot.batch."
-"""Of a table: the last batch of each job."""
+"""Prefix of table properties with the last batch of each job."""
 
 
 class IcebergFiles:
-    """Implements `Table`.  `catalog`: properties of pyiceberg's catalog, empty for the file beside the table."""
+    """An implementation of `Table` for Iceberg; `catalog` has pyiceberg's properties, or none for the default."""
 
     def __init__(self, path: str, catalog: Mapping[str, str] | None = None) -> None:
         self._root = Path(path).absolute()
@@ -102,8 +102,7 @@ class IcebergFiles:
         return ds.dataset(self._open().scan().to_arrow())
 
     def optimise(self, vacuum_hours: int) -> dict[str, Any]:
-        """Snapshots that nobody of the last hours reads are forgotten.  Files are merged by the engines that a
-        catalog serves: pyiceberg has no rewriting yet."""
+        """Expire snapshots older than `vacuum_hours`. The catalog's engines merge files, which pyiceberg cannot."""
         table = self._open()
         until = datetime.now() - timedelta(hours=vacuum_hours)  # noqa: DTZ005 (pyiceberg takes local time)
         before = len(table.snapshots())

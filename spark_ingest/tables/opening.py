@@ -9,7 +9,7 @@ from spark_ingest.tables.table import Table, TableError
 
 
 class TableFormat(StrEnum):
-    """What lies on the disk."""
+    """Formats of tables."""
 
     DELTA = "delta"
     PARQUET = "parquet"
@@ -17,7 +17,7 @@ class TableFormat(StrEnum):
 
 
 def open_table(kind: TableFormat, path: str, catalog: Mapping[str, str] | None = None) -> Table:
-    """The table, which need not be there yet.  Raises TableError where the format's package is not installed."""
+    """The table, which need not exist yet. Raises TableError where the format's package is not installed."""
     if "://" in path:
         raise TableError(
             f"{path}: tables lie at a path that every process of Spark sees (a disk, NFS, a mounted volume)"

@@ -1,7 +1,7 @@
-"""Plain Parquet: a folder for each batch, that is there whole or not at all.
+"""Plain Parquet: a folder for each batch, which is there whole or not at all.
 
 `<table>/ingest_batch=<job>-<batch>/part-….parquet`: every reader of partitioned Parquet takes it, with one column more.
-The folder appears by one rename, so nobody sees half a batch, and a batch that is tried again finds it there.
+The folder appears by one rename, so nobody sees half a batch, and a repeated batch finds it there.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from spark_ingest.tables.table import TableError, check_types
 
 PARTITION: Final = "ingest_batch="
 SCHEMA_FILE: Final = "_schema"
-"""The table's columns.  What begins with an underscore is no data to any reader."""
+"""File of the table's columns. Readers ignore names that begin with an underscore."""
 
 
 class ParquetFolders:
-    """Implements `Table`."""
+    """An implementation of `Table` for Parquet."""
 
     def __init__(self, path: str) -> None:
         self._root = Path(path)
@@ -39,7 +39,7 @@ class ParquetFolders:
         return bool(self._folders())
 
     def schema(self) -> pa.Schema:
-        """Of the columns of all batches: a batch has those of its time."""
+        """The columns of all batches: a batch has those of its time."""
         if not self.exists():
             raise TableError(f"there is no Parquet table at {self._root}")
         return pa.ipc.read_schema(pa.py_buffer((self._root / SCHEMA_FILE).read_bytes()))
@@ -63,7 +63,7 @@ class ParquetFolders:
         sync_folder(self._root)
 
     def _prepare(self, schema: pa.Schema) -> None:
-        """Note the columns that are new, before there is a batch with them."""
+        """Record new columns before there is a batch with them."""
         if self.exists():
             known = self.schema()
             if not check_types(self.path, known, schema):
@@ -86,7 +86,7 @@ class ParquetFolders:
         return ds.dataset(self.files(), format="parquet", schema=self.schema())
 
     def optimise(self, vacuum_hours: int) -> dict[str, Any]:
-        """Only what attempts that died left is removed: files of plain Parquet cannot be changed under readers."""
+        """Remove only leftovers of dead attempts: files of plain Parquet cannot be changed under readers."""
         left = list(self._root.glob(f"_{PARTITION}*")) if self._root.is_dir() else []
         for path in left:
             shutil.rmtree(path, ignore_errors=True)

@@ -16,9 +16,9 @@ import orjson
 import pyarrow.parquet as pq
 
 KIND: Final = "_kind"
-"""The column by which one write is parted into the tables' files."""
+"""Column by which one write is split into the tables' files."""
 _MAX_TEXT: Final = 32
-"""Longer least and greatest values of a file are not noted."""
+"""Longest least and greatest values of a file that are noted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class StagedFile:
     nulls: dict[str, int] = field(default_factory=dict)
 
     def delta_stats(self, names: Iterable[str]) -> str:
-        """As Delta's log has them, of these columns."""
+        """The statistics of these columns for Delta's log."""
         wanted = set(names)
 
         def kept(values: dict[str, Any]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class StagedFile:
 
 
 class Staging:
-    """The place where one attempt at one batch writes: `<table>_staging/<job>-<batch>-<attempt>`."""
+    """The folder of one attempt at one batch: `<table>_staging/<job>-<batch>-<attempt>`."""
 
     def __init__(self, table: str, app: str, batch: int) -> None:
         self._root = Path(f"{table}_staging")
@@ -59,7 +59,7 @@ class Staging:
         self.path = self._root / f"{self._prefix}{batch}-{uuid.uuid4().hex[:8]}"
 
     def clear(self) -> None:
-        """Remove what this and earlier attempts of the job left."""
+        """Remove the files of this and earlier attempts of the job."""
         if self._root.is_dir():
             for left in self._root.iterdir():
                 if left.name.startswith(self._prefix):
@@ -68,7 +68,7 @@ class Staging:
                 self._root.rmdir()
 
     def files(self, kind: str) -> list[StagedFile]:
-        """What tasks wrote of one kind of rows; files without rows are left out."""
+        """The tasks' files of one kind of rows, without empty ones."""
         found = (staged_file(path) for path in sorted((self.path / f"{KIND}={kind}").glob("*.parquet")))
         return [each for each in found if each.rows]
 
@@ -103,8 +103,7 @@ def staged_file(path: Path) -> StagedFile:
 
 
 def move_durably(files: Iterable[StagedFile], folder: Path) -> list[StagedFile]:
-    """Move files, safe on the disk, into a folder of the same file system.  What the move leaves behind if the process
-    dies is no part of any table."""
+    """Move files, synced, into a folder of the same file system. Leftovers of a crash are no part of any table."""
     folder.mkdir(parents=True, exist_ok=True)
     moved = []
     for each in files:
@@ -121,7 +120,7 @@ def move_durably(files: Iterable[StagedFile], folder: Path) -> list[StagedFile]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file atomically."""
     scratch = path.with_suffix(path.suffix + ".new")
     scratch.write_bytes(content)
     scratch.replace(path)

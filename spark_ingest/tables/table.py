@@ -1,4 +1,4 @@
-"""What the job wants of a table, whatever its format."""
+"""The job's interface to a table of any format."""
 
 from __future__ import annotations
 
@@ -13,36 +13,34 @@ from spark_ingest.tables.staging import StagedFile
 
 
 class TableError(Exception):
-    """A table that cannot be used so, with what to do."""
+    """A table that cannot be used so, with advice."""
 
 
 class Table(Protocol):
-    """One table at a path that all of Spark's processes see.  One job writes; anyone may read."""
+    """One table at a path that all of Spark's processes see. One job writes; anyone may read."""
 
     @property
     def path(self) -> str: ...
 
     def exists(self) -> bool:
-        """Whether there was a commit."""
+        """True after the first commit."""
         ...
 
     def schema(self) -> pa.Schema:
-        """Its columns.  Raises TableError where there is no table."""
+        """Its columns. Raises TableError where there is no table."""
         ...
 
     def committed(self, app: str) -> int:
-        """The last batch of a job that is in the table; -1 for none."""
+        """The last batch of a job in the table; -1 for none."""
         ...
 
     def commit(self, files: Sequence[StagedFile], schema: pa.Schema, app: str, batch: int) -> None:
-        """Take the files over (they are moved) as one batch; nothing if that batch is there already.
-
-        Columns that the table lacks are added.  Raises TableError for a column of another type than the table's.
-        """
+        """Move the files into the table as one batch; nothing if that batch is there already. Columns that the table
+        lacks are added. Raises TableError for a column of another type than the table's."""
         ...
 
     def files(self, newer_than: datetime | None = None) -> list[str]:
-        """Paths of the Parquet files; those alone that may have rows with an `event_time` from then on."""
+        """Paths of the Parquet files; only those that may have rows with an `event_time` from `newer_than` on."""
         ...
 
     def dataset(self) -> ds.Dataset:
@@ -50,12 +48,12 @@ class Table(Protocol):
         ...
 
     def optimise(self, vacuum_hours: int) -> dict[str, Any]:
-        """Make few files of many and remove what no reader of the last hours needs.  What was done, by word."""
+        """Merge small files and remove those that no reader of the last hours needs. Return the figures by word."""
         ...
 
 
 def check_types(path: str, have: pa.Schema, wanted: pa.Schema) -> list[pa.Field]:
-    """The columns that a table lacks.  Raises TableError for those that it has with another type."""
+    """The columns that a table lacks. Raises TableError for those that it has with another type."""
     missing = []
     for field in wanted:
         at = have.get_field_index(field.name)
@@ -70,7 +68,7 @@ def check_types(path: str, have: pa.Schema, wanted: pa.Schema) -> list[pa.Field]
 
 
 def _same(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether two types are one for a reader: formats have their own words for strings and binaries."""
+    """True if two types are equal: formats have their own names for strings and binaries."""
     for kinds in ((pa.types.is_string, pa.types.is_large_string), (pa.types.is_binary, pa.types.is_large_binary)):
         if any(kind(one) for kind in kinds):
             return any(kind(other) for kind in kinds)

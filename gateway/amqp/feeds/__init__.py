@@ -1,1 +1,1 @@
-"""Feeds: the consumers of a queue here, and the pop that feeds them; readers of streams."""
+"""Feeds: a queue's consumers here, with the pop that feeds them; readers of streams."""

@@ -1,12 +1,12 @@
 """QueueFeed: one AMQP queue's consumers on this gateway, and the pop that feeds them.
 
-Nothing is taken from the queue that no consumer has credit for; what comes goes to consumers in turn, those of the
-highest priority first; what came too late for the last of them goes back to its place.  The store
-shares out among gateways that consume from one queue; `presence.py` knows of them.
+Only as many messages are popped as consumers have credit for. They go to consumers in turn, those of the highest
+priority first; those too late for the last consumer are released. The store shares out among gateways that consume from
+one queue; `presence.py` knows of them.
 
-Order: what a consumer gave back has its place again before more is taken.  A consumer that is the only one by promise
-(single active, exclusive) is handed nothing before all that others held has come back, wherever they were, nor after a
-pop whose answer was lost, as with its broker, before all that this may have claimed has.
+Order: messages that a consumer released have their place again before more are popped. A consumer
+promised to be the only one (single active, exclusive) waits until all messages held by others are back. After a pop
+whose answer was lost, as with its broker, it waits for the messages that this may have claimed, too.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ LEASE_MS: Final = 10_000
 LINGER_SECONDS: Final = 0.002
 """Wait of a feed for more credit where its consumers have used most of theirs: they get more at a time then."""
 IDLE_SECONDS: Final = 0.5
-"""Life of a feed that nobody uses: who gets one message often gets another."""
+"""Life of an unused feed: a client that gets one message often gets another."""
 BACK_SECONDS: Final = LEASE_MS / 1000 + 1
-"""Longest wait of the next only consumer for what others hold: the leases of a gateway that died are over then."""
+"""Longest wait of the next only consumer for others' messages: by then the leases of a dead gateway are over."""
 BACK_LOOKS: Final = 200
 
 log = structlog.get_logger(__name__)
@@ -61,15 +61,15 @@ class QueueConsumer(Protocol):
         ...
 
     def queue_gone(self) -> None:
-        """Its queue was deleted."""
+        """Note the deletion of its queue."""
         ...
 
     def __hash__(self) -> int: ...
 
 
 class QueueFeed:
-    """`key`: namespace and name of the queue.  `sort_out`: takes out of what was popped what is not to be delivered.
-    `on_idle`: called when the feed has no consumer and holds nothing."""
+    """The feed of one queue; `sort_out` removes popped messages that are not to be delivered. `on_idle` is called when
+    the feed has no consumer and holds nothing."""
 
     def __init__(
         self,
@@ -82,12 +82,12 @@ class QueueFeed:
     ) -> None:
         self.topic, self.group = topic, group
         self.is_single = False
-        """Whether only the first consumer is handed anything (single active consumer)."""
+        """True if only the first consumer is handed messages (single active consumer)."""
         self._is_active = True
-        """Whether anything is handed out here; else another gateway has the single active consumer."""
+        """True if messages are handed out here; else another gateway has the single active consumer."""
         self._only: QueueConsumer | None = None
+        """Consumer promised to be the only one, once all messages that others held have come back."""
         self._unanswered = 0
-        """The only consumer by promise, once all that others held has come back."""
         self._store = store
         self._sort_out = sort_out
         self._on_idle = on_idle
@@ -108,17 +108,17 @@ class QueueFeed:
         self.look()
 
     def remove(self, consumer: QueueConsumer) -> None:
-        """What it holds stays its channel's."""
+        """Remove a consumer; its channel keeps its messages."""
         self.consumers.pop(consumer, None)
         if not self._credit() or consumer is self._only:
-            self._stop()  # what it brings would be newer than what the consumer gives back
+            self._stop()  # messages of the pop would be newer than those the consumer releases
         if consumer is self._only:
             self._only = None
         self.look()
         self._look_if_idle()
 
     def activate(self, is_active: bool) -> None:
-        """Whether the single active consumer of the queue is at this gateway."""
+        """Note if the single active consumer of the queue is at this gateway."""
         if self.is_single and self._is_active is not is_active:
             self._is_active = is_active
             self._only = None
@@ -126,18 +126,18 @@ class QueueFeed:
             self.look_again()
 
     def look(self) -> None:
-        """There may be credit now, or a message: pop, unless a pop is under way."""
+        """Pop if there is credit, unless a pop is under way."""
         if self._pop is None and not self._is_closed and self._credit():
             self._pop = self._loop.create_task(self._run())
             self._pop.add_done_callback(self._popped)
 
     def look_again(self) -> None:
-        """There may be less credit than the pop that waits asked for."""
+        """Stop the waiting pop if no credit is left."""
         if self._pop is not None and not self._credit():
             self._stop()
 
     def _active(self) -> Sequence[QueueConsumer]:
-        """Who may be handed something, in the order in which it is asked."""
+        """The consumers that may be handed messages, in the order of asking."""
         consumers = list(self.consumers)
         if self.is_single:
             return consumers[:1] if self._is_active else []
@@ -152,7 +152,7 @@ class QueueFeed:
 
     def _stop(self) -> None:
         if self._pop is not None:
-            self._pop.cancel()  # what it has claimed by now goes back
+            self._pop.cancel()  # the messages claimed by now are released
 
     # -- the pop -------------------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class QueueFeed:
             if count < sum(consumer.held for consumer in self.consumers) // 2:
                 await asyncio.sleep(LINGER_SECONDS)
                 count = min(self._credit(), MAX_POP_MESSAGES)
-            if self.leased.unanswered > self._unanswered:  # whoever asked: what it claimed is older
+            if self.leased.unanswered > self._unanswered:  # the messages of any lost answer are older
                 self._unanswered, self._only = self.leased.unanswered, None
             await self._have_all_back()
             self._hand_out(self._sort_out(await self.leased.pop(self._request(count))))
@@ -171,14 +171,14 @@ class QueueFeed:
         return PopRequest(self.topic, self.group, count, wait_ms)
 
     async def _have_all_back(self) -> None:
-        """Return when what was given back has its place again, and an only consumer may be handed the next message."""
+        """Return when released messages have their place again, and an only consumer may have the next one."""
         await self.leased.settle_releases()
         first = next(iter(self.consumers), None)
         if first is None or first is self._only or not (self.is_single or first.exclusive):
             return
         for _ in range(BACK_LOOKS):
             try:
-                await self.leased.settle()  # else what is settled there, and not known here, hides what is lost
+                await self.leased.settle()  # else endings that the store does not know yet would hide lost messages
                 if await self._held_elsewhere() <= 0:
                     break
             except EntrepotError as refusal:
@@ -192,7 +192,7 @@ class QueueFeed:
         return in_flight - self.leased.held
 
     def _popped(self, task: asyncio.Task[None]) -> None:
-        """Also of one that was cancelled before it had begun.  A store that refuses is left alone by the next one."""
+        """Start the next pop, also after a cancellation before the start; it leaves a refusing store alone."""
         self._pop = None
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, EntrepotError):
@@ -202,7 +202,6 @@ class QueueFeed:
         self._look_if_idle()
 
     def _hand_out(self, tickets: list[Ticket]) -> None:
-        """One to each in turn."""
         active = self._active()
         each = -(-len(tickets) // len(active)) if active else 0
         if tickets and all(other.priority == active[0].priority and other.credit >= each for other in active):
@@ -213,7 +212,7 @@ class QueueFeed:
         self._hand_out_by_rank(tickets, active)
 
     def _hand_out_by_rank(self, tickets: list[Ticket], active: Sequence[QueueConsumer]) -> None:
-        """The same where consumers differ in priority, or lack credit."""
+        """Hand out messages where consumers differ in priority, or lack credit."""
         parts: dict[QueueConsumer, list[Ticket]] = {}
         at = 0
         rooms = {consumer: consumer.credit for consumer in active}
@@ -235,7 +234,7 @@ class QueueFeed:
     # -- one message ---------------------------------------------------------------------------------------------
 
     async def get(self) -> Ticket | None:
-        """The next message, if there is one now (basic.get)."""
+        """Return the next message, if there is one now (basic.get)."""
         self._getting += 1
         try:
             while True:
@@ -251,9 +250,8 @@ class QueueFeed:
             self._look_if_idle()
 
     async def _ask_for_one(self) -> list[Ticket]:
-        """Asks once more where the answer was lost: what that had claimed comes again when its lease ends.
-
-        A queue that is empty but for what somebody holds is not told to be empty then."""
+        """Pop one message; repeat after a lost answer, as its message comes again when its lease ends. So a queue whose
+        only messages are held is not told to be empty then."""
         try:
             return await self.leased.ask(self._request(1, 0))
         except EntrepotError as refusal:
@@ -280,7 +278,7 @@ class QueueFeed:
             self._on_idle(self)
 
     async def settle(self) -> None:
-        """Return when the store knows what was given back here, or cannot be told while the leases live."""
+        """Return when the store knows all releases, or cannot be told while the leases live."""
         await self._stopped()
         await self.leased.settle()
 
@@ -289,7 +287,7 @@ class QueueFeed:
             await asyncio.wait((self._pop,), timeout=1)
 
     async def close(self) -> None:
-        """Give back what is under way, and return when the store knows."""
+        """Release the messages under way, and return when the store knows."""
         self._is_closed = True
         if self._idling is not None:
             self._idling.cancel()

@@ -1,4 +1,4 @@
-"""QueueFeeds: the feeds of this gateway, one for each queue that somebody consumes from or gets of."""
+"""QueueFeeds: the feeds of this gateway, one for each queue with a consumer or a recent basic.get."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from gateway.amqp.virtual_hosts.vhost import Queue
 from gateway.messaging.ticket import Ticket
 
 SortOut = Callable[[Queue, list[Ticket]], list[Ticket]]
-"""Takes out of what was popped of a queue what is not to be delivered."""
+"""Function that removes popped messages of a queue that are not to be delivered."""
 
 
 class QueueFeeds:
-    """See the module."""
+    """The feeds of all queues."""
 
     def __init__(self, store: Store, clock: Clock, sort_out: SortOut) -> None:
         self._store, self._clock, self._sort_out = store, clock, sort_out
@@ -25,7 +25,7 @@ class QueueFeeds:
         self._streams: dict[str, StreamFeed] = {}
 
     def of(self, queue: Queue) -> QueueFeed:
-        """The feed of a queue, begun if it is not there."""
+        """The feed of a queue, created on demand."""
         feed = self._feeds.get(queue.topic)
         if feed is None:
 
@@ -38,29 +38,29 @@ class QueueFeeds:
         return feed
 
     def activate(self, topic: str, is_active: bool) -> None:
-        """Whether the single active consumer of a queue is at this gateway."""
+        """Note if the single active consumer of a queue is at this gateway."""
         feed = self._feeds.get(topic)
         if feed is not None:
             feed.activate(is_active)
 
     async def settle(self, topics: Iterable[str]) -> None:
-        """Return when the store knows what was given back of these queues."""
+        """Return when the store knows all releases of these queues."""
         feeds = [feed for topic in topics if (feed := self._feeds.get(topic)) is not None]
         await asyncio.gather(*(feed.settle() for feed in feeds))
 
     def stream(self, queue: Queue) -> StreamFeed:
-        """The feed of a queue of type stream, begun if it is not there."""
+        """The feed of a stream, created on demand."""
         feed = self._streams.get(queue.topic)
         if feed is None:
             feed = self._streams[queue.topic] = StreamFeed(self._store, queue.topic, queue.group)
         return feed
 
     def feeding(self, queue: Queue) -> QueueFeed | StreamFeed:
-        """The feed of a queue, of whichever type that is."""
+        """The feed of a queue of any type."""
         return self.stream(queue) if queue.is_stream else self.of(queue)
 
     def all_of(self, queue: Queue) -> list[QueueConsumer | StreamConsumer]:
-        """The consumers of a queue that are on this gateway."""
+        """The consumers of a queue on this gateway."""
         feed, stream = self._feeds.get(queue.topic), self._streams.get(queue.topic)
         return [*(() if feed is None else feed.consumers), *(() if stream is None else stream.consumers)]
 
@@ -69,7 +69,7 @@ class QueueFeeds:
         return len(self.all_of(queue))
 
     def forget(self, queue: Queue) -> list[QueueFeed | StreamFeed]:
-        """The queue is gone: its feeds, which are to be closed."""
+        """Remove the feeds of a deleted queue, and return them to be closed."""
         feeds = (self._feeds.pop(queue.topic, None), self._streams.pop(queue.topic, None))
         return [feed for feed in feeds if feed is not None]
 
@@ -79,7 +79,7 @@ class QueueFeeds:
             asyncio.get_running_loop().create_task(feed.close())
 
     async def close(self) -> None:
-        """Return when the store knows of all that ended."""
+        """Return when the store knows all endings."""
         feeds: list[QueueFeed | StreamFeed] = [*self._feeds.values(), *self._streams.values()]
         self._feeds, self._streams = {}, {}
         await asyncio.gather(*(feed.close() for feed in feeds), return_exceptions=True)

@@ -1,6 +1,6 @@
-"""StreamFeed: the consumers of one AMQP queue of type stream on this gateway: each reads the queue for itself.
+"""StreamFeed: the consumers of one stream on this gateway; each reads the queue for itself.
 
-Nothing is taken out of a stream; what a consumer acknowledges only gives it credit for more.
+Nothing is removed from a stream; an acknowledgement only gives the consumer more credit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StreamConsumer(Protocol):
 
     @property
     def start(self) -> int | Position | None:
-        """Where it begins: an offset, a position, or with None at the last message there is."""
+        """Its start: an offset, a position, or None for the last message."""
         ...
 
     def take_of_stream(self, messages: Sequence[StoredMessage]) -> None:
@@ -44,14 +44,14 @@ class StreamConsumer(Protocol):
         ...
 
     def queue_gone(self) -> None:
-        """Its queue was deleted."""
+        """Note the deletion of its queue."""
         ...
 
     def __hash__(self) -> int: ...
 
 
 class StreamFeed:
-    """See the module.  Like `QueueFeed` for those who add and remove consumers."""
+    """The feed of one stream, with the methods of `QueueFeed` for its consumers."""
 
     def __init__(self, store: Store, topic: str, group: str) -> None:
         self.topic, self.group = topic, group
@@ -78,7 +78,7 @@ class StreamFeed:
             self._tail = None
 
     def look(self) -> None:
-        """There may be messages, or credit."""
+        """Look for messages and credit."""
         for waker in self._wakers.values():
             waker.set()
 
@@ -108,12 +108,12 @@ class StreamFeed:
             await waker.wait()
 
     async def _hand_out(self, consumer: StreamConsumer, queue_id: int, offset: int) -> int:
-        """As much as there is and there is credit for; where to go on."""
+        """Hand out as many messages as there are and there is credit for; return the next offset."""
         while credit := min(consumer.credit, READ_MESSAGES):
             bounds = next(each for each in await self._store.messages.bounds(self.topic) if each.queue_id == queue_id)
-            offset = max(offset, bounds.min_offset)  # what was before has gone by its age
+            offset = max(offset, bounds.min_offset)  # earlier ones were deleted by age
             if offset >= bounds.max_offset:
-                break  # one that is ahead waits for its offset to come
+                break  # a consumer ahead waits for its offset
             messages = await self._store.messages.read(self.topic, queue_id, offset, credit)
             if not messages:
                 break
@@ -122,6 +122,6 @@ class StreamFeed:
         return offset
 
     async def close(self) -> None:
-        """Stop reading for all."""
+        """Stop all readers."""
         for consumer in tuple(self.consumers):
             self.remove(consumer)

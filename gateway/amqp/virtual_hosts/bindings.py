@@ -1,7 +1,7 @@
-"""Bindings: what other doors publish reaches the AMQP queues that are bound to it.
+"""Bindings: messages of other protocols reach the AMQP queues that are bound to their names.
 
 A name `factory/line1/temp` is the routing key `factory.line1.temp` of `amq.topic`, and `line1.temp` of the exchange
-`factory`, if one of that name is there (every Topic is an exchange).  What AMQP clients publish was routed before.
+`factory`, if there is one (every Topic is an exchange). AMQP clients' own messages were routed before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_ROUTES: Final = 65_536
 
 
 class Bindings:
-    """Of the default virtual host: MQTT's names are its."""
+    """The bindings of the default virtual host, to which MQTT's names belong."""
 
     def __init__(self, store: Store, definitions: Definitions, on_timed: OnTimed) -> None:
         self._store, self._definitions, self._on_timed = store, definitions, on_timed
@@ -33,12 +33,12 @@ class Bindings:
 
     @property
     def is_needed(self) -> bool:
-        """Whether anything is bound to anything."""
+        """True if there is any binding."""
         vhost = self._definitions.vhost_in(DEFAULT_NAMESPACE)
         return vhost is not None and vhost.routing.binding_count > 0
 
     def add_queues(self, messages: Sequence[Message], now_ms: int) -> None:
-        """Let messages go to the queues that are bound to their names, too."""
+        """Add the bound queues to the messages' further queues."""
         vhost = self._definitions.vhost_in(DEFAULT_NAMESPACE)
         assert vhost is not None
         for message in messages:

@@ -1,4 +1,4 @@
-"""Consumption: what clients of this gateway were handed of queues, and acknowledged; since the process began."""
+"""Consumption: deliveries and acknowledgements of queues at this gateway, since the process began."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.messaging.traffic import Traffic
 
 @dataclass(slots=True)
 class QueueCounts:
-    """Of one queue, or of all.  `delivered`: to consumers and by basic.get, those that are `redelivered` included."""
+    """Counts of one queue, or of all; `delivered` to consumers and by basic.get includes `redelivered`."""
 
     delivered: int = 0
     redelivered: int = 0
@@ -19,7 +19,7 @@ class QueueCounts:
 
 
 class Consumption:
-    """`total`: also of queues that are gone."""
+    """The counts by queue; `total` includes deleted queues."""
 
     def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic
@@ -37,12 +37,12 @@ class Consumption:
         return counts
 
     def incoming(self, queue: Queue) -> int:
-        """Messages that this gateway put into a queue, by whatever door they came."""
+        """Messages that this gateway put into a queue, from any listener."""
         flow = self._traffic.incoming.get(queue.topic)
         return 0 if flow is None else flow.messages
 
     def delivered(self, queue: Queue, sizes: list[int], redelivered: int) -> None:
-        """Messages of these sizes were handed out; so many of them not for the first time."""
+        """Count deliveries of messages of these sizes; `redelivered` of them not for the first time."""
         if not sizes:
             return
         for counts in (self._begun(queue), self.total):
@@ -51,7 +51,7 @@ class Consumption:
         self._traffic.add_out(queue.topic, queue.group, sizes, "amqp")
 
     def acknowledged(self, queues: Sequence[Queue]) -> None:
-        """A message of each was acknowledged."""
+        """Count one acknowledged message for each queue given."""
         self.total.acknowledged += len(queues)
         queue, counts = None, self.total
         for each in queues:
@@ -60,5 +60,5 @@ class Consumption:
             counts.acknowledged += 1
 
     def forget(self, queue: Queue) -> None:
-        """It is gone."""
+        """Drop the counts of a deleted queue."""
         self._queues.pop(queue.topic, None)

@@ -1,4 +1,4 @@
-"""Counting: how much waits in a queue, and emptying it."""
+"""Counting: the number of messages in a queue, and purging."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ READ_MESSAGES: Final = 500
 
 
 class Counting:
-    """Asks the store."""
+    """Counts by the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def counts(self, queue: Queue) -> tuple[int, int]:
-        """Messages of a queue that are ready, and that consumers hold.  None of either where it is gone."""
+        """Return the numbers of a queue's ready and unacknowledged messages; 0 of each for a deleted one."""
         try:
             status = await self._store.topology.group_status(queue.group)
             bounds = await self._store.messages.bounds(queue.topic)
@@ -40,12 +40,11 @@ class Counting:
         return left - held + sum(unread.values()), held
 
     async def ready(self, queue: Queue) -> int:
-        """Messages that wait for a consumer."""
+        """Return the number of messages that wait for a consumer."""
         return (await self.counts(queue))[0]
 
     async def ready_bytes(self, queue: Queue) -> int:
-        """Bytes of the bodies from the first message that is not settled on, those that consumers hold left out as far
-        as they lie at the head."""
+        """Return the bytes of the bodies from the first unsettled message on, without held messages at the head."""
         try:
             status = await self._store.topology.group_status(queue.group)
             bounds = await self._store.messages.bounds(queue.topic)
@@ -70,10 +69,10 @@ class Counting:
         return size
 
     async def purge(self, queue: Queue) -> int:
-        """Take out all that waits for a consumer; says how many that were."""
+        """Remove all ready messages; return their number."""
         count = 0
         request = PopRequest(queue.topic, queue.group, MAX_POP_MESSAGES, 0, PURGE_LEASE_MS)
-        for _ in range(await self.ready(queue) + 1):  # what comes meanwhile is not meant
+        for _ in range(await self.ready(queue) + 1):  # later messages are not meant
             deliveries = await self._store.consumption.pop(request)
             if not deliveries:
                 break

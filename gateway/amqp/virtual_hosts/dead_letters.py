@@ -1,7 +1,7 @@
-"""DeadLetters: messages that leave their queue without having been consumed, on their way to its dead-letter exchange.
+"""DeadLetters: messages that leave their queue unconsumed, on their way to its dead-letter exchange.
 
-A message is taken out of its queue when its dead letter is durable, so a crash between the two leaves both; where the
-queue has no dead-letter exchange, or nothing is bound there, it is dropped.
+A message is removed from its queue when its dead letter is durable, so a crash between the two leaves both. Where the
+queue has no dead-letter exchange, or nothing is bound there, the message is dropped.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ AGAIN_SECONDS: Final = 1.0
 """Pause before a letter is published again that the store could not take."""
 
 LATER: Final = PASSING - {Code.TOO_MANY_REQUESTS}
-"""Refusals of letters that are published again.  For a queue that is full and refuses what is published, none is."""
+"""Refusals after which a letter is published again; not those of a full queue that rejects publishes."""
 
 log = structlog.get_logger(__name__)
 
 
 class DeadLetters:
-    """See the module."""
+    """The publisher of dead letters."""
 
     def __init__(self, definitions: Definitions, routing: Routing, sender: Sender, clock: Clock, spawn: Spawn) -> None:
         self._definitions, self._routing, self._sender = definitions, routing, sender
         self._clock, self._spawn = clock, spawn
         self.count = 0
-        """Dead letters that were published, since the process began."""
+        """Dead letters published since the process began."""
 
     async def reject(self, dead: Sequence[tuple[Queue, Ticket]]) -> None:
-        """Consumers refused these, or they came back too often."""
+        """Dead-letter messages that consumers refused, or that came back too often."""
         for queue in {queue for queue, _ in dead}:
             limit = queue.declaration.arguments.attempts_allowed
             of = [ticket for other, ticket in dead if other is queue]
@@ -57,7 +57,7 @@ class DeadLetters:
             await self.bury(queue, [ticket for ticket in of if ticket not in spent], DeathReason.REJECTED)
 
     def sort_out(self, queue: Queue, tickets: list[Ticket]) -> list[Ticket]:
-        """What of these may be delivered: those whose time is over are dead."""
+        """Return the messages to deliver; expired ones are dead-lettered."""
         now_ms, lifetime_ms = self._clock.now_ms(), queue.declaration.arguments.message_ttl_ms
         over = [each for each in tickets if each.is_over(now_ms, lifetime_ms)]
         if not over:
@@ -66,7 +66,7 @@ class DeadLetters:
         return [each for each in tickets if each not in over]
 
     def came_back(self, queue: Queue, tickets: Sequence[Ticket]) -> list[Ticket]:
-        """Those of these that have come back too often: they are dead, and not to be released."""
+        """Return the messages that came back too often: they are dead-lettered, and not to be released."""
         limit = queue.declaration.arguments.attempts_allowed
         spent = [] if limit is None else [each for each in tickets if each.attempt > limit]
         if spent:
@@ -74,8 +74,8 @@ class DeadLetters:
         return spent
 
     async def bury(self, queue: Queue, tickets: Sequence[Ticket], reason: DeathReason) -> None:
-        """Publish the dead letters, and take the messages out of their queue when that is durable.  Letters that the
-        store cannot take now are published later; till then the messages stay where they are, and are nobody else's."""
+        """Publish the dead letters, and remove the messages from their queue when that is durable. Letters that the
+        store cannot take now are published later; until then their messages stay held here."""
         waiting = await self._bury(queue, tickets, reason)
         if waiting:
             self._spawn(self._bury_later(queue, waiting, reason))
@@ -86,7 +86,7 @@ class DeadLetters:
             tickets = await self._bury(queue, [ticket for ticket in tickets if ticket.is_open], reason)
 
     async def _bury(self, queue: Queue, tickets: Sequence[Ticket], reason: DeathReason) -> list[Ticket]:
-        """The same; returns those whose letters the store may take later."""
+        """Publish and remove; return the messages whose letters may be taken later."""
         found = ((ticket, self.letter(queue, ticket.message, reason)) for ticket in tickets)
         letters = {ticket: letter for ticket, letter in found if letter is not None}
         refusals: Refusals = None
@@ -107,7 +107,7 @@ class DeadLetters:
         return waiting
 
     def letter(self, queue: Queue, message: Message, reason: DeathReason) -> Message | None:
-        """The dead letter of a message; None where nobody wants it."""
+        """The dead letter of a message, or None without a destination."""
         arguments = queue.declaration.arguments
         vhost = self._definitions.vhost_in(queue.namespace)
         if arguments.dead_letter_exchange is None or vhost is None:
@@ -131,7 +131,7 @@ class DeadLetters:
         if isinstance(found, UnknownExchange):
             if self._routing.exchange_of_topic(vhost, publish.exchange) is None:
                 return None
-            found = ()  # a Topic that nothing is bound to: the letter lies there
+            found = ()  # a Topic without bindings: the letter is stored there
         if reason is not DeathReason.REJECTED:
             found = tuple(name for name in found if not goes_round(header, name))
         return self._routing.message(vhost, publish, found, now_ms)

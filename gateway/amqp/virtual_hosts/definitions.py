@@ -1,8 +1,8 @@
-"""Definitions: what exchanges, queues, bindings and policies there are, of all virtual hosts, and how they come and go.
+"""Definitions: the exchanges, queues, bindings and policies of all virtual hosts, and their changes.
 
 A declaration is made durable in the key-values by compare-and-set, so two gateways that declare one name at once agree
-on which was first; whoever declared sees it at once, other gateways when their watch is told.  A queue's Topic and
-group are there before its key, and go after it: what is routed finds them.
+on the first. The declaring gateway knows it at once, others by their watch. A queue's Topic and group exist before its
+key, and go after it, so that routing finds them.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from protocols.amqp.field_table import encode_table
 
 MAX_TRIES: Final = 20
 LEASE_SECONDS: Final = 10
-"""Lease of what was delivered: its gateway renews it while the channel lives."""
+"""Lease of deliveries, in seconds: the gateway renews it while the channel lives."""
 STREAM_SECONDS: Final = 100 * 365 * 86_400
-"""Age at which messages of a stream go that names none."""
+"""Age at which messages of a stream without a setting are deleted, in seconds."""
 MAX_KEYS_PER_WRITE: Final = 5000
 
 log = structlog.get_logger(__name__)
 
 
 class Definitions:
-    """See the module.  `start` before the first question, `close` at the end."""
+    """The definitions; `start` before the first question, `close` at the end."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -53,13 +53,13 @@ class Definitions:
         self._keys = WatchedKeys(store.key_values, PREFIX, self._take, self._known)
         self.close = self._keys.close
         self.on_change: list[Callable[[], None]] = []
-        """Called when anything of the definitions has changed."""
+        """Callbacks for any change of the definitions."""
         self.on_queue_known: list[Callable[[Vhost, Queue], None]] = []
         self.on_queue_gone: list[Callable[[Vhost, Queue], None]] = []
-        """Called when a queue has come (or a policy has changed it), or is gone, at whichever gateway that was."""
+        """Callbacks for a queue that was created, changed by a policy, or deleted, at any gateway."""
 
     async def start(self) -> None:
-        """Learn what there is.  Raises what the store raises."""
+        """Learn the definitions. Raises what the store raises."""
         await self._keys.start()
 
     def vhosts(self) -> list[Vhost]:
@@ -67,12 +67,12 @@ class Definitions:
         return [self._vhost(namespace) for namespace in self._store.topology.namespaces()]
 
     def vhost(self, name: str) -> Vhost | None:
-        """A virtual host by its name, or None."""
+        """The virtual host of a name, or None."""
         namespace = namespace_of(name)
         return self._vhost(namespace) if namespace in self._store.topology.namespaces() else None
 
     def vhost_in(self, namespace: str) -> Vhost | None:
-        """The virtual host that a namespace is, or None where there is none such."""
+        """The virtual host of a namespace, or None."""
         return self._vhost(namespace) if namespace in self._store.topology.namespaces() else None
 
     def _vhost(self, namespace: str) -> Vhost:
@@ -102,7 +102,7 @@ class Definitions:
             log.error("a definition cannot be read", key=key, problem=str(error))
             return
         if vhost.says(key, record):
-            return  # looked at again, after the watch was away
+            return  # told again by a full look after an outage of the watch
         gone = vhost.queue_of_key(key) if kind == "queue" and record is None else None
         known = list(vhost.apply(key, record))
         for changed in self.on_change:
@@ -117,15 +117,15 @@ class Definitions:
                 callback(vhost, gone)
 
     async def _write(self, changes: Sequence[KeyValueChange]) -> None:
-        """Durable, and known here, when this returns.  Raises PRECONDITION_FAILED where somebody else was first."""
+        """Write durably; known here on return. Raises PRECONDITION_FAILED where another writer was first."""
         for start in range(0, len(changes), MAX_KEYS_PER_WRITE):
             await self._keys.write(changes[start : start + MAX_KEYS_PER_WRITE])
 
     # -- exchanges -----------------------------------------------------------------------------------------------
 
     async def declare_exchange(self, vhost: Vhost, exchange: Exchange, gateway: str) -> Exchange:
-        """Make an exchange, or find the one there is: whether that is the same is for the caller to ask.  `gateway`:
-        who makes it, and with whom it goes if it is not durable."""
+        """Declare an exchange, and return it or the existing one, which the caller has to compare. `gateway` makes it;
+        an exchange that is not durable goes with its gateway."""
         key = records.exchange_key(vhost.namespace, exchange.name)
         for _ in _tries(exchange.name):
             found = vhost.routing.exchange(exchange.name)
@@ -137,24 +137,24 @@ class Definitions:
             except EntrepotError as error:
                 if error.code is not Code.PRECONDITION_FAILED:
                     raise
-                await self._keys.look([key])  # what does it say?
+                await self._keys.look([key])  # learn what is there
         return exchange
 
     async def delete_exchange(self, vhost: Vhost, name: str) -> None:
-        """Delete an exchange with its bindings and what goes with them; nothing where it is not there."""
+        """Delete an exchange with its bindings and dependents; nothing if it does not exist."""
         await self._remove(vhost, vhost.routing.removal_of_exchange(name))
 
     # -- bindings ------------------------------------------------------------------------------------------------
 
     async def bind(self, vhost: Vhost, binding: Binding) -> None:
-        """Bind; idempotent.  Both ends were looked at before."""
+        """Bind; idempotent. The caller has checked both ends."""
         if not vhost.routing.has_binding(binding):
             vhost.routing.check_room()
             key = records.binding_key(vhost.namespace, binding)
             await self._write([KeyValueChange(key, records.binding_record(binding))])
 
     async def unbind(self, vhost: Vhost, binding: Binding) -> None:
-        """Unbind; nothing where there is no such binding."""
+        """Unbind; nothing if there is no such binding."""
         await self._remove(vhost, vhost.routing.removal_of_binding(binding))
 
     # -- queues --------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class Definitions:
     async def declare_queue(
         self, vhost: Vhost, declaration: QueueDeclaration, *, gateway: str, connection: str, now_ms: int
     ) -> tuple[Queue, bool]:
-        """Make a queue, or find the one there is; and whether it is new."""
+        """Declare a queue; return it or the existing one, and True if it is new."""
         name = declaration.name
         key = records.queue_key(vhost.namespace, name)
         for _ in _tries(name):
@@ -188,7 +188,7 @@ class Definitions:
             except EntrepotError as error:
                 if error.code is not Code.PRECONDITION_FAILED:
                     raise
-                await self._keys.look([key])  # what does it say?
+                await self._keys.look([key])  # learn what is there
                 continue
             return vhost.queues[name], True
         raise AssertionError("unreachable")
@@ -209,7 +209,7 @@ class Definitions:
         await self._store.topology.put_topic(topic)
 
     async def _placement(self, queue: Queue, queues: int) -> Placement:
-        """Of several brokers one has all of a queue, so that its order is one."""
+        """The placement of a queue: one of several brokers has all of it, so that it has one order."""
         operations = self._store.operations if isinstance(self._store, Clustered) else None
         if operations is None:
             return ()
@@ -217,7 +217,7 @@ class Definitions:
         return ((names[crc32(queue.topic.encode()) % len(names)], queues),) if names else ()
 
     async def delete_queue(self, vhost: Vhost, queue: Queue) -> None:
-        """Delete a queue with its bindings, what waits in it, and what goes with that."""
+        """Delete a queue with its bindings, messages and dependents."""
         removal = vhost.routing.removal_of_queue(queue.name)
         await self._remove(vhost, removal)
         forgetting = (self._store.topology.delete_topic(queue.topic), self._store.topology.delete_group(queue.group))
@@ -230,12 +230,12 @@ class Definitions:
     # -- policies ------------------------------------------------------------------------------------------------
 
     async def put_policy(self, vhost: Vhost, policy: Policy) -> None:
-        """A policy, in place of that of its name; it holds here when this returns."""
+        """Set a policy, in place of the one of its name; it holds here on return."""
         key = records.policy_key(vhost.namespace, policy.name, is_operators=policy.is_operators)
         await self._write_policy(vhost, KeyValueChange(key, records.policy_record(policy)))
 
     async def delete_policy(self, vhost: Vhost, name: str, *, is_operators: bool) -> bool:
-        """Delete a policy; whether there was one."""
+        """Delete a policy; True if there was one."""
         key = records.policy_key(vhost.namespace, name, is_operators=is_operators)
         is_there = vhost.has_key(key)  # also one that is set aside
         if is_there:
@@ -243,7 +243,7 @@ class Definitions:
         return is_there
 
     async def _write_policy(self, vhost: Vhost, change: KeyValueChange) -> None:
-        """What streams keep is a matter of their Topics, which are changed with it."""
+        """Write a policy; retention of streams belongs to their Topics, which change with it."""
         before = {queue: _retention(queue) for queue in vhost.queues.values() if queue.is_stream}
         await self._write([change])
         for queue, kept in before.items():
@@ -254,7 +254,7 @@ class Definitions:
     # -- all of it -----------------------------------------------------------------------------------------------
 
     async def clear(self, vhost: Vhost) -> None:
-        """Delete all that is defined in a virtual host, with what waits in its queues."""
+        """Delete all definitions of a virtual host, with the messages in its queues."""
         for queue in tuple(vhost.queues.values()):
             await self.delete_queue(vhost, queue)
         if keys := vhost.keys():

@@ -1,8 +1,7 @@
-"""Expiry: what happens to queues with time alone: messages whose time is over, queues that nobody uses, and what
-belonged to a gateway that is gone.
+"""Expiry: timed work on queues: expired messages, unused queues, and leftovers of gateways that are gone.
 
-Every gateway keeps the queues that it knows may have something to do; two that keep one queue do no harm, for each
-message is taken out once, and a deletion is only one.
+Every gateway watches the queues that it knows may need work. Two may watch one queue without harm: each message is
+removed once, and a deletion is idempotent.
 """
 
 from __future__ import annotations
@@ -34,23 +33,23 @@ HELD_MS: Final = 500
 ARRIVAL_MS: Final = 30_000
 """Longest time until a published message is in its queue: its broker may be slow, or away for a while."""
 SOON_MS: Final = 2_000
-"""Longest such time, most of the time."""
+"""Usual limit of such a time."""
 ARRIVAL_LOOK_MS: Final = 100
-"""Pause before the next look for one that lives shorter than that and was not there yet."""
+"""Pause before the next look for a message with a shorter life that had not arrived yet."""
 LATE_LOOK_MS: Final = 1_000
-"""The same beyond `SOON_MS`."""
+"""Pause before such looks beyond `SOON_MS`."""
 SLOWEST_MS: Final = 30_000
-"""Longest interval between looks at a queue that may have something to do."""
+"""Longest interval between looks at a queue that may need work."""
 SWEEP_SECONDS: Final = 5.0
-"""Interval between looks for what gateways that are gone have left."""
+"""Interval between looks for leftovers of gateways that are gone."""
 USED_PREFIX: Final = "amqp-used/"
-"""Keys that say when a queue with x-expires was used last, by its Topic: epoch milliseconds."""
+"""Prefix of keys with the last use of a queue with x-expires, by its Topic: epoch milliseconds."""
 
 log = structlog.get_logger(__name__)
 
 
 class Expiry:
-    """`is_alone`: no other gateway works on the store, so what another one had is left over from before."""
+    """The timed work; with `is_alone`, no other gateway works on the store, so others' objects are leftovers."""
 
     def __init__(
         self,
@@ -69,18 +68,18 @@ class Expiry:
         self.presence: ConsumerPresence | None = None
         self._due: list[tuple[int, str]] = []
         self._at: dict[str, tuple[int, Vhost, Queue]] = {}
-        """When a queue is looked at next, by its Topic."""
+        """Time of the next look at a queue, by its Topic."""
         self._some = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.sweeping = PeriodicWork("queues of gateways that are gone", SWEEP_SECONDS, self._sweep)
         self._written: dict[str, int] = {}
         self._arriving: dict[str, int] = {}
-        """Until when messages may come whose time may be over before they are there, by the Topic of their queue."""
+        """Time until which short-lived messages may still arrive, by the Topic of their queue."""
         definitions.on_queue_known.append(self._known)
         definitions.on_queue_gone.append(self._gone)
 
     async def start(self) -> None:
-        """Do away with what was not to outlive its gateway, and keep from here on."""
+        """Delete the leftovers of earlier gateways, and watch from here on."""
         await self._sweep()
         for vhost in self._definitions.vhosts():
             for queue in vhost.queues.values():
@@ -107,14 +106,14 @@ class Expiry:
         self._arriving.pop(queue.topic, None)
 
     def expect(self, vhost: Vhost, queue: Queue, at_ms: int) -> None:
-        """A message is on its way whose time in the queue will be over then."""
+        """Note a message on its way whose expiry in the queue is at `at_ms`."""
         until_ms = self._clock.now_ms() + ARRIVAL_MS
         if at_ms < until_ms:
             self._arriving[queue.topic] = until_ms
         self.look_at(vhost, queue, at_ms)
 
     def look_at(self, vhost: Vhost, queue: Queue, at_ms: int) -> None:
-        """Something of the queue may be over then."""
+        """Look at a queue at `at_ms`, when something may expire."""
         known = self._at.get(queue.topic)
         if known is None or at_ms < known[0]:
             self._at[queue.topic] = at_ms, vhost, queue
@@ -135,7 +134,7 @@ class Expiry:
             at_ms, topic = heapq.heappop(self._due)
             known = self._at.get(topic)
             if known is None or known[0] != at_ms:
-                continue  # it is looked at at another time
+                continue  # another look is planned
             del self._at[topic]
             try:
                 await self._look(known[1], known[2])
@@ -168,7 +167,7 @@ class Expiry:
     # -- messages ------------------------------------------------------------------------------------------------
 
     async def _take_out(self, queue: Queue) -> int | None:
-        """Take out what is over; when the next message is, if it ever is."""
+        """Remove expired messages; return the expiry of the next one, if any."""
         lifetime_ms = queue.declaration.arguments.message_ttl_ms
         request = PopRequest(
             queue.topic, queue.group, MAX_POP_MESSAGES, 0, LEASE_MS, expired_only=True, lifetime_ms=lifetime_ms
@@ -178,7 +177,7 @@ class Expiry:
         return await self._next_end(queue, lifetime_ms)
 
     async def _next_end(self, queue: Queue, lifetime_ms: int | None) -> int | None:
-        """Of the first message of each message queue, the time at which it is over."""
+        """The earliest expiry among the first messages of the message queues."""
         now_ms = self._clock.now_ms()
         status = await self._store.topology.group_status(queue.group)
         heads = {each.queue_id: each for each in status.progress if each.topic == queue.topic}
@@ -199,21 +198,21 @@ class Expiry:
     # -- queues that nobody uses ---------------------------------------------------------------------------------
 
     def used(self, vhost: Vhost, queue: Queue) -> None:
-        """A queue was declared, got of, or has a consumer here."""
+        """Note the use of a queue: declared, basic.get, or a consumer here."""
         if queue.declaration.arguments.expires_ms is not None:
             self._written.setdefault(queue.topic, 0)
             self._written[queue.topic] = self._clock.now_ms()
             self.look_at(vhost, queue, self._clock.now_ms())
 
     async def _is_used(self, vhost: Vhost, queue: Queue, expires_ms: int) -> bool:
-        """Whether somebody used it of late, at whichever gateway; then it is looked at again."""
+        """True if the queue was used recently, at any gateway; then the next look is planned."""
         now_ms = self._clock.now_ms()
         key = USED_PREFIX + queue.topic.replace("%", "_")
         elsewhere = self.presence.elsewhere(queue) if self.presence is not None else 0
         here = now_ms if self._feeds.consumers(queue) + elsewhere else self._written.get(queue.topic, 0)
         [kept] = await self._store.key_values.get([key])
         last = max(here, 0 if kept is None else int(kept.value))
-        if not last:  # nobody has said so yet: its time begins now
+        if not last:  # no use is recorded yet: its time begins now
             last = now_ms
         if kept is None or last - int(kept.value) > expires_ms // 4:
             await self._store.key_values.write([KeyValueChange(key, str(last).encode())])
@@ -253,7 +252,7 @@ class Expiry:
 
 
 def end_of(message: StoredMessage, lifetime_ms: int | None) -> int | None:
-    """When a message's time is over, or None for never."""
+    """The expiry of a message, or None for never."""
     ends = [] if lifetime_ms is None else [message.born_time_ms + lifetime_ms]
     expires_at_ms = message.time_ms(SystemProperty.EXPIRES_AT_MS)
     if expires_at_ms is not None:

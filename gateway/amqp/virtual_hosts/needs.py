@@ -1,10 +1,10 @@
-"""Needs: the rights that AMQP's operations ask for, on the names under which other doors know the same messages.
+"""Needs: the rights for AMQP's operations, on the names of the same messages in other protocols.
 
-An exchange or queue is `entity_name`, the name of its Topic.  A message is `<exchange>/<routing key>` with `/` for `.`;
-of `amq.topic` it is the routing key alone, of the default exchange the queue.  A binding, a dead-letter exchange and an
+An exchange or queue is `entity_name`, the name of its Topic. A message is `<exchange>/<routing key>` with `/` for `.`;
+of `amq.topic` it is the routing key alone, of the default exchange the queue. A binding, a dead-letter exchange and an
 alternate exchange name sets of messages: MQTT filters, which an ALLOW has to contain and no DENY may meet.
 
-The AMQP door and RabbitMQ's API ask for these; each has its own words for the refusal.
+The AMQP listener and RabbitMQ's API ask for these; each has its own words for the refusal.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from domain.queues.arguments import DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KE
 from protocols.amqp.mapping import MQTT_EXCHANGE
 
 REMEMBERED_NAMES: Final = 8192
-"""Names of messages that are kept, the least used forgotten: at most 3 KB each."""
+"""Message names that are kept, the least used forgotten: at most 3 KB each."""
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _NO_NAME: Final = frozenset("+#\0")
-"""Characters that no topic name has.  A routing key may; it then stands for all of its exchange."""
+"""Characters that no topic name has. A routing key may; it then stands for all of its exchange."""
 
 
 def entity_name(namespace: str, name: str) -> str:
-    """The name, in requests, of an exchange or queue.  Raises BAD_REQUEST (too long)."""
+    """The name of an exchange or queue in requests. Raises BAD_REQUEST (too long)."""
     return _in(namespace, encoded_name(name))
 
 
 @lru_cache(REMEMBERED_NAMES)
 def message_name(namespace: str, exchange: str, key: str) -> str:
-    """The name of what is published with a routing key.  Raises BAD_REQUEST (too long)."""
+    """The name of a message with a routing key. Raises BAD_REQUEST (too long)."""
     if exchange == DEFAULT_EXCHANGE:
         return entity_name(namespace, key)
     if _NO_NAME.intersection(key):
@@ -45,7 +45,7 @@ def message_name(namespace: str, exchange: str, key: str) -> str:
 
 
 def matching_messages(namespace: str, exchange: str, exchange_type: ExchangeType, key: str) -> str:
-    """The filter of what a binding with this key takes from an exchange, or hands on to another."""
+    """The filter of the messages that a binding with this key takes from an exchange."""
     if exchange_type is ExchangeType.DIRECT:
         return message_name(namespace, exchange, key)
     if exchange_type is not ExchangeType.TOPIC:
@@ -57,33 +57,30 @@ def matching_messages(namespace: str, exchange: str, exchange_type: ExchangeType
 
 
 def all_messages(namespace: str, exchange: str) -> str:
-    """The filter of what may be published to an exchange: of the default one to any queue, of `amq.topic` to any
-    name."""
+    """The filter of all messages to an exchange: any queue for the default one, any name for `amq.topic`."""
     if exchange not in (DEFAULT_EXCHANGE, MQTT_EXCHANGE):
         return f"{entity_name(namespace, exchange)}/#"
     return _in(namespace, "#")
 
 
 def to_publish(namespace: str, exchange: str, keys: Iterable[str]) -> list[Need]:
-    """Publishing with a routing key, and with those of the headers CC and BCC."""
+    """The needs of publishing with a routing key, and with those of the headers CC and BCC."""
     return [Need(Action.PUB, _TOPIC, message_name(namespace, exchange, key)) for key in keys]
 
 
 def to_read(namespace: str, queue: str) -> list[Need]:
-    """Consuming from a queue, getting from it, purging it."""
+    """The needs of consuming from a queue, getting from it, purging it."""
     return [Need(Action.SUB, _GROUP, entity_name(namespace, queue))]
 
 
 def to_change(namespace: str, action: Action, name: str) -> list[Need]:
-    """Declaring (CREATE), deleting, or binding (UPDATE) an exchange or queue."""
+    """The needs of declaring (CREATE), deleting, or binding (UPDATE) an exchange or queue."""
     return [Need(action, _TOPIC, entity_name(namespace, name))]
 
 
 def to_bind(namespace: str, binding: Binding, source: Exchange | None) -> list[Need]:
-    """Binding: what the binding takes is read, and where it leads to an exchange it is written there.
-
-    An exchange that is not there is asked for as a topic exchange, which a Topic would be.
-    """
+    """The needs of a binding: reading its messages, and writing them if it leads to an exchange. A missing source
+    counts as a topic exchange, as a Topic would be."""
     key, source_type = binding.routing_key, ExchangeType.TOPIC if source is None else source.routing_type
     needs = to_change(namespace, Action.UPDATE, binding.destination)
     needs.append(Need(Action.SUB, _TOPIC, matching_messages(namespace, binding.source, source_type, key)))
@@ -93,14 +90,14 @@ def to_bind(namespace: str, binding: Binding, source: Exchange | None) -> list[N
 
 
 def to_send_dead_letters(namespace: str, queue: str, exchange: str | None, key: str | None) -> list[Need]:
-    """Letting a queue's dead letters go to an exchange: with a key of their own, or with any."""
+    """The needs of a dead-letter exchange, with a fixed key or any."""
     if exchange is None:
         return []
     return [*to_read(namespace, queue), _to_hand_on(namespace, exchange, key)]
 
 
 def to_have_alternate(namespace: str, exchange: str, alternate: str | None) -> list[Need]:
-    """Letting go to another exchange what this one can route nowhere."""
+    """The needs of an alternate exchange for unroutable messages."""
     if alternate is None:
         return []
     taken = Need(Action.SUB, _TOPIC, all_messages(namespace, exchange))
@@ -108,7 +105,7 @@ def to_have_alternate(namespace: str, exchange: str, alternate: str | None) -> l
 
 
 def to_put_policy(namespace: str, definition: Mapping[str, object]) -> list[Need]:
-    """What a policy redirects: it reads whatever its pattern matches, now or later."""
+    """The needs of a policy's redirections: it reads all that its pattern matches, now or later."""
     letters = definition.get(DEAD_LETTER_EXCHANGE.removeprefix(PREFIX))
     key = definition.get(DEAD_LETTER_ROUTING_KEY.removeprefix(PREFIX))
     alternate = definition.get(ALTERNATE_EXCHANGE)
@@ -124,7 +121,7 @@ def to_put_policy(namespace: str, definition: Mapping[str, object]) -> list[Need
 
 
 def _to_hand_on(namespace: str, exchange: str, key: str | None) -> Need:
-    """Publishing later, with a key that is known, or with any."""
+    """The need of publishing later, with a known key or any."""
     name = all_messages(namespace, exchange) if key is None else message_name(namespace, exchange, key)
     return Need(Action.PUB, _TOPIC, name)
 

@@ -1,7 +1,7 @@
-"""Overflow: queues that are not to hold more than so many messages or bytes.
+"""Overflow: limits of queues by messages or bytes.
 
-A queue that rejects is asked how much it holds before a publish; one that drops is cut at its head behind the publish,
-when that is durable.  Gateways that publish to one queue at once may go beyond its limit by what is under way.
+A queue that rejects is counted before a publish; one that drops is cut at its head after the durable publish. Gateways
+that publish to one queue at once may exceed its limit by the messages under way.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DROP_LEASE_MS: Final = 10_000
 
 
 class Overflow:
-    """See the module."""
+    """The limits of all queues."""
 
     def __init__(
         self, store: Store, sender: Sender, counting: Counting, feeds: QueueFeeds, dead_letters: DeadLetters
@@ -34,7 +34,7 @@ class Overflow:
         self._feeds, self._dead_letters = feeds, dead_letters
 
     def admit(self, vhost: Vhost, messages: list[Message], on_sent: OnSent) -> Awaitable[None] | None:
-        """Send messages; where a queue among them has a limit, that takes a while."""
+        """Send messages; return an awaitable where a queue among them has a limit."""
         if vhost.limited and any(topic in vhost.limited for each in messages for topic, _ in places(each)):
             return self._admit(vhost, messages, on_sent)
         self._sender.send(messages, on_sent)
@@ -80,7 +80,7 @@ class Overflow:
         return {vhost.limited[topic] for each in messages for topic, _ in places(each) if topic in vhost.limited}
 
     async def _turn_away(self, full: Sequence[Queue], message: Message) -> None:
-        """One that is refused may be a dead letter of the queues that have no room."""
+        """Refuse a message, which may become a dead letter of the full queues."""
         for queue in full:
             if queue.declaration.arguments.full_queue is Policy.REJECT_PUBLISH_DLX:
                 letter = self._dead_letters.letter(queue, message, DeathReason.MAXLEN)
@@ -98,7 +98,7 @@ class Overflow:
         return count, size
 
     async def cut(self, queue: Queue) -> None:
-        """Drop what is too much, from the head, unless the queue is one that rejects."""
+        """Drop messages beyond the limit from the head, unless the queue rejects."""
         while not _rejects(queue):
             count, size = await self._room(queue)
             if count >= 0 and size >= 0:

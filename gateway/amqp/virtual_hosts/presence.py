@@ -1,8 +1,8 @@
-"""ConsumerPresence: how many consumers of a queue there are at which gateway.
+"""ConsumerPresence: the number of consumers of a queue at each gateway.
 
-`amqp-consumers/<topic>/<gateway>` says since when a gateway has consumers of a queue, how many, and whether one of them
-is exclusive; it goes with the last one, or with the gateway.  Of a queue with a single active consumer the gateway
-that has had consumers for longest hands out messages.  What others have is known as soon as the watch tells it.
+`amqp-consumers/<topic>/<gateway>` has the time since when a gateway has consumers of a queue, their number, and if one
+is exclusive. It goes with the last consumer, or with the gateway. A queue with a single active consumer is served by
+the gateway that has had consumers for longest. Other gateways' consumers are known by the watch.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ _decode: Final = msgspec.msgpack.Decoder(PresenceRecord).decode
 
 
 class ConsumerPresence:
-    """`gateway` gives this one's name.  `is_alone`: there are no others, and nothing is written.  `on_change` is called
-    with a Topic whose consumers at other gateways have changed.  `given_back` returns when what consumers of these
-    Topics gave back is there for others, who hear of it only then."""
+    """The consumers here and elsewhere; `gateway` returns this one's name.
+
+    `is_alone`: there are no others, and nothing is written. `on_change` gets a Topic whose consumers at other gateways
+    have changed. `given_back` returns when releases of these Topics are available to others, who are told only then.
+    """
 
     def __init__(
         self,
@@ -64,14 +66,14 @@ class ConsumerPresence:
         self.close = self._table.close
 
     async def start(self) -> None:
-        """Learn what others have.  Raises what the store raises."""
+        """Learn the consumers of others. Raises what the store raises."""
         if not self._is_alone:
             await self._table.start()
 
     # -- here ----------------------------------------------------------------------------------------------------
 
     def changed(self, queue: Queue, count: int, *, is_exclusive: bool = False) -> None:
-        """Consumers of the queue at this gateway, from now on."""
+        """Set the number of consumers of the queue at this gateway."""
         if self._is_alone:
             return
         known = self._mine.get(queue.topic)
@@ -91,7 +93,7 @@ class ConsumerPresence:
 
     async def _write(self) -> None:
         try:
-            await asyncio.sleep(0)  # what comes in one tick goes in one write
+            await asyncio.sleep(0)  # one tick's changes are one write
             while self._dirty:
                 topics, self._dirty = self._dirty, set()
                 await self._given_back(topics)
@@ -112,14 +114,14 @@ class ConsumerPresence:
     # -- elsewhere -----------------------------------------------------------------------------------------------
 
     def elsewhere(self, queue: Queue) -> int:
-        """Consumers of the queue at other gateways."""
+        """The number of consumers of the queue at other gateways."""
         return sum(record.count for record in self._others.get(queue.topic, {}).values())
 
     def is_exclusive_elsewhere(self, queue: Queue) -> bool:
         return any(record.is_exclusive for record in self._others.get(queue.topic, {}).values())
 
     def is_first(self, topic: str) -> bool:
-        """Whether no other gateway has had consumers of the queue for longer."""
+        """True if no other gateway has had consumers of the queue for longer."""
         mine = self._mine.get(topic)
         others = self._others.get(topic)
         if mine is None or not others:
@@ -128,12 +130,12 @@ class ConsumerPresence:
         return (mine.since_ms, self._gateway()) < first
 
     async def is_last(self, queue: Queue) -> bool:
-        """Whether no gateway has a consumer of the queue, as the store knows."""
+        """True if no gateway has a consumer of the queue, as the store knows."""
         await self.settle()
         return self._is_alone or not await self._store.key_values.scan(f"{PREFIX}{queue.topic}/", limit=1)
 
     async def forget_gateways(self, gone: set[str]) -> None:
-        """These gateways are gone, and their consumers with them."""
+        """Forget gateways that are gone, with their consumers."""
         keys = [f"{PREFIX}{topic}/{name}" for topic, others in self._others.items() for name in others if name in gone]
         if keys:
             await self._table.write([KeyValueChange(key, None) for key in keys])

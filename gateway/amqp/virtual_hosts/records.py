@@ -43,7 +43,7 @@ class ExchangeRecord(msgspec.Struct, array_like=True):
 
 
 class QueueRecord(msgspec.Struct, array_like=True):
-    """`connection`: whose an exclusive queue is.  `gateway`: which one made it, of what goes with its gateway."""
+    """A queue; an exclusive one belongs to `connection`, a transient one to `gateway`, which made it."""
 
     name: str
     durable: bool
@@ -64,7 +64,7 @@ class BindingRecord(msgspec.Struct, array_like=True):
 
 
 class PolicyRecord(msgspec.Struct, array_like=True):
-    """`definition`: JSON, as it was given."""
+    """A policy; `definition` is JSON, as it was given."""
 
     name: str
     pattern: str
@@ -86,13 +86,13 @@ encode_record: Final = msgspec.msgpack.Encoder().encode
 
 
 def decode_record(kind: str, value: bytes) -> Record:
-    """Raises `msgspec.DecodeError`."""
+    """Decode a record. Raises `msgspec.DecodeError`."""
     found: Record = _RECORDS[kind].decode(value)
     return found
 
 
 def split_key(key: str) -> tuple[str, str] | None:
-    """Namespace and kind of a key; None for one that is not ours."""
+    """Namespace and kind of a key; None for a foreign one."""
     parts = key.removeprefix(PREFIX).split("/")
     return (parts[0], parts[1]) if len(parts) == 3 and parts[1] in KINDS else None
 
@@ -106,7 +106,7 @@ def queue_key(namespace: str, name: str) -> str:
 
 
 def binding_key(namespace: str, binding: Binding) -> str:
-    """By what makes two bindings the same."""
+    """The key of a binding, by the identity of a binding."""
     parts = (binding.source, binding.destination_kind.value, binding.destination, binding.routing_key)
     text = "".join(f"{len(part)}:{part}" for part in parts).encode("utf-8", "surrogateescape")
     digest = blake2b(text + encode_table(dict(sorted(binding.arguments.items()))), digest_size=16).hexdigest()
@@ -157,7 +157,7 @@ def policy_record(policy: Policy) -> bytes:
 
 
 def policy_of(record: PolicyRecord) -> Policy:
-    """Raises BAD_REQUEST for one that this version does not understand."""
+    """Return the policy of a record. Raises BAD_REQUEST for one that this version does not understand."""
     definition = msgspec.json.decode(record.definition, type=dict[str, object])
     return Policy(
         record.name, record.pattern, definition, record.priority, ApplyTo(record.apply_to), record.is_operators
@@ -192,6 +192,6 @@ def declaration_of(record: QueueRecord, vhost: str) -> QueueDeclaration:
 
 
 def arguments_of(data: bytes) -> Mapping[str, object]:
-    """The arguments of an encoded table."""
+    """Decode an encoded table of arguments."""
     table, _ = decode_table(data, 0, len(data))
     return table

@@ -1,8 +1,8 @@
-"""Routing: the message that a publish becomes: which queues of which Topics get it.
+"""Routing: turns a publish into a message with its queues.
 
-What is published to an exchange of its own name lies in that Topic too, under the sub-topic `<topic>/<key>` with `/`
-for `.`, and what is published to `amq.topic` lies where MQTT's names do: other doors see it.  The default exchange and
-the other exchanges that every virtual host has keep nothing for others.
+A message to a Topic's exchange is also stored in that Topic, under the sub-topic `<topic>/<key>` with `/` for `.`. A
+message to `amq.topic` is stored under MQTT's names: other protocols see it. The default exchange and the other
+predeclared exchanges keep nothing for others.
 """
 
 from __future__ import annotations
@@ -21,27 +21,26 @@ from protocols.amqp.connection_events import Publish
 from protocols.amqp.mapping import MQTT_EXCHANGE, to_message
 
 DELAY: Final = "x-delay"
-"""The header of messages to an exchange of type x-delayed-message: milliseconds."""
+"""Header of messages to an exchange of type x-delayed-message: milliseconds."""
 OnTimed = Callable[[Vhost, Queue, int], None]
 
 
 class Routing:
-    """`keeps_topics`: whether exchanges have Topics."""
+    """The routing of one virtual host; `keeps_topics` if exchanges have Topics."""
 
     def __init__(self, store: Store, routes: Routes, *, keeps_topics: bool) -> None:
         self._store, self._routes, self._keeps_topics = store, routes, keeps_topics
         self.on_timed: OnTimed = lambda vhost, queue, at_ms: None
-        """Told of each queue that a message goes to whose time will be over there."""
+        """Callback for each destination queue in which the message will expire."""
 
     def exchange_of_topic(self, vhost: Vhost, name: str) -> Exchange | None:
-        """The exchange that a Topic is, whether or not one of that name was declared.  MQTT's names, and with them what
-        is kept for other doors, are those of the default virtual host: in others a Topic is no exchange."""
+        """The exchange of a Topic, declared or not. Only the default virtual host has such, as MQTT's names are its."""
         if not name or vhost.namespace != DEFAULT_NAMESPACE or self._store.topology.topic(encoded_name(name)) is None:
             return None
         return Exchange(name, ExchangeType.TOPIC)
 
     def message(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> Message | None:
-        """The message for the queues, or None where nothing is to keep it."""
+        """The message for the queues, or None where nothing keeps it."""
         destinations = [self.place(vhost, name, publish) for name in queues if name in vhost.queues]
         if vhost.timed or publish.header.has_expiration:
             self._note_times(vhost, publish, queues, now_ms)
@@ -84,7 +83,7 @@ class Routing:
         return f"{topic}/{key}" if key else topic
 
     def place(self, vhost: Vhost, name: str, publish: Publish) -> tuple[str, int]:
-        """Where in the store a message of a queue lies: a queue with priorities has a message queue for each."""
+        """The place of a queue's message in the store: a queue with priorities has a message queue for each."""
         queue = vhost.queues[name]
         topic = self._store.topology.topic(queue.topic)
         ids = (0,) if topic is None else self._store.topology.queues(topic).writable
@@ -94,5 +93,5 @@ class Routing:
 
 
 def places(message: Message) -> Destinations:
-    """Every message queue that a message goes to."""
+    """Every message queue of a message."""
     return ((message.topic, message.queue_id), *message.further_queues)

@@ -1,7 +1,7 @@
-"""SharedQueues: what a queue asks of consumers that come by MQTT's shared subscriptions.
+"""SharedQueues: the rules of queues for consumers by MQTT's shared subscriptions.
 
-They are consumers of the queue's group like any other.  Time to live, dead letters and the delivery limit hold for them
-as for AMQP's own.
+They are consumers of the queue's group like any other: time to live, dead letters and the delivery limit hold for them,
+too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from gateway.messaging.ticket import Ticket
 
 
 class SharedQueues:
-    """Implements `gateway.mqtt.shares.shares.QueueRules`: of the default virtual host, as MQTT's names are its."""
+    """An implementation of `gateway.mqtt.shares.shares.QueueRules`, for the default virtual host, as MQTT's names
+    belong to it."""
 
     def __init__(self, definitions: Definitions, dead_letters: DeadLetters) -> None:
         self._definitions, self._dead_letters = definitions, dead_letters
@@ -33,8 +34,7 @@ class SharedQueues:
         return next((each for each in vhost.queues.values() if each.topic == topic), None)
 
     def check_shareable(self, topic: str) -> None:
-        """Raise TOPIC_NOT_FOUND, or FORBIDDEN for a queue that is one connection's, that lets one consumer at a time
-        have messages, or that nothing is taken out of."""
+        """Raise TOPIC_NOT_FOUND, or FORBIDDEN for an exclusive or single-active-consumer queue, or a stream."""
         queue = self._queue(topic)
         if queue is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue behind {topic!r}")
@@ -45,13 +45,13 @@ class SharedQueues:
             )
 
     def sort_out(self, topic: str, tickets: list[Ticket]) -> list[Ticket]:
-        """What of these may be delivered, as `DeadLetters.sort_out`."""
+        """Return the messages to deliver, as `DeadLetters.sort_out`."""
         queue = self._queue(topic)
-        if queue is None:  # it goes, and what waited in it
+        if queue is None:  # it is being deleted, with its messages
             return tickets
         return self._dead_letters.sort_out(queue, tickets)
 
     def came_back(self, topic: str, tickets: Sequence[Ticket]) -> list[Ticket]:
-        """Those of these that are not to be released, as `DeadLetters.came_back`."""
+        """Return the messages not to be released, as `DeadLetters.came_back`."""
         queue = self._queue(topic)
         return [] if queue is None else self._dead_letters.came_back(queue, tickets)

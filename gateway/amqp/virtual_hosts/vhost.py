@@ -1,6 +1,6 @@
 """Vhost: one virtual host as this gateway knows it.
 
-Invariant: it is what the key-values say, or will say as soon as the watch is told of this gateway's own last writes.
+Invariant: it equals the key-values, or will as soon as the watch tells this gateway's own last writes.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ log = structlog.get_logger(__name__)
 
 
 def vhost_of(namespace: str) -> str:
-    """The virtual host that is a namespace."""
+    """The virtual host of a namespace."""
     return DEFAULT_VHOST if namespace == DEFAULT_NAMESPACE else namespace
 
 
 def namespace_of(vhost: str) -> str:
-    """The namespace that a virtual host is; the default one is `/`, and may be spelt out."""
+    """The namespace of a virtual host; the default one is `/`, and may be spelt out."""
     return DEFAULT_NAMESPACE if vhost == DEFAULT_VHOST else vhost
 
 
 @dataclass(eq=False)
 class Queue:
-    """A queue: its definition, and the Topic and group that it is in the store.  `gateway` and `connection`: whose it
-    is where it is exclusive.  Policies change it in place: who holds it sees what holds now."""
+    """A queue: its definition, with its Topic and group in the store. An exclusive one belongs to `gateway` and
+    `connection`. Policies change it in place, so every holder sees the present settings."""
 
     declared: QueueDeclaration
-    """As a client declared it: what a second declaration is compared with."""
+    """Declaration of a client: a second one is compared with it."""
     namespace: str
     gateway: str = ""
     connection: str = ""
     policy: Policy | None = None
     operator_policy: Policy | None = None
     declaration: QueueDeclaration = field(init=False)
-    """As policies leave it: what the queue does."""
+    """Declaration as changed by policies: the queue's behaviour."""
 
     def __post_init__(self) -> None:
         self.declaration = self.declared
 
     def govern(self, policies: Iterable[Policy], operators: Iterable[Policy]) -> bool:
-        """Take in what policies say now; whether that changes anything."""
+        """Apply the present policies; True if that changes anything."""
         name, kind = self.declared.name, self.declared.arguments.queue_type
         before = self.declaration
         self.policy = policy_of_queue(policies, name, kind)
@@ -82,22 +82,22 @@ class Queue:
 
     @property
     def is_stream(self) -> bool:
-        """Whether it is read by offset, and nothing is taken out of it."""
+        """True for a stream: read by offset, with nothing removed."""
         return self.declaration.arguments.queue_type is QueueType.STREAM
 
     @cached_property
     def topic(self) -> str:
-        """The Topic that holds what waits."""
+        """The Topic of its messages."""
         return queue_feed(self.namespace, encoded_name(self.name))
 
     @cached_property
     def group(self) -> str:
-        """The group whose consumers are the queue's."""
+        """The group of its consumers."""
         return qualified(self.namespace, encoded_name(self.name))
 
 
 class Vhost:
-    """See the module."""
+    """The exchanges, queues, bindings and policies of one virtual host."""
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
@@ -107,15 +107,15 @@ class Vhost:
         self.owned: dict[str, set[str]] = {}
         """Names of exclusive queues, by connection."""
         self.timed: set[str] = set()
-        """Names of queues whose messages have a time of the queue's."""
+        """Names of queues with a message TTL of their own."""
         self.limited: dict[str, Queue] = {}
-        """Those that may hold so many messages or bytes, by their Topics."""
+        """Queues with a limit of messages or bytes, by their Topics."""
         self.transient: dict[str, str] = {}
         """Exchanges that are not durable, with the gateway that made each."""
         self._policies: dict[str, Policy] = {}
-        """By their keys, those of operators among them."""
+        """Policies by their keys, those of operators among them."""
         self._orphans: dict[str, BindingRecord] = {}
-        """Bindings, by key, one end of which is not known yet."""
+        """Bindings, by key, of which one end is not known yet."""
         self._by_key: dict[str, Record] = {}
 
     def queue(self, name: str) -> Queue | None:
@@ -126,7 +126,7 @@ class Vhost:
         return self.queues.get(record.name) if isinstance(record, QueueRecord) else None
 
     def bindings(self) -> Iterator[Binding]:
-        """All of them but those to the default exchange."""
+        """All bindings except those to the default exchange."""
         return (
             binding
             for exchange in self.routing.exchanges()
@@ -146,15 +146,15 @@ class Vhost:
         return self._by_key.get(key) == record
 
     def has_key(self, key: str) -> bool:
-        """Whether something is defined by it, understood or not."""
+        """True if the key has a definition, understood or not."""
         return key in self._by_key
 
     def keys(self) -> list[str]:
-        """Those of all that is defined here."""
+        """The keys of all definitions."""
         return list(self._by_key)
 
     def apply(self, key: str, record: Record | None) -> Sequence[Queue]:
-        """What a key says now; None: nothing any more.  Returns the queues that a policy changes with that."""
+        """Apply a key's new record, or its deletion for None; return the queues that a policy changes with that."""
         before = self._by_key.pop(key, None)
         if before is not None and (record is None or not isinstance(record, QueueRecord)):
             self._remove(key, before)
@@ -162,12 +162,12 @@ class Vhost:
             self._by_key[key] = record
             try:
                 self._add(key, record)
-            except (EntrepotError, ValueError) as error:  # msgspec's are among the latter
+            except (EntrepotError, ValueError) as error:  # msgspec's errors are ValueErrors
                 log.warning("a definition is not understood: it is set aside", key=key, problem=str(error))
         return self._govern() if isinstance(record or before, PolicyRecord) else ()
 
     def _govern(self) -> list[Queue]:
-        """Policies changed: what do they say of each queue and exchange?"""
+        """Apply the changed policies to each queue and exchange."""
         policies, operators = self.policies(), self.policies(of_operators=True)
         for exchange in tuple(self.routing.exchanges()):
             self._govern_exchange(exchange.name, policies)
@@ -205,7 +205,7 @@ class Vhost:
             self._bind(key, record)
 
     def _note(self, queue: Queue) -> None:
-        """Whether its messages have a time, and whether it may hold so much only."""
+        """Note a queue's message TTL and limits."""
         arguments = queue.declaration.arguments
         if arguments.message_ttl_ms is not None:
             self.timed.add(queue.name)

@@ -1,7 +1,7 @@
-"""VirtualHosts: AMQP's engine, behind the connections of its door and RabbitMQ's HTTP API.
+"""VirtualHosts: AMQP's engine, behind the AMQP connections and RabbitMQ's HTTP API.
 
-Definitions, the way of a message to its queues, feeds, dead letters, limits, expiry and presence, put together; and
-what is done with them: declare, bind, publish, consume.  Whether somebody may do so is asked before, by who calls.
+It joins definitions, routing, feeds, dead letters, limits, expiry and presence, and offers the operations: declare,
+bind, publish, consume. The caller checks the rights before.
 """
 
 from __future__ import annotations
@@ -40,21 +40,20 @@ from protocols.amqp.errors import AmqpError
 from protocols.amqp.reply_codes import ReplyCode
 
 SETTLE_SECONDS: Final = 5.0
-"""Longest wait, at the end, for work that was begun."""
+"""Longest wait for background work at the end, in seconds."""
 
 log = structlog.get_logger(__name__)
 
 
 class Consumer(QueueConsumer, StreamConsumer, Protocol):
-    """A consumer of a queue, of whichever type that is."""
+    """A consumer of a queue of any type."""
 
     @property
     def queue(self) -> Queue: ...
 
 
 class VirtualHosts:
-    """`gateway`: this gateway's name among all, as long as it is not taken for dead.  `is_alone`: no other gateway
-    works on the store."""
+    """The engine; `gateway` returns this gateway's name. With `is_alone`, no other gateway works on the store."""
 
     def __init__(
         self,
@@ -90,13 +89,13 @@ class VirtualHosts:
         return self._gateway()
 
     async def start(self) -> None:
-        """Learn the definitions and keep them.  Raises what the store raises."""
+        """Learn the definitions and follow them. Raises what the store raises."""
         await self.definitions.start()
         await self.presence.start()
         await self.expiry.start()
 
     async def close(self) -> None:
-        """Give back what consumers held, and stop."""
+        """Release the consumers' messages, and stop."""
         try:
             await self.expiry.close()
             await self.tasks.settle(SETTLE_SECONDS)
@@ -110,11 +109,12 @@ class VirtualHosts:
     # -- exchanges -----------------------------------------------------------------------------------------------
 
     def exchange(self, vhost: Vhost, name: str) -> Exchange | None:
-        """The exchange of a name: that which was declared, or else the Topic of that name."""
+        """The exchange of a name: a declared one, or the Topic of that name."""
         return vhost.routing.exchange(name) or self.routing.exchange_of_topic(vhost, name)
 
     async def declare_exchange(self, vhost: Vhost, wanted: Exchange) -> bool:
-        """True where it is new.  Raises PRECONDITION_FAILED where another one is there, FORBIDDEN for a system name."""
+        """Declare an exchange; True if it is new. Raises PRECONDITION_FAILED for a different existing one, FORBIDDEN
+        for a system name."""
         exchanges.check_not_default(wanted.name)
         exchanges.check_exchange(wanted, vhost.name)
         found = vhost.routing.exchange(wanted.name)
@@ -126,12 +126,12 @@ class VirtualHosts:
         return is_new
 
     async def bind(self, vhost: Vhost, binding: Binding) -> None:
-        """Raises TOPIC_NOT_FOUND where an end is missing, FORBIDDEN, PRECONDITION_FAILED."""
+        """Bind. Raises TOPIC_NOT_FOUND where an end is missing, FORBIDDEN, PRECONDITION_FAILED."""
         exchanges.check_not_default(binding.source)
         found = self.exchange(vhost, binding.source)
         if found is None:
             raise exchanges.not_found(binding.source, vhost.name)
-        if vhost.routing.exchange(binding.source) is None:  # a Topic, which is declared by being bound
+        if vhost.routing.exchange(binding.source) is None:  # a Topic, which the binding declares
             found = await self.definitions.declare_exchange(vhost, found, self.gateway)
         if not self.definitions.destination_exists(vhost, binding):
             kind = binding.destination_kind.value
@@ -140,7 +140,7 @@ class VirtualHosts:
         await self.definitions.bind(vhost, binding)
 
     async def put_policy(self, vhost: Vhost, policy: Policy) -> bool:
-        """True where it is new.  Queues that are to hold less than they do are cut before this returns."""
+        """Set a policy; True if it is new. Queues over their new limits are cut before this returns."""
         is_new = all(each.name != policy.name for each in vhost.policies(of_operators=policy.is_operators))
         await self.definitions.put_policy(vhost, policy)
         for queue in tuple(vhost.limited.values()):
@@ -156,8 +156,11 @@ class VirtualHosts:
     async def declare_queue(
         self, vhost: Vhost, wanted: QueueDeclaration, owner: str = "", *, is_named_here: bool = False
     ) -> tuple[Queue, bool]:
-        """The queue, and whether it is new.  `owner`: the connection that declares it.  `is_named_here`: nobody chose
-        its name.  Raises PRECONDITION_FAILED, FORBIDDEN (a system's name); AmqpError for a queue of another one."""
+        """Declare a queue for the connection `owner`; return it, and True if it is new.
+
+        `is_named_here`: the server chose its name. Raises PRECONDITION_FAILED, FORBIDDEN (a system name), or AmqpError
+        for another connection's queue.
+        """
         found = vhost.queue(wanted.name)
         if found is None:
             if not is_named_here:
@@ -178,7 +181,7 @@ class VirtualHosts:
         return found, False
 
     def used(self, queue: Queue) -> None:
-        """Somebody declared the queue or got of it."""
+        """Note that the queue was declared or used by basic.get."""
         vhost = self.definitions.vhost_in(queue.namespace)
         if vhost is not None:
             self.expiry.used(vhost, queue)
@@ -220,14 +223,14 @@ class VirtualHosts:
         self.used(queue)
 
     def remove(self, consumer: Consumer) -> None:
-        """Feed it no more."""
+        """Stop feeding a consumer."""
         queue = consumer.queue
         self.feeds.feeding(queue).remove(consumer)
         self._note_presence(queue)
         self.used(queue)
 
     async def unused(self, queue: Queue) -> None:
-        """A consumer went: an auto-delete queue goes with the last one, at whichever gateway that was."""
+        """Delete an auto-delete queue after its last consumer, at any gateway, has gone."""
         vhost = self.definitions.vhost_in(queue.namespace)
         if vhost is None or vhost.queue(queue.name) is not queue or self.feeds.consumers(queue):
             return
@@ -240,7 +243,7 @@ class VirtualHosts:
         self.feeds.activate(queue.topic, self.presence.is_first(queue.topic))
 
     def _consumers_changed(self, topic: str) -> None:
-        """Other gateways have more or fewer consumers of a queue."""
+        """Note a change in the number of consumers at other gateways."""
         self.feeds.activate(topic, self.presence.is_first(topic))
 
 

@@ -1,1 +1,1 @@
-"""Subscriptions of the CloudEvents Subscriptions API: what is delivered where, kept as key-values."""
+"""Subscriptions of the CloudEvents Subscriptions API, kept as key-values."""

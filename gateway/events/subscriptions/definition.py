@@ -1,8 +1,7 @@
 """A subscription as the API writes it (CloudEvents Subscriptions draft, section 3.2): read, checked, and shown again.
 
-What is secret goes in and never comes out: in its place is `***`, and a PUT that has `***` there, or leaves a
-credential out, keeps what is kept.  Not where it would come out elsewhere: for another origin of the sink, or of the
-token endpoint, it has to be said again.
+Secrets are never shown: `***` is in their place. A PUT with `***` there, or without the credential, keeps the stored
+secret. For another origin of the sink or of the token endpoint, the secret must be given again, else it would leak.
 """
 
 from __future__ import annotations
@@ -66,29 +65,29 @@ class ConfigModel(_Model):
     mode: Literal["binary", "structured", "batched"] = BINARY
     batchsize: Annotated[int, Field(ge=1, le=100)] = 100
     ordered: bool = False
-    """Whether events of one `partitionkey` are delivered one after the other, in their order."""
+    """True for delivery of the events of one `partitionkey` one after the other, in their order."""
     maxattempts: Annotated[int, Field(ge=1, le=1000)] = 16
     timeoutseconds: Annotated[float, Field(ge=0.1, le=300, strict=False)] = 30
     initialbackoffseconds: Annotated[float, Field(ge=0.01, le=3600, strict=False)] = 1
     maxbackoffseconds: Annotated[float, Field(ge=0.01, le=86_400, strict=False)] = 600
     maxageseconds: Annotated[int, Field(ge=1, le=30 * 86_400)] | None = None
-    """An event that is older is not sent any more: it is a dead letter."""
+    """Age in seconds from which on an event becomes a dead letter instead of being sent."""
     handshake: Literal["required", "optional", "off"] | None = None
     ratelimit: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
-    """Requests each minute, of every gateway."""
+    """Requests per minute, over all gateways."""
     signingsecret: Annotated[str, Field(max_length=256)] | None = None
     """`whsec_` and 24 to 64 bytes in Base64 (Standard Webhooks)."""
 
 
 class ProtocolSettingsModel(_Model):
-    """Look of requests."""
+    """HTTP settings of the requests."""
 
     method: Literal["POST", "PUT"] = "POST"
     headers: Annotated[dict[str, str], Field(max_length=MAX_HEADERS)] = {}
 
 
 class CredentialModel(_Model):
-    """What the sink is shown."""
+    """The credential for the sink."""
 
     credentialtype: Literal["PLAIN", "ACCESSTOKEN", "REFRESHTOKEN", "OAUTH2"]
     identifier: Text | None = None
@@ -113,7 +112,7 @@ class SubscriptionModel(_Model):
     """The body of a POST or a PUT."""
 
     id: str | None = None
-    """Of a PUT: the one in the path.  Passed over in a POST, whose id the server makes: what was read may be posted."""
+    """The id in the path of a PUT; ignored in a POST, so that a shown definition may be posted."""
     source: Annotated[str, Field(min_length=1, max_length=256)]
     """The topic: its name, or `/<namespace>/<topic>`."""
     types: Annotated[list[Text], Field(max_length=MAX_TYPES)] = []
@@ -124,7 +123,7 @@ class SubscriptionModel(_Model):
     protocol: Literal["HTTP"]
     protocolsettings: ProtocolSettingsModel = Field(default_factory=ProtocolSettingsModel)
     status: Any = None
-    """Shown by the server, passed over here: what was read may be written back."""
+    """Shown by the server and ignored in requests: a shown definition may be written back."""
 
 
 def record_of(
@@ -135,7 +134,7 @@ def record_of(
     default_handshake: str,
     before: SubscriptionRecord | None = None,
 ) -> SubscriptionRecord:
-    """The definition that a body is.  Raises BAD_REQUEST."""
+    """Return the definition in a request body. Raises BAD_REQUEST."""
     config, protocol = model.config, model.protocolsettings
     if before is not None and model.id is not None and model.id != subscription_id:
         raise _bad("id", "is not that of the path")
@@ -175,7 +174,7 @@ def record_of(
 
 
 def topic_of(source: str, namespace: str) -> str:
-    """The full name of the topic that `source` means.  Raises BAD_REQUEST, ILLEGAL_TOPIC."""
+    """Return the full name of the topic in `source`. Raises BAD_REQUEST, ILLEGAL_TOPIC."""
     plain = source
     if source.startswith("/"):
         told, _, plain = source[1:].partition("/")
@@ -186,7 +185,7 @@ def topic_of(source: str, namespace: str) -> str:
 
 
 def check_url(text: str, where: str) -> URL:
-    """A URL to send to.  Raises BAD_REQUEST; whether it may be sent to is asked elsewhere."""
+    """Return a URL to send to. Raises BAD_REQUEST; the address policy is applied elsewhere."""
     fault = fault_of_url(text, ("https", "http"))
     if fault is not None:
         raise _bad(where, fault)
@@ -224,7 +223,7 @@ def _headers(given: dict[str, str], before: dict[str, str]) -> dict[str, str]:
 
 
 def _is_same_place(url: str, other: str) -> bool:
-    """Whether what one of them is shown is no news to the other."""
+    """True if both URLs have the same origin, so a secret shown to one may be shown to the other."""
     return URL(url).origin() == URL(other).origin()
 
 

@@ -1,8 +1,8 @@
-"""A subscription as it is kept, and what this gateway makes of it.
+"""The stored records of a subscription, and the compiled form at this gateway.
 
-`subscriptions/definition/<namespace>/<id>` is the definition, with its secrets; `subscriptions/state/<namespace>/<id>`
-what has become of it (the receiver's consent, that it is gone); `subscriptions/topic/<topic>` names the group that
-dispatches a topic, and is written again with every change of one of its subscriptions.
+`subscriptions/definition/<namespace>/<id>` is the definition, with its secrets. `subscriptions/state/<namespace>/<id>`
+is its state: the receiver's consent, a suspension. `subscriptions/topic/<topic>` names the group that dispatches a
+topic, and is written again with every change of one of its subscriptions.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ DISPATCH_PREFIX: Final = "dispatch~"
 
 
 class Credential(msgspec.Struct, frozen=True, omit_defaults=True, rename="lower"):
-    """What a sink is shown: PLAIN, ACCESSTOKEN, REFRESHTOKEN (Subscriptions 3.2.3), or OAUTH2, whose token is got
-    with a client's own credentials."""
+    """The credential for a sink: PLAIN, ACCESSTOKEN, REFRESHTOKEN (Subscriptions 3.2.3) or OAUTH2. An OAUTH2 token is
+    got with the client's own credentials."""
 
     credentialtype: str
     identifier: str = ""
@@ -48,8 +48,8 @@ class Credential(msgspec.Struct, frozen=True, omit_defaults=True, rename="lower"
 
 
 class SubscriptionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The definition.  `begins`: of each queue of the topic the offset from which on dispatch is for it; what is
-    before it, from `start` on, is for its own group while it `is_catching_up`."""
+    """The definition; `begins` is the first offset of each queue of the topic to dispatch to it. Earlier messages, from
+    `start` on, are read by its own catch-up group while it `is_catching_up`."""
 
     id: str
     namespace: str
@@ -79,20 +79,20 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StateRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What has become of a subscription.  `consent`: "" while it is not known, "granted" or "denied"."""
+    """The state of a subscription; `consent` is "" while unknown, then "granted" or "denied"."""
 
     consent: str = ""
     allowed_rate: int = 0
-    """Requests each minute; 0 is any."""
+    """Requests per minute; 0 for any number."""
     asked_ms: int = 0
     tries: int = 0
     callback_token: str = ""
     suspended: str = ""
-    """Why nothing is sent any more; empty: it is."""
+    """Reason of a suspension; empty for an active subscription."""
     quiet_until_ms: int = 0
-    """The sink asked all of us to leave it alone until then (Retry-After)."""
+    """End of the pause that the sink asked of all gateways (Retry-After), in epoch milliseconds."""
     sink: str = ""
-    """The sink that all this is of: it says nothing of another one."""
+    """Sink that this state is about: it does not apply to another one."""
 
 
 class TopicRecord(msgspec.Struct, frozen=True):
@@ -127,21 +127,21 @@ class Subscription:
 
     @cached_property
     def feed(self) -> str:
-        """The Topic that holds what waits for its sink."""
+        """The Topic of the messages that wait for its sink."""
         return subscription_feed(self.record.namespace, self.record.id)
 
     @cached_property
     def group(self) -> str:
-        """The group whose consumers deliver it."""
+        """The group whose consumers deliver to its sink."""
         return qualified(self.record.namespace, GROUP_PREFIX + self.record.id)
 
     @cached_property
     def catch_up_group(self) -> str:
-        """The group that reads what was there before it."""
+        """The group that reads the messages from before the subscription."""
         return qualified(self.record.namespace, CATCH_UP_PREFIX + self.record.id)
 
     def begins_at(self, queue_id: int) -> int:
-        """The first offset of a queue of its topic that dispatch is to look at for it."""
+        """The first offset of a queue of its topic to dispatch to it."""
         return self.record.begins.get(str(queue_id), 0)
 
 
@@ -150,7 +150,7 @@ def key_of(namespace: str, subscription_id: str) -> str:
 
 
 def filters_of(record: SubscriptionRecord) -> EventFilters:
-    """All that must hold.  Raises EventFilterError."""
+    """Return the filters, all of which must match. Raises EventFilterError."""
     filters = parse_event_filters(record.filters).filters
     if record.types:
         types = tuple(ExactFilter((("type", each),)) for each in record.types)
@@ -163,7 +163,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(value: bytes) -> Subscription:
-    """Raises ValueError."""
+    """Decode a definition. Raises ValueError."""
     try:
         return Subscription(_RECORD.decode(value))
     except (msgspec.MsgspecError, EntrepotError) as error:
@@ -175,7 +175,7 @@ def encode_state(state: StateRecord) -> bytes:
 
 
 def decode_state(value: bytes) -> StateRecord:
-    """Raises ValueError."""
+    """Decode a state. Raises ValueError."""
     return _STATE.decode(value)
 
 
@@ -184,5 +184,5 @@ def encode_topic(topic: TopicRecord) -> bytes:
 
 
 def decode_topic(value: bytes) -> TopicRecord:
-    """Raises ValueError."""
+    """Decode a topic's record. Raises ValueError."""
     return _TOPIC.decode(value)

@@ -1,9 +1,8 @@
-"""Subscriptions: all of them as this gateway knows them, by topic, and how they come, change and go.
+"""Subscriptions: all subscriptions as this gateway knows them, by topic, and their changes.
 
-Every change of a subscription writes the record of its topic, too, in the same write.  So who reads that record knows
-by its version whether all subscriptions of the topic are known here (`current`), and the group that dispatches a topic
-goes with its last subscription though others may be made in the same moment: a topic that is subscribed to again gets
-another group.
+Every change of a subscription writes the record of its topic in the same write. So a reader of that record knows by its
+version if all subscriptions of the topic are known here (`current`). The group that dispatches a topic goes with its
+last subscription, also if others are made at the same moment: a topic that is subscribed to again gets another group.
 """
 
 from __future__ import annotations
@@ -47,10 +46,10 @@ from gateway.events.subscriptions.record import (
 from gateway.messaging.watched_table import WatchedTable
 
 MAX_TRIES: Final = 20
-"""Tries of a change that others come before."""
+"""Tries of a change that others overtake."""
 DISPATCH_INVISIBLE_SECONDS: Final = 30
 SETTLING_SECONDS: Final = 30
-"""Time beyond its request that a delivery has to be settled in."""
+"""Time to settle a delivery, in seconds, beyond its request."""
 NO_STATE: Final = StateRecord()
 
 log = structlog.get_logger(__name__)
@@ -58,7 +57,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class SubscribedTopic:
-    """The subscriptions of a topic: all of them, and an index of those that are not suspended."""
+    """All subscriptions of a topic, and an index of those that are not suspended."""
 
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     index: FilterIndex[str] = field(default_factory=FilterIndex)
@@ -68,7 +67,7 @@ OnChange = Callable[[Subscription | None, Subscription | None], None]
 
 
 class Subscriptions:
-    """See the module.  `most`: how many there may be.  `on_change` is told of what was and what is."""
+    """The subscriptions in the store, at most `most`; `on_change` gets the one before and the one after."""
 
     def __init__(self, store: Store, clock: Clock, most: int) -> None:
         self._store, self._clock, self._most = store, clock, most
@@ -76,11 +75,11 @@ class Subscriptions:
         self._states = WatchedTable(store.key_values, STATE_PREFIX, decode_state, encode_state)
         self._topics = WatchedTable(store.key_values, TOPIC_PREFIX, decode_topic, encode_topic)
         self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """By topic: changes of this gateway wait for each other, so that only other gateways come between."""
+        """Locks by topic: changes of this gateway wait for each other, so that only other gateways interfere."""
         self.by_topic: dict[str, SubscribedTopic] = {}
         self.on_change: list[OnChange] = []
         self.on_dispatch: list[Callable[[str, TopicRecord | None], None]] = []
-        """Told of topics, and by which group they are dispatched; None: not any more."""
+        """Callbacks that get a topic and the group that dispatches it now, or None."""
         self._definitions.on_change.append(self._changed)
         self._states.on_change.append(self._state_changed)
         self._topics.on_change.append(self._dispatch_changed)
@@ -94,7 +93,7 @@ class Subscriptions:
         return self._definitions.get(key)
 
     def state(self, subscription: Subscription) -> StateRecord:
-        """What has become of it since it has its sink."""
+        """The state of a subscription at its present sink."""
         found = self._states.get(subscription.key)
         return NO_STATE if found is None or found.sink not in ("", subscription.record.sink) else found
 
@@ -107,7 +106,7 @@ class Subscriptions:
         return None if record is None else record.group
 
     def dispatched(self) -> Iterator[tuple[str, TopicRecord]]:
-        """Topics, each with the group that dispatches it."""
+        """The topics, each with the group that dispatches it."""
         return self._topics.items()
 
     def __len__(self) -> int:
@@ -122,7 +121,7 @@ class Subscriptions:
             table.close()
 
     async def current(self, topic: str) -> TopicRecord | None:
-        """The record of a topic as the store has it now; all subscriptions of the topic are known when it returns."""
+        """Return the stored record of a topic; all subscriptions of the topic are known on return."""
         record = await self._topics.look(topic)
         if record is not None:
             await self._definitions.catch_up(self._topics.version(topic))
@@ -131,8 +130,8 @@ class Subscriptions:
     # -- changes -------------------------------------------------------------------------------------------------
 
     async def create(self, record: SubscriptionRecord, position: Position) -> Subscription:
-        """Make a subscription: what is stored in its topic from now on is for it, and what is there from a position
-        on.  Its topic is there.  Raises EventFilterError, TOO_MANY_REQUESTS."""
+        """Make a subscription to an existing topic, for its new messages and those from a position on. Raises
+        EventFilterError, TOO_MANY_REQUESTS."""
         made = Subscription(record)
         if len(self) >= self._most:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, f"there are {len(self)} subscriptions, the limit")
@@ -141,7 +140,7 @@ class Subscriptions:
             async with self._change_of(record.topic):
                 return await self._create(record, position)
         except EntrepotError as error:
-            if error.code is not Code.OUTCOME_UNKNOWN:  # else it may be there: if not, what is left is an orphan
+            if error.code is not Code.OUTCOME_UNKNOWN:  # else it may be there; if not, its feed is an orphan
                 await self._forget_store(made)
             raise
 
@@ -174,7 +173,7 @@ class Subscriptions:
         raise _contended(record.id)
 
     async def update(self, before: Subscription, record: SubscriptionRecord) -> Subscription:
-        """Change one, in place of what is known of it.  Raises EventFilterError, PRECONDITION_FAILED."""
+        """Replace a definition. Raises EventFilterError, PRECONDITION_FAILED (another change came first)."""
         made = Subscription(record)
         await self._make_feed(made)
         async with self._change_of(record.topic):
@@ -200,7 +199,7 @@ class Subscriptions:
         raise _contended(record.id)
 
     async def delete(self, subscription: Subscription) -> None:
-        """Forget one, with what waits for its sink."""
+        """Delete a subscription, with the messages that wait for its sink."""
         async with self._change_of(subscription.topic):
             await self._delete(subscription)
 
@@ -232,8 +231,8 @@ class Subscriptions:
         raise _contended(subscription.id)
 
     async def put_state(self, subscription: Subscription, state: StateRecord) -> bool:
-        """What has become of one; False where somebody else said something just now, or it is gone, or has another sink
-        by now."""
+        """Write the state of a subscription. Return False if another gateway wrote first, or the subscription is gone
+        or has another sink by now."""
         key, sink = subscription.key, subscription.record.sink
         known = self._definitions.get(key)
         if known is None or known.record.sink != sink:
@@ -249,7 +248,7 @@ class Subscriptions:
         return True
 
     async def renew_state(self, subscription: Subscription, before: StateRecord, *, is_new_sink: bool) -> None:
-        """After a change by its owner: it is sent to again, and another sink is asked anew."""
+        """Resume sending after a change by its owner; a new sink is asked for consent again."""
         made = StateRecord() if is_new_sink else msgspec.structs.replace(before, suspended="")
         if made != before or is_new_sink:
             for _ in range(MAX_TRIES):
@@ -257,7 +256,7 @@ class Subscriptions:
                     return
 
     async def caught_up(self, subscription: Subscription) -> None:
-        """Note that what was there before a subscription is in its feed."""
+        """Note that all messages from before a subscription are in its feed."""
         current = await self._definitions.look(subscription.key)
         if current is not None and current.record.is_catching_up:
             record = msgspec.structs.replace(current.record, is_catching_up=False)
@@ -265,14 +264,14 @@ class Subscriptions:
         await self._forget_group(subscription.catch_up_group)
 
     async def begin_anew(self, topic: str) -> None:
-        """A topic is gone: one of its name that comes has its offsets from 0."""
+        """Start subscriptions from offset 0 after the deletion of their topic: a new one has new offsets."""
         subscribed = self.by_topic.get(topic)
         for subscription in list(subscribed.subscriptions.values()) if subscribed is not None else ():
             if subscription.record.begins:
                 try:
                     await self.update(subscription, msgspec.structs.replace(subscription.record, begins={}))
                 except EntrepotError as error:
-                    if error.code is not Code.PRECONDITION_FAILED:  # another gateway has seen it, too
+                    if error.code is not Code.PRECONDITION_FAILED:  # another gateway has done it
                         raise
 
     def _change_of(self, topic: str) -> asyncio.Lock:
@@ -308,7 +307,7 @@ class Subscriptions:
         return name
 
     async def _make_reader(self, group: str, topic: str, position: Position) -> None:
-        """A group of dispatchers that goes on from a position, and reads all of queues that come later."""
+        """Make a dispatchers' group that reads from a position on, and later queues from their beginning."""
         await self._store.topology.put_group(
             ConsumerGroup(
                 group,
@@ -320,7 +319,7 @@ class Subscriptions:
         await self._store.consumption.reset_group(group, topic, position)
 
     async def _keep_order(self, group: str) -> None:
-        """Let a topic be dispatched in order from now on; where nobody asks for that, it is faster without."""
+        """Let a topic be dispatched in order from now on; by default it is not, which is faster."""
         known = self._store.topology.group(group)
         if known is not None and not known.fifo:
             await self._store.topology.put_group(replace(known, fifo=True))
@@ -370,7 +369,7 @@ class Subscriptions:
                 changed(subscription, subscription)
 
     def _index(self, subscription: Subscription) -> None:
-        """What is suspended gets nothing new."""
+        """Index a subscription, unless it is suspended and gets nothing new."""
         index = self.by_topic[subscription.topic].index
         if self.state(subscription).suspended:
             index.remove(subscription.key)

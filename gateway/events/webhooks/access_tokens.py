@@ -1,5 +1,7 @@
-"""AccessTokens: what a sink is shown in Authorization.  Tokens of OAuth 2 (RFC 6749 4.4 and 6) are got when they are
-needed, and kept until shortly before their end."""
+"""AccessTokens: the Authorization values for sinks.
+
+Tokens of OAuth 2 (RFC 6749 4.4 and 6) are got when they are needed, and kept until shortly before their end.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from gateway.events.subscriptions.record import Credential, Subscription
 from gateway.events.webhooks.sink_client import SinkClient
 
 MARGIN_MS: Final = 30_000
-"""Time before its end at which a token is used no more."""
+"""Time before its end at which a token is no longer used, in milliseconds."""
 DEFAULT_LIFE_SECONDS: Final = 3600
 LONGEST_LIFE_SECONDS: Final = 86_400 * 30
 TOKEN_SECONDS: Final = 15.0
@@ -26,11 +28,11 @@ MAX_TOKENS: Final = 100_000
 
 
 class TokenError(Exception):
-    """No token is to be had now."""
+    """A token cannot be got now."""
 
 
 class _TokenAnswer(msgspec.Struct):
-    """RFC 6749 5.1."""
+    """The token endpoint's answer (RFC 6749 5.1)."""
 
     access_token: str
     token_type: str = "Bearer"
@@ -39,25 +41,25 @@ class _TokenAnswer(msgspec.Struct):
 
 
 _Key = tuple[str, Credential]
-"""Of a subscription and its credential: what was got for another one is not for it."""
+"""(subscription, credential): a token got for one credential does not serve another."""
 _Kept = TypeVar("_Kept")
 _DECODER: Final = msgspec.json.Decoder(_TokenAnswer, strict=False)
 
 
 class AccessTokens:
-    """Of all subscriptions."""
+    """The tokens of all subscriptions."""
 
     def __init__(self, client: SinkClient, clock: Clock) -> None:
         self._client, self._clock = client, clock
         self._kept: dict[_Key, tuple[str, int]] = {}
         self._refused: dict[_Key, None] = {}
-        """Of whom the sink did not take the token that came with the credential."""
+        """Keys whose sink refused the token of the credential."""
         self._rotated: dict[_Key, str] = {}
         """Refresh tokens that came with a token, in place of the credential's (RFC 6749 6)."""
         self._asking: WeakValueDictionary[_Key, asyncio.Lock] = WeakValueDictionary()
 
     async def authorization(self, subscription: Subscription) -> str | None:
-        """The header's value; None for none.  Raises TokenError."""
+        """Return the header's value, or None for no header. Raises TokenError."""
         credential = subscription.record.credential
         if credential is None:
             return None
@@ -76,7 +78,7 @@ class AccessTokens:
         return value
 
     def forget(self, subscription: Subscription, shown: str | None) -> bool:
-        """The sink does not take what it was shown (401); whether something else can be had, or is already."""
+        """Forget a value that the sink refused (401); True if another one is there or can be got."""
         credential = subscription.record.credential
         if credential is None or not credential.tokenendpoint:
             return False
@@ -88,7 +90,7 @@ class AccessTokens:
         return True
 
     def _is_fresh(self, credential: Credential) -> bool:
-        """Whether the token that came with a REFRESHTOKEN is still good."""
+        """True if the token that came with a REFRESHTOKEN is still valid."""
         if not (credential.accesstoken and credential.accesstokenexpiresutc):
             return False
         ends_ms = to_epoch_ms(credential.accesstokenexpiresutc)
@@ -130,7 +132,7 @@ def _given(credential: Credential) -> str:
 
 
 def _put(kept: dict[_Key, _Kept], key: _Key, value: _Kept) -> None:
-    """Keep something, in place of what was kept the longest where there is no room."""
+    """Keep a value, in place of the oldest one where there is no room."""
     while len(kept) >= MAX_TOKENS and key not in kept:
         del kept[next(iter(kept))]
     kept[key] = value

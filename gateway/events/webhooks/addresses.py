@@ -1,7 +1,7 @@
-"""Addresses: where deliveries may connect to.
+"""Addresses: the addresses that deliveries may connect to.
 
-A name is resolved once for a connection, and the connection goes to an address that was looked at: there is no second
-look-up that another answer could slip in by.  What a URL spells as an address is looked at likewise.
+A name is resolved once for a connection, and the connection goes to a checked address: a second look-up could give
+another answer. A literal address in a URL is checked likewise.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _TRANSLATED: Final = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
-"""IPv4 behind a translator: the address inside counts."""
+"""Prefixes of IPv4/IPv6 translators: the embedded IPv4 address counts."""
 
 
 class ForbiddenAddressError(OSError):
-    """A sink is where none may be."""
+    """A sink is at an address that is not allowed."""
 
 
 class AddressPolicy:
-    """`networks`: what may be connected to besides public addresses."""
+    """The rule of allowed addresses: public ones, and those in `networks`."""
 
     def __init__(self, networks: Sequence[str]) -> None:
         self._networks = [ipaddress.ip_network(each) for each in networks]
 
     def allows(self, text: str) -> bool:
-        """Whether an address may be connected to."""
+        """True if deliveries may connect to an address."""
         try:
             address: Address = ipaddress.ip_address(text.partition("%")[0])
         except ValueError:
@@ -41,14 +41,14 @@ class AddressPolicy:
         return address.is_global and not address.is_multicast and not address.is_reserved
 
     def check(self, host: str, text: str) -> None:
-        """Raise ForbiddenAddressError unless it may be."""
+        """Raise ForbiddenAddressError unless the address is allowed."""
         if not self.allows(text):
             raise ForbiddenAddressError(
                 f"{host!r} is at {text}, which is not public and in none of webhooks.allowed_networks"
             )
 
     def check_host(self, host: str) -> None:
-        """Raise ForbiddenAddressError where a URL's host is an address, and may not be."""
+        """Raise ForbiddenAddressError where a URL's host is a literal address that is not allowed."""
         try:
             ipaddress.ip_address(host)
         except ValueError:
@@ -57,7 +57,7 @@ class AddressPolicy:
 
 
 def _inner(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one stands for."""
+    """The IPv4 address that is embedded in an IPv6 one."""
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -69,7 +69,7 @@ def _inner(address: Address) -> Address:
 
 
 class CheckingResolver(AbstractResolver):
-    """Looks names up, and gives only what may be connected to."""
+    """A resolver of names that returns only allowed addresses."""
 
     def __init__(self, policy: AddressPolicy) -> None:
         self._policy = policy
@@ -78,7 +78,7 @@ class CheckingResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses of a name.  Raises ForbiddenAddressError where none may be connected to."""
+        """Return the addresses of a name. Raises ForbiddenAddressError where none is allowed."""
         found = await self._resolver.resolve(host, port, family)
         allowed = [each for each in found if self._policy.allows(each["host"])]
         if not allowed:
@@ -90,7 +90,7 @@ class CheckingResolver(AbstractResolver):
 
 
 def checked_socket(policy: AddressPolicy, info: tuple[object, ...]) -> socket.socket:
-    """The socket of a connection that is about to be made: the last look at its address, whoever said it."""
+    """Return the socket of a connection, after a last check of its address, wherever that came from."""
     family, kind, protocol, _, address = info
     assert isinstance(address, tuple)
     policy.check(str(address[0]), str(address[0]))

@@ -1,13 +1,13 @@
 """Circuit: a sink that fails again and again is left alone for a while, then tried with one request.
 
-Times are seconds of any one clock that does not go backwards.
+Times are seconds of any one monotonic clock.
 """
 
 from __future__ import annotations
 
 
 class Circuit:
-    """Of one sink, shared by the subscriptions that have it."""
+    """The circuit breaker of one sink, shared by its subscriptions."""
 
     __slots__ = ("_failures", "_is_trying", "_limit", "_longest", "_open_until", "_pause", "_shortest")
 
@@ -19,11 +19,11 @@ class Circuit:
         self._is_trying = False
 
     def wait(self, now: float) -> float:
-        """Seconds until it may be asked again; 0: now."""
+        """Seconds until the next request may go; 0 for now."""
         return max(self._open_until - now, 0.0)
 
     def enter(self, now: float) -> bool:
-        """Whether a request may go; after a pause only one at a time may, until one succeeds."""
+        """True if a request may go; after a pause only one at a time may, until one succeeds."""
         if now < self._open_until or self._is_trying:
             return False
         if self._failures >= self._limit:
@@ -36,18 +36,18 @@ class Circuit:
 
     @property
     def is_well(self) -> bool:
-        """Whether the last requests succeeded: else it is tried with one."""
+        """True if the last requests succeeded; else the sink is tried with one."""
         return self._failures < self._limit
 
     def succeeded(self) -> None:
         self._failures, self._pause, self._open_until, self._is_trying = 0, self._shortest, 0.0, False
 
     def left(self) -> None:
-        """A request ended that tells nothing of the sink."""
+        """Note the end of a request that says nothing about the sink."""
         self._is_trying = False
 
     def failed(self, now: float) -> bool:
-        """Note a failure; whether the circuit opens with it."""
+        """Note a failure; True if it opens the circuit."""
         self._failures += 1
         was_trying, self._is_trying = self._is_trying, False
         if self._failures < self._limit or now < self._open_until:
@@ -58,5 +58,5 @@ class Circuit:
         return True
 
     def pause_until(self, moment: float) -> None:
-        """The sink asks to be left alone (Retry-After)."""
+        """Pause until the moment that the sink asked for (Retry-After)."""
         self._open_until = max(self._open_until, moment)

@@ -1,7 +1,7 @@
-"""Deliverer: the consumer, in this gateway, of what waits for one subscription's sink.
+"""Deliverer: this gateway's consumer of the messages that wait for one subscription's sink.
 
-It pops what there is room for, sends it, and settles it by what the sink said.  A try that fails gives the event back
-for the time of the back-off, so it is counted, timed and dead-lettered by the store, and any gateway may make the next.
+It pops as many as there is room for, sends them, and settles them by the sink's answer. A failed try releases the event
+for the time of the back-off: the store counts, schedules and dead-letters it, and any gateway may make the next try.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from protocols.cloudevents.webhook import Verdict, retry_after_seconds, verdict_
 WAIT_MS: Final = 60_000
 PAUSE_SECONDS: Final = 0.5
 PAUSE_MS: Final = 30_000
-"""Until an event is tried again with which something of ours went wrong."""
+"""Pause before the next try of an event after a fault of our own, in milliseconds."""
 LOOK_SECONDS: Final = 30.0
-"""A deliverer that may not send looks again so often, whatever it was told."""
+"""Interval between looks of a deliverer that may not send, in seconds; it does not rely on being told."""
 TRIAL_SECONDS: Final = 1.0
-"""So often it looks whether another one's trial of the sink has ended."""
+"""Interval between looks for the end of another deliverer's trial of the sink, in seconds."""
 MAX_REASON: Final = 200
 STATE_TRIES: Final = 3
 SHARED_SECONDS: Final = 1.0
-"""A Retry-After of less is not worth telling the other gateways."""
+"""Shortest Retry-After, in seconds, that is shared with the other gateways."""
 RATE_DIVISOR: Final = 60.0
 
 log = structlog.get_logger(__name__)
@@ -52,7 +52,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class WebhookCounters:
-    """What deliveries of this gateway came to."""
+    """Counts of this gateway's deliveries by outcome."""
 
     delivered: int = 0
     failed: int = 0
@@ -62,7 +62,7 @@ class WebhookCounters:
 
 @dataclass(slots=True)
 class DeliveryContext:
-    """What all deliverers of a gateway share."""
+    """Objects shared by all deliverers of a gateway."""
 
     store: Store
     clock: Clock
@@ -77,7 +77,7 @@ class DeliveryContext:
 
 
 class Deliverer:
-    """`circuit`: of its sink."""
+    """The consumer of one subscription's feed; `circuit` is of its sink."""
 
     def __init__(self, context: DeliveryContext, subscription: Subscription, circuit: Circuit) -> None:
         self._context = context
@@ -98,16 +98,16 @@ class Deliverer:
 
     @property
     def is_open(self) -> bool:
-        """Whether the sink is left alone now."""
+        """True if the sink is left alone now."""
         return self._circuit.wait(self._loop.time()) > 0
 
     def change(self, subscription: Subscription, circuit: Circuit) -> None:
-        """It is another now, or its state is."""
+        """Take a new definition or state of the subscription."""
         self.subscription, self._circuit = subscription, circuit
         self._news.set()
 
     async def stop(self, grace_seconds: float = 0.0) -> None:
-        """Pop no more; requests under way may end within so many seconds, else what they carry goes to others."""
+        """Stop popping; requests under way have `grace_seconds` to end, then their events are released."""
         self._task.cancel()
         if self._requests and grace_seconds > 0:
             await asyncio.wait(tuple(self._requests), timeout=grace_seconds)
@@ -126,7 +126,7 @@ class Deliverer:
                 if error.code is not Code.TOPIC_NOT_FOUND:
                     log.warning("the sink's state is not known", subscription=self.subscription.key, problem=str(error))
                 await asyncio.sleep(PAUSE_SECONDS)
-            except Exception:  # a fault of ours: the others' deliveries go on, and so do these
+            except Exception:  # a fault of our own: other deliveries and this one go on
                 log.exception("a delivery failed", subscription=self.subscription.key)
                 await asyncio.sleep(LOOK_SECONDS)
 
@@ -137,7 +137,7 @@ class Deliverer:
             return
         tickets = await self._pop()
         if not is_allowed(self.subscription, self._context.subscriptions.state(self.subscription)):
-            self._leased.release(tickets, suspend=True)  # that has changed while there was nothing
+            self._leased.release(tickets, suspend=True)  # the definition or state changed during the pop
             return
         size = self.subscription.record.batch_size if self.subscription.record.mode == BATCHED else 1
         for start in range(0, len(tickets), size):
@@ -150,7 +150,7 @@ class Deliverer:
                 await self._news.wait()
 
     async def _seconds_to_wait(self) -> float:
-        """Until the next pop; 0 for now."""
+        """Seconds until the next pop; 0 for now."""
         context, subscription = self._context, self.subscription
         due_ms = context.handshake.wait_ms(subscription)
         if due_ms == 0:
@@ -172,13 +172,13 @@ class Deliverer:
         return 0.0
 
     def _sink_wait(self) -> float:
-        """Seconds for which the sink is left alone: by what this gateway saw of it, and by what it asked of another."""
+        """Seconds to leave the sink alone: by this gateway's circuit, and by its Retry-After to any gateway."""
         quiet_until_ms = self._context.subscriptions.state(self.subscription).quiet_until_ms
         quiet_ms = quiet_until_ms - self._context.clock.now_ms()
         return max(self._circuit.wait(self._loop.time()), quiet_ms / 1000)
 
     def _rate(self) -> float:
-        """Requests a second; 0 for any."""
+        """Requests per second; 0 for any number."""
         record, state = self.subscription.record, self._context.subscriptions.state(self.subscription)
         rates = [record.rate_per_minute]
         if state.consent == GRANTED:
@@ -192,8 +192,8 @@ class Deliverer:
         return self._context.settings.max_requests_per_subscription - len(self._requests)
 
     async def _pop(self) -> list[Ticket]:
-        """What there is room for; of one request where another would be too many, or where order counts: a pop of
-        several in order would have events of one key in it, to be sent one after the other."""
+        """Pop as many as there is room for; the events of one request under a rate limit or in order. A larger ordered
+        pop would hold several events of one key, which have to be sent one after the other."""
         record = self.subscription.record
         requests = 1 if self._rate() or record.is_ordered or not self._circuit.is_well else self._room()
         size = record.batch_size if record.mode == BATCHED else 1
@@ -214,7 +214,7 @@ class Deliverer:
         self._news.set()
 
     async def _deliver(self, tickets: list[Ticket], asked: Subscription, circuit: Circuit) -> None:
-        """`asked`, `circuit`: as they are when it is sent.  Its sink may be another when the answer comes."""
+        """Send and settle; `asked` and `circuit` are those of the start: the sink may change until the answer."""
         try:
             async with self._context.slots:
                 self._bury_old(tickets)
@@ -243,11 +243,11 @@ class Deliverer:
             raise
 
     def _is_elsewhere(self, asked: Subscription) -> bool:
-        """Whether the subscription has another sink by now."""
+        """True if the subscription has another sink by now."""
         return self.subscription.record.sink != asked.record.sink
 
     async def _send(self, tickets: Sequence[Ticket], subscription: Subscription) -> tuple[Answer, str | None]:
-        """What the sink said, and what it was shown."""
+        """Return the sink's answer, and the Authorization value that it was shown."""
         context = self._context
         context.counters.requests += 1
         try:
@@ -261,7 +261,6 @@ class Deliverer:
         return answer, authorization
 
     def _bury_old(self, tickets: Sequence[Ticket]) -> None:
-        """Those whose time is over are dead letters."""
         now_ms = self._context.clock.now_ms()
         lifetime_ms = self.subscription.record.max_age_seconds * 1000 or None
         self._bury([each for each in tickets if is_over(each.message, now_ms, lifetime_ms)], "expired")
@@ -293,7 +292,7 @@ class Deliverer:
             return
         circuit.left()
         if self._is_elsewhere(asked):
-            self._leased.release(tickets)  # who is asked now may say something else
+            self._leased.release(tickets)  # the new sink may answer otherwise
             return
         if verdict is Verdict.GONE:
             await self._suspend(why, asked)
@@ -321,20 +320,20 @@ class Deliverer:
             self._leased.release(some, delay_ms)
 
     def _delay_ms(self, attempt: int, asked_seconds: float | None) -> int:
-        """Exponential, with equal jitter: between a half and the whole; never less than the sink asked for."""
+        """Exponential back-off with equal jitter (half to whole), but no less than the sink asked for."""
         record = self.subscription.record
         longest = min(record.initial_backoff_ms << min(attempt - 1, 40), record.max_backoff_ms)
         delay_ms = longest / 2 + self._context.jitter.random() * longest / 2
         return round(max(delay_ms, (asked_seconds or 0) * 1000))
 
     async def _tell_others(self, asked_seconds: float) -> None:
-        """The other gateways, and who comes after this one, leave the sink alone as well."""
+        """Pause the sink for the other gateways, and for this one after a restart."""
         until_ms = self._context.clock.now_ms() + round(asked_seconds * 1000)
         subscriptions = self._context.subscriptions
         for _ in range(STATE_TRIES):
             state = subscriptions.state(self.subscription)
             if until_ms - state.quiet_until_ms < SHARED_SECONDS * 1000:
-                return  # that is as good as known
+                return  # known already, nearly
             if await subscriptions.put_state(
                 self.subscription, msgspec.structs.replace(state, quiet_until_ms=until_ms)
             ):
@@ -345,7 +344,7 @@ class Deliverer:
         self._leased.reject(tickets, why[:MAX_REASON])
 
     async def _suspend(self, why: str, asked: Subscription) -> None:
-        """The receiver is gone: it is sent nothing any more until the subscription is changed."""
+        """Suspend the subscription until its owner changes it: the receiver is gone."""
         subscriptions = self._context.subscriptions
         for _ in range(STATE_TRIES):
             state = msgspec.structs.replace(subscriptions.state(asked), suspended=why)
@@ -355,5 +354,4 @@ class Deliverer:
 
 
 def _words(answer: Answer) -> str:
-    """For people who read dead letters."""
     return f"HTTP {answer.status}" if answer.status else answer.fault

@@ -1,4 +1,4 @@
-"""The request that delivers events: in the mode that the subscription asks for, signed, with what its sink wants."""
+"""The request that delivers events: in the subscription's mode, signed, with the sink's settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DeliveryRequest:
 def request_of(
     subscription: Subscription, tickets: Sequence[Ticket], origin: str, authorization: str | None, now_ms: int
 ) -> DeliveryRequest:
-    """The request for these messages: one, but in batched mode."""
+    """Return the request for these messages: a single one, except in batched mode."""
     record = subscription.record
     events = [to_event(each.message, split_name(each.message.topic)[0]) for each in tickets]
     if record.mode == BATCHED:
@@ -50,13 +50,13 @@ def request_of(
 
 
 def message_id_of(tickets: Sequence[Ticket]) -> str:
-    """The same for every try of the same events."""
+    """The message id: the same for every try of the same events."""
     ids = b"".join(each.message.message_id for each in tickets)
     return "msg_" + (ids.hex() if len(tickets) == 1 else hashlib.sha256(ids).hexdigest()[:32])
 
 
 def _add_trace(headers: dict[str, str], events: Sequence[CloudEvent]) -> None:
-    """The trace context of one event is that of its request; those of several are links, which HTTP has no word for."""
+    """Add the trace context of a single event; for several, trace links would be needed, which HTTP does not have."""
     if len(events) != 1:
         return
     for name in ("traceparent", "tracestate"):

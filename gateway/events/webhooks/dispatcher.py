@@ -1,11 +1,10 @@
-"""Dispatcher: one topic's messages, each matched once against all of its subscriptions, put into the feeds of those
-that want it.
+"""Dispatcher: each message of one topic is matched once against all subscriptions, and put into the feeds that match.
 
-A message that is popped is matched through the index, appended once with an entry in each feed (store once, refer many)
-and acknowledged when that is durable.  A gateway that dies in between leaves it to another, which does it again: a
-duplicate, never a loss.  The publisher knows nothing of this, and what nobody wants costs an acknowledgement.
+A popped message is matched through the index and appended once with an entry in each feed (store once, refer
+many). It is acknowledged when that is durable. If a gateway dies in between, another one does it again: a duplicate,
+never a loss. The publisher does not wait for this; a message that matches nothing costs an acknowledgement.
 
-Before a batch is matched, the topic's record is read: a subscription that was answered before a message was stored is
+The topic's record is read before a batch is matched: a subscription that was confirmed before a message was stored is
 known here before that message is matched.
 """
 
@@ -34,29 +33,29 @@ from protocols.cloudevents.mapping import PARTITION_KEY, to_event, to_message
 
 WAIT_MS: Final = 20_000
 PAUSE_SECONDS: Final = 0.3
-"""Pause of a dispatcher after a fault of its own."""
+"""Pause of a dispatcher after a fault of its own, in seconds."""
 RELEASE_MS: Final = 1_000
-"""After so long a message is tried again whose feeds could not take it."""
+"""Pause before the next try of a message whose feeds could not take it, in milliseconds."""
 MAX_FEEDS: Final = 1_000
-"""Feeds of one record; a message for more of them is stored again for the next so many."""
+"""Feeds of one record; a message for more is stored again for each further so many."""
 
 log = structlog.get_logger(__name__)
 
 
 class Matching:
-    """Which feeds a message goes to; by the index of its topic."""
+    """Matching of messages to feeds, by the index of their topic."""
 
     def __init__(self, subscriptions: Subscriptions, topic: str, group: str) -> None:
         self._subscriptions, self._topic, self._group = subscriptions, topic, group
 
     async def renew(self) -> bool:
-        """Know what the store knows; False where another group dispatches the topic, or none any more."""
+        """Catch up with the store; False if another group dispatches the topic by now, or none."""
         record = await self._subscriptions.current(self._topic)
         return record is not None and record.group == self._group
 
     @property
     def is_current(self) -> bool:
-        """Whether the topic is this group's to dispatch, as far as this gateway knows."""
+        """True if this group dispatches the topic, as far as this gateway knows."""
         return self._subscriptions.dispatch_group(self._topic) == self._group
 
     def of(self, message: StoredMessage, attributes: dict[str, Value]) -> list[Subscription]:
@@ -65,14 +64,14 @@ class Matching:
             return []
         try:
             found = [subscribed.subscriptions[key] for key in subscribed.index.match(attributes)]
-        except Exception:  # a fault of ours in one of the filters: it is for none of the others to suffer by
+        except Exception:  # a fault of our own in one filter must not hurt the other subscriptions
             log.exception("an event is matched one subscription at a time", topic=self._topic)
             found = [each for each in subscribed.subscriptions.values() if _wants(each, attributes)]
         return [each for each in found if message.queue_offset >= each.begins_at(message.queue_id)]
 
 
 class CatchingUp(Matching):
-    """For one subscription that began in the past: what was stored before it was made."""
+    """Matching for one subscription that starts in the past, of the messages from before it."""
 
     def __init__(self, subscriptions: Subscriptions, subscription: Subscription) -> None:
         super().__init__(subscriptions, subscription.topic, subscription.catch_up_group)
@@ -115,24 +114,24 @@ class Dispatcher:
         self.matched = 0
 
     async def run(self) -> None:
-        """Until cancelled, or another group dispatches the topic.  Raises TOPIC_NOT_FOUND once it is gone."""
+        """Run until cancelled, or until another group dispatches the topic. Raises TOPIC_NOT_FOUND once it is gone."""
         while True:
             try:
                 if await self.step(WAIT_MS) is None:
                     return
             except EntrepotError as refusal:
                 await self.leased.refused(refusal)
-            except Exception:  # a fault of ours: the topic's other events go on
+            except Exception:  # a fault of our own: the topic's other events go on
                 log.exception("events could not be dispatched", topic=self.topic)
                 await asyncio.sleep(PAUSE_SECONDS)
             await asyncio.sleep(0)
 
     async def step(self, wait_ms: int) -> int | None:
-        """Pop once and dispatch; how many that were, None where that is not for this group any more."""
+        """Pop once and dispatch; return the number of messages, or None where another group dispatches now."""
         if self._store.topology.topic(self.topic) is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {self.topic!r}")
         if not self._matching.is_current:
-            return None  # a pop would make the group anew
+            return None  # a pop would make the group again
         tickets = await self.leased.pop(PopRequest(self.topic, self.group, MAX_POP_MESSAGES, wait_ms))
         try:
             is_wanted = await self._matching.renew()
@@ -147,13 +146,13 @@ class Dispatcher:
         return len(tickets) if is_wanted else None
 
     async def _dispatch(self, tickets: Sequence[Ticket]) -> None:
-        """Put each into its feeds, and give back those that could not be."""
+        """Put each message into its feeds, and release those that failed."""
         messages: list[Message] = []
         sources: list[Ticket] = []
         for ticket in tickets:
             try:
                 made = self._for_feeds(ticket.message)
-            except Exception:  # a fault of ours with this one: it is for none of the others to suffer by
+            except Exception:  # a fault of our own with this message must not hurt the others
                 log.exception("an event cannot be dispatched", topic=self.topic)
                 self.leased.reject((ticket,), "it cannot be dispatched")
                 continue
@@ -168,7 +167,7 @@ class Dispatcher:
                 self.leased.release((ticket,), RELEASE_MS, suspend=True)
 
     def _for_feeds(self, stored: StoredMessage) -> list[Message]:
-        """What a message becomes in the feeds of those that want it."""
+        """Return the records that put a message into the matching feeds."""
         event = to_event(stored, split_name(self.topic)[0], self._default_type)
         wanted = self._matching.of(stored, typed_attributes(event))
         self.matched += len(wanted)
@@ -176,7 +175,7 @@ class Dispatcher:
         return [made for part in parts if (made := self._made(stored, event, part)) is not None]
 
     def _made(self, stored: StoredMessage, event: CloudEvent, wanted: Sequence[Subscription]) -> Message | None:
-        """The event as a message of the feeds: all that it is said in its attributes, so that it stays what it is."""
+        """Return the event as a message of the feeds, with every attribute written out to stay the same."""
         message = to_message(event, stored.topic, stored.sub_topic or stored.topic)
         message.message_id, message.born_time_ms = stored.message_id, stored.born_time_ms
         message.qos, message.tag = stored.qos, stored.tag
@@ -197,14 +196,14 @@ class Dispatcher:
     def _place(self, subscription: Subscription, key: str) -> tuple[str, int] | None:
         topic = self._store.topology.topic(subscription.feed)
         if topic is None:
-            return None  # it has just been deleted
+            return None  # just deleted
         queues = self._store.topology.queues(topic)
         if subscription.record.is_ordered and key:
             return subscription.feed, queue_for_key(key, queues.writable)
         return subscription.feed, self._turn.queue(queues.preferred)
 
     async def _dispatched_singly(self, message: Message) -> bool:
-        """A feed of several may be gone: each for itself then; those that are gone need nothing."""
+        """Append for each feed alone, since one of several may be gone; feeds that are gone are ignored."""
         places = [(message.topic, message.queue_id), *message.further_queues]
         for topic, queue_id in places:
             message.topic, message.queue_id, message.further_queues = topic, queue_id, ()
@@ -215,7 +214,7 @@ class Dispatcher:
 
 
 def typed_attributes(event: CloudEvent) -> dict[str, Value]:
-    """The attributes as filters see them: Boolean and Integer extensions as such."""
+    """The attributes as filters see them: with Boolean and Integer extensions typed."""
     attributes: dict[str, Value] = dict(event.attributes)
     for name, kind in event.typed_extensions.items():
         text = event.attributes[name]

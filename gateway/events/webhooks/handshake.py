@@ -1,7 +1,7 @@
-"""Handshake: a receiver is asked whether it wants what a subscription would send (WebHook specification, section 4).
+"""Handshake: a receiver is asked for consent to a subscription's events (WebHook specification, section 4).
 
-Which gateway asks is settled by a compare-and-set of the subscription's state, so a receiver is asked once at a time,
-and less often each time that it does not agree.  It may also agree later, by calling back.
+A compare-and-set of the subscription's state decides between gateways: one asks at a time, and less often after each
+refusal. The receiver may also agree later, by calling back.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 class Handshake:
-    """Of all subscriptions."""
+    """The handshakes of all subscriptions."""
 
     def __init__(
         self, subscriptions: Subscriptions, client: SinkClient, settings: WebhookSettings, clock: Clock
@@ -40,7 +40,7 @@ class Handshake:
         self._settings, self._clock = settings, clock
 
     def wait_ms(self, subscription: Subscription) -> int | None:
-        """Milliseconds until the receiver is to be asked (again); None: never."""
+        """Milliseconds until the receiver is to be asked (again), or None for never."""
         state = self._subscriptions.state(subscription)
         if subscription.record.handshake == OFF or state.consent == GRANTED or state.suspended:
             return None
@@ -80,7 +80,7 @@ class Handshake:
             await self._subscriptions.put_state(subscription, msgspec.structs.replace(now, consent=DENIED))
 
     async def grant(self, subscription: Subscription, consent: webhook.Consent) -> None:
-        """The receiver agrees."""
+        """Store the receiver's consent."""
         for _ in range(3):
             now = self._subscriptions.state(subscription)
             made = msgspec.structs.replace(now, consent=GRANTED, allowed_rate=consent.rate_per_minute or 0)
@@ -88,7 +88,7 @@ class Handshake:
                 return
 
     def of_callback(self, namespace: str, subscription_id: str, token: str) -> Subscription | None:
-        """The subscription whose receiver calls back; None where the token is not right."""
+        """The subscription whose receiver calls back, or None where the token is wrong."""
         found = self._subscriptions.of_key(key_of(namespace, subscription_id))
         if found is None:
             return None
@@ -97,7 +97,7 @@ class Handshake:
 
 
 def is_allowed(subscription: Subscription, state: StateRecord) -> bool:
-    """Whether anything may be sent."""
+    """True if events may be sent."""
     if state.suspended:
         return False
     return subscription.record.handshake != "required" or state.consent == GRANTED

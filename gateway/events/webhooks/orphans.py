@@ -1,7 +1,7 @@
-"""Orphans: feeds and groups that a gateway made for a subscription and died before it was written, or was to delete.
+"""Orphans: feeds and groups without a subscription, left by a gateway that died while it made or deleted one.
 
-What has no subscription is remembered, and deleted if it still has none a while later: who makes a subscription makes
-its feed first, and is done long before.
+They are remembered, and deleted if they still have no subscription at the next sweep. A subscription is made right
+after its feed, so that is time enough.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ log = structlog.get_logger(__name__)
 
 
 class Orphans:
-    """`sweep` is called every SWEEP_SECONDS; two gateways that do it do no harm."""
+    """The sweeper of orphans, to be called every SWEEP_SECONDS; several gateways may do so at once."""
 
     def __init__(self, store: Store, subscriptions: Subscriptions) -> None:
         self._store, self._subscriptions = store, subscriptions
         self._suspects: set[tuple[str, str]] = set()
 
     async def sweep(self) -> int:
-        """Delete what was an orphan the last time, too; how many that were."""
+        """Delete the orphans that were also there at the last sweep; return their number."""
         found = {("topic", name) for name in self._feeds()} | {("group", name) for name in self._groups()}
         dead, self._suspects = found & self._suspects, found
         for kind, name in sorted(dead):

@@ -1,4 +1,4 @@
-"""SinkClient: the one HTTP client of all deliveries: addresses looked at, redirects not followed, answers bounded."""
+"""SinkClient: the one HTTP client of all deliveries. Addresses are checked, redirects not followed, answers bounded."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a sink said.  `status` 0: nothing, for the reason in `fault`.  `headers`: names in lower case."""
+    """A sink's answer, with header names in lower case; `status` 0 is no answer, for the reason in `fault`."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     fault: str = ""
     is_forbidden: bool = False
-    """Whether the sink is where none may be: trying again changes nothing."""
+    """True if the sink's address is not allowed: another try would change nothing."""
     is_sinks: bool = True
-    """Whether it is the sink's: it was not asked where there is nothing to show it."""
+    """True if the sink caused it; False if the sink was not asked for want of a token."""
 
 
 class SinkClient:
-    """Made on the event loop that it is used on."""
+    """An HTTP client, made on the event loop that it is used on."""
 
     def __init__(self, settings: WebhookSettings) -> None:
         self.policy = AddressPolicy(settings.allowed_networks)
@@ -62,7 +62,7 @@ class SinkClient:
         )
 
     def refusal_of(self, url: str) -> str | None:
-        """Why a URL is not sent to, as far as its text tells; None: it is."""
+        """The reason why a URL is not allowed, as far as its text tells, or None."""
         parsed = URL(url)
         if parsed.scheme != "https" and not self._settings.allow_http:
             return "must be an https URL (webhooks.allow_http)"
@@ -75,7 +75,7 @@ class SinkClient:
     async def request(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, timeout_seconds: float
     ) -> Answer:
-        """Ask once.  Never raises for what a sink or the way to it does."""
+        """Send one request. Faults of the sink or of the network never raise."""
         refusal = self.refusal_of(url)
         if refusal is not None:
             return Answer(0, fault=refusal, is_forbidden=True)
@@ -97,7 +97,7 @@ class SinkClient:
             return Answer(0, fault=words_of(error, timeout_seconds), is_forbidden=is_forbidden)
 
     async def _bounded(self, response: aiohttp.ClientResponse) -> bytes:
-        """The body, if it is within the limit; else the connection is closed upon the rest."""
+        """Return the body up to the limit; the connection of a longer one is closed."""
         limit = self._settings.max_response_bytes
         content = b""
         while len(content) <= limit:

@@ -1,4 +1,4 @@
-"""Why nothing came of a request to a sink, in one line of our own: it is shown to people and kept with dead letters."""
+"""Reasons of failed requests to sinks, each in one line of our own words: shown to people, kept with dead letters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.events.webhooks.addresses import ForbiddenAddressError
 
 
 def words_of(error: Exception, timeout_seconds: float) -> str:
-    """The reason.  What libraries say of themselves is not in it."""
+    """Return the reason of a failure, without the text of libraries."""
     if isinstance(error, TimeoutError):
         return f"no answer within {timeout_seconds:g} s"
     if isinstance(error, ForbiddenAddressError):

@@ -1,4 +1,4 @@
-"""Webhooks: a dispatcher for each topic that is subscribed to, a deliverer for each subscription, in this gateway."""
+"""Webhooks: this gateway's dispatcher for each topic with subscriptions, and deliverer for each subscription."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from gateway.settings import WebhookSettings
 
 PAUSE_SECONDS: Final = 0.5
 PROGRESS_MS: Final = 1_000
-"""Wait of a pop of the past, before it is asked whether all of it is read."""
+"""Longest pop of past messages, in milliseconds, before the progress is checked."""
 
 log = structlog.get_logger(__name__)
 
 
 class Webhooks:
-    """Made on the event loop that it runs on."""
+    """The dispatchers and deliverers, made on the event loop that they run on."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Webhooks:
         return self._deliverers.get(subscription.key)
 
     def start(self) -> None:
-        """Dispatch and deliver, if this gateway is to."""
+        """Begin to dispatch and deliver, if this gateway is to."""
         if not self._settings.enabled:
             return
         self._is_running = True
@@ -90,7 +90,7 @@ class Webhooks:
         self.sweeping.start()
 
     async def close(self, grace_seconds: float) -> None:
-        """Let requests end for so long, and give the rest back."""
+        """Stop: requests have `grace_seconds` to end, then the rest is released."""
         self._is_running = False
         self._stop_watching()
         if self._changed in self._subscriptions.on_change:
@@ -109,7 +109,7 @@ class Webhooks:
 
     def _changed(self, before: Subscription | None, now: Subscription | None) -> None:
         if now is None and before is None:
-            return  # a definition that nobody could read has gone
+            return  # the removal of a definition that nobody could read
         if now is None:
             assert before is not None
             deliverer = self._deliverers.pop(before.key, None)
@@ -131,8 +131,7 @@ class Webhooks:
                 self._follow(self._catching_up, now.key, self._catch_up(now))
 
     def _dispatch_changed(self, topic: str, record: TopicRecord | None) -> None:
-        """Another group dispatches a topic, or none any more: the one before is forgotten, should a pop that was under
-        way have made it anew."""
+        """Follow a topic's dispatch group; the old one is deleted again, as a late pop may have made it anew."""
         before = self._groups.get(topic)
         if record is not None and record.group == before:
             return
@@ -180,7 +179,7 @@ class Webhooks:
             log.warning("subscriptions of a topic that is gone cannot be changed", topic=topic, problem=error.message)
 
     def _circuit(self, subscription: Subscription) -> Circuit:
-        """Of the sink, as the namespace of the subscription sees it: others may be let in by other ways."""
+        """The circuit of a sink within the subscription's namespace: other namespaces may have other access."""
         sink = subscription.record.namespace, subscription.record.sink
         circuit = self._circuits.get(sink)
         if circuit is None:
@@ -198,7 +197,6 @@ class Webhooks:
     # -- dispatching ---------------------------------------------------------------------------------------------
 
     async def _dispatch(self, topic: str, group: str) -> None:
-        """Until cancelled."""
         matching = Matching(self._subscriptions, topic, group)
         dispatcher = Dispatcher(self._store, self._clock, topic, group, matching, self._default_type)
         try:
@@ -210,12 +208,12 @@ class Webhooks:
             await dispatcher.leased.close()
 
     async def _forget(self, group: str) -> None:
-        """Popping made the group anew that went with the last subscription."""
+        """Delete a group that a late pop made again after its topic's last subscription went."""
         with contextlib.suppress(EntrepotError):
             await self._store.topology.delete_group(group)
 
     async def _catch_up(self, subscription: Subscription) -> None:
-        """What was stored before the subscription was made."""
+        """Dispatch the messages that were stored before the subscription was made."""
         matching = CatchingUp(self._subscriptions, subscription)
         group = subscription.catch_up_group
         dispatcher = Dispatcher(self._store, self._clock, subscription.topic, group, matching, self._default_type)
@@ -227,7 +225,7 @@ class Webhooks:
             await self._forget(group)
 
     async def _dispatch_past(self, dispatcher: Dispatcher, subscription: Subscription) -> None:
-        """Until all of it is read, or the subscription is gone."""
+        """Run until all of it is read, or the subscription is gone."""
         while self._is_running:
             known = self._subscriptions.of_key(subscription.key)
             if known is None or not known.record.is_catching_up:
@@ -244,7 +242,7 @@ class Webhooks:
                 if error.code is not Code.PRECONDITION_FAILED:
                     log.warning("the past is not dispatched now", subscription=known.key, problem=error.message)
                 await asyncio.sleep(PAUSE_SECONDS)
-            except Exception:  # a fault of ours: what comes next is dispatched all the same
+            except Exception:  # a fault of our own: the next messages are dispatched all the same
                 log.exception("the past is not dispatched now", subscription=known.key)
                 await asyncio.sleep(PAUSE_SECONDS)
 

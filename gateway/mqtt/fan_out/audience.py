@@ -1,7 +1,7 @@
-"""Who gets a message, and in which form: subscriptions merged by subscriber, subscribers grouped by form.
+"""The audiences of a message: subscriptions merged by subscriber, subscribers grouped by packet form.
 
-A client whose filters overlap gets one copy, at the highest QoS of them and with all their identifiers (MQTT 5.0,
-3.3.4-2, -3, -5).  Subscribers whose copies are the same bytes but for the packet identifier are one `Audience`.
+A client whose filters overlap gets one copy, at their highest QoS and with all their identifiers (MQTT 5.0, 3.3.4-2,
+-3, -5). Subscribers whose copies are the same bytes except for the packet identifier are one `Audience`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_JOINED: Final = 16
 
 
 class SubscriptionOptions(NamedTuple):
-    """What one filter was subscribed with (3.8.3.1).  `identifier` 0: none."""
+    """The options of one filter's subscription (3.8.3.1). `identifier` 0: none."""
 
     qos: int = 0
     no_local: bool = False
@@ -33,7 +33,7 @@ class SubscriptionOptions(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """What a subscriber gets of a message, all its filters that match together."""
+    """A subscriber's options for a message, of all its matching filters together."""
 
     qos: int
     retain_as_published: bool
@@ -44,10 +44,10 @@ class Subscriber(Protocol):
     """A reader of the log for one client: a connection, or one of its replays."""
 
     lagging: dict[QueueKey, int] | None
-    """Where it was left behind, by queue: it reads on from there when it has room.  Below 0: a time, in milliseconds
-    since the epoch, negated."""
+    """Places where it was left behind, by queue: it reads on from there when it has room. A negative one is a time in
+    epoch milliseconds, negated."""
     resumed_at: dict[QueueKey, int] | None
-    """Where a session joined what is live, by queue: nothing of QoS 0 from before that is for it."""
+    """Places where a session joined the live tails, by queue: earlier messages of QoS 0 are not for it."""
 
     @property
     def client_id(self) -> str: ...
@@ -64,15 +64,15 @@ class Subscriber(Protocol):
 
     @property
     def has_backlog(self) -> bool:
-        """Whether deliveries wait in it."""
+        """True if deliveries wait in it."""
         ...
 
     def deliver(self, run: Run) -> int:
-        """Send or queue; returns how many of the run, from its beginning, there was room for."""
+        """Send or queue messages; return how many of the run, from its beginning, there was room for."""
         ...
 
     def flush(self) -> None:
-        """Write what was delivered."""
+        """Write the deliveries."""
         ...
 
     def __hash__(self) -> int: ...
@@ -80,10 +80,8 @@ class Subscriber(Protocol):
 
 @dataclass(slots=True)
 class Run:
-    """Messages of one queue for one audience, in order, each with its encoded form.
-
-    `data`: all of them in one piece where all are of QoS 0; `largest` is the size of the largest, `size` of all.
-    """
+    """Messages of one queue for one audience, in order, each with its encoded form. `data`: all of them in one piece if
+    all have QoS 0; `largest` is the size of the largest, `size` of all."""
 
     messages: list[StoredMessage]
     templates: list[PublishTemplate]
@@ -91,7 +89,7 @@ class Run:
     largest: int
     identifiers: tuple[int, ...] = ()
     qos: int = 0
-    """That of all of them, where they have the same; else 0."""
+    """QoS of all of them, if equal; else 0."""
     joined: dict[int, bytes] = field(default_factory=dict)
     size: int = 0
     _pieces: list[Run] | None = None
@@ -106,7 +104,7 @@ class Run:
         return data
 
     def pieces(self, most: int) -> list[Run]:
-        """The same in several runs, each of `most` bytes or of one message; subscribers share them."""
+        """Split into runs of `most` bytes or one message each; subscribers share them."""
         if self._pieces is None:
             self._pieces, start, size = [], 0, 0
             for at, template in enumerate(self.templates):
@@ -122,7 +120,7 @@ class Run:
 
 
 class Audience:
-    """Subscribers that get the same form.  Compared by identity."""
+    """Subscribers that get the same form. Compared by identity."""
 
     __slots__ = ("grant", "is_five", "subscribers")
 
@@ -133,7 +131,7 @@ class Audience:
 
 
 Audiences = dict[tuple[Grant, bool, tuple[Subscriber, ...]], Audience]
-"""Those there are: topic names with the same subscribers share one, so that their messages go in one run."""
+"""Existing audiences: topic names with the same subscribers share one, so that their messages go in one run."""
 
 
 @dataclass(slots=True)
@@ -150,7 +148,7 @@ NOBODY: Final = Match({}, ())
 def matched(
     pairs: Iterable[tuple[Subscriber, SubscriptionOptions]], audiences: Audiences, publisher: str | None = None
 ) -> Match:
-    """Merge what matched.  `publisher`: the client whose subscriptions with No Local are left out (3.8.3-3)."""
+    """Merge matching subscriptions; those of `publisher` with No Local are left out (3.8.3-3)."""
     grants: dict[Subscriber, Grant] = {}
     for subscriber, options in pairs:
         if publisher is not None and options.no_local and subscriber.client_id == publisher:
@@ -214,7 +212,7 @@ def _encoded_as_published(message: StoredMessage, grant: Grant, is_five: bool, n
 
 
 def make_share_run(tickets: Sequence[Delivery], grant: Grant, is_five: bool, now_ms: int) -> Run:
-    """The same of a share's deliveries, out of their records where that does."""
+    """Encode a share's deliveries, from their records where possible."""
     templates, version = [], 5 if is_five else 4
     for ticket in tickets:
         record = None if grant.identifiers else ticket.record
@@ -232,10 +230,8 @@ def _run_of(messages: list[StoredMessage], templates: list[PublishTemplate], ide
 
 
 def in_order(runs: Iterable[tuple[Grant, Run]]) -> list[Run]:
-    """What one subscriber gets of several runs of a queue, in the order of the queue: as few runs as its grants allow.
-
-    In the order of the runs instead, where it had no room would not be one place, and it would miss what lies before.
-    """
+    """Join one subscriber's runs of a queue in the order of the queue: as few runs as its grants allow. In the order of
+    the runs instead, it could run out of room at several places, and would miss earlier messages."""
     parts = [
         (message, template, grant)
         for grant, run in runs

@@ -1,8 +1,8 @@
-"""CatchingUp: reads on for subscribers that are behind, each in a task of its own, until they join what is live.
+"""CatchingUp: reads on for subscribers that are behind, each in a task of its own, until they join the live tails.
 
-What a subscriber's filters want of a queue is found by the store's filter index, so that a session that was away for
-millions of messages gets its few at once.  A queue is joined at an exact offset: the tail's, which hands nothing of the
-queue to who is behind on it.
+The store's filter index finds the messages for a subscriber's filters. So a session that was away for millions of
+messages gets its few at once. A queue is joined at an exact offset: the tail's, which hands nothing of the queue to a
+subscriber that is behind on it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ CATCH_UP_BATCH: Final = 256
 PUT_OFF_SECONDS: Final = 0.2
 """Pause of a subscriber before it asks again for a queue whose broker is away."""
 RESTORED_SECONDS: Final = 1.0
-"""The same where the object store has lost messages: somebody has to restore them."""
+"""Pause where the object store has lost messages: an operator has to restore them."""
 TAIL_SECONDS: Final = 0.02
-"""Pause before the next look at a tail that is behind what a subscriber has read."""
+"""Pause before the next look at a tail that is behind a subscriber."""
 
 log = structlog.get_logger(__name__)
 
@@ -47,14 +47,14 @@ class Hub(Protocol):
 
 
 class CatchingUp:
-    """The tasks."""
+    """The tasks by subscriber."""
 
     def __init__(self, store: Store, clock: Clock, hub: Hub) -> None:
         self._store, self._clock, self._hub = store, clock, hub
         self._tasks: dict[Subscriber, asyncio.Task[None]] = {}
 
     def catch_up(self, subscriber: Subscriber) -> None:
-        """Read on for a subscriber that has room; nothing new where that is under way."""
+        """Read on for a subscriber that has room, unless that is under way."""
         if subscriber not in self._tasks:
             self._tasks[subscriber] = asyncio.get_running_loop().create_task(self._read_on(subscriber))
 
@@ -71,14 +71,14 @@ class CatchingUp:
                 if not lagging or key not in lagging:
                     continue  # it went away meanwhile
                 joins_at = self._hub.tail_position(key)
-                if joins_at == 0 and next_offset:  # its place is not known yet: what it brings is passed over till then
+                if joins_at == 0 and next_offset:  # tail's place unknown: its messages are passed over till then
                     await self._read_ahead(subscriber, key, offset, messages, next_offset)
                     continue
-                if joins_at is not None and offset > joins_at:  # it began before: till it is there, nothing is for us
+                if joins_at is not None and offset > joins_at:  # the tail is behind: nothing for us until it gets there
                     _let_others(subscriber, key, offset)
                     await asyncio.sleep(TAIL_SECONDS)
                     continue
-                if joins_at is not None:  # what the tail has not reached, it will bring
+                if joins_at is not None:  # the tail will bring later messages
                     messages = [message for message in messages if message.queue_offset < joins_at]
                     next_offset = max(min(next_offset, joins_at), offset)
                 reached = self._hand_over(subscriber, key, messages)
@@ -93,15 +93,14 @@ class CatchingUp:
     async def _read_ahead(
         self, subscriber: Subscriber, key: QueueKey, offset: int, messages: list[StoredMessage], next_offset: int
     ) -> None:
-        """Hand over what was read before the queue's tail has begun; it is joined later."""
+        """Hand over messages read before the queue's tail has begun; it is joined later."""
         reached = self._hand_over(subscriber, key, messages)
         _let_others(subscriber, key, next_offset if reached is None else reached)
         if next_offset == offset:
             await asyncio.sleep(PUT_OFF_SECONDS)
 
     async def _put_off(self, subscriber: Subscriber, key: QueueKey, error: EntrepotError) -> None:
-        """Its queue cannot be read now: others have their turn, then it is tried again.  A queue that is gone has
-        nothing more for it."""
+        """Pause a queue that cannot be read now in favour of the others; drop a queue that is gone."""
         lagging = subscriber.lagging
         if lagging and key in lagging:
             offset = lagging.pop(key)
@@ -115,10 +114,10 @@ class CatchingUp:
             await asyncio.sleep(RESTORED_SECONDS if is_lost else PUT_OFF_SECONDS)
 
     async def _read(self, subscriber: Subscriber, key: QueueKey, offset: int) -> tuple[int, list[StoredMessage], int]:
-        """(the offset meant, what is wanted from there on, where to go on); passes over what cannot be read, ever: not
-        what is lost of the object store (COLD_CORRUPTED), which may be restored.
+        """Return (offset meant, wanted messages from there on, next offset), skipping messages that can never be read.
 
-        Raises what may be otherwise later, and TOPIC_NOT_FOUND.
+        Lost messages of the object store (COLD_CORRUPTED) may be restored, and are not skipped. Raises passing errors,
+        and TOPIC_NOT_FOUND.
         """
         topic, queue_id = key
         if offset < 0:
@@ -130,7 +129,7 @@ class CatchingUp:
                 raise
             beginning = await self._store.messages.offset_at(topic, queue_id, EARLIEST_POSITION)
             if error.code == Code.ILLEGAL_OFFSET and beginning <= offset:
-                return beginning, [], beginning  # beyond its end: it is another queue that has the name now
+                return beginning, [], beginning  # beyond its end: another queue has the name now
             if beginning <= offset:
                 log.error("a message cannot be read on", topic=topic, queue=queue_id, offset=offset, why=error.message)
             return offset, [], max(offset + 1, beginning)
@@ -141,7 +140,7 @@ class CatchingUp:
         return await self._store.messages.pull(key[0], key[1], offset, CATCH_UP_BATCH, wanted)
 
     def _filter_of(self, subscriber: Subscriber, topic: str) -> FilterExpression | None:
-        """What the subscriber wants of a topic; None where all may be wanted, or it has too many filters."""
+        """The subscriber's filter for a topic; None where all may match, or it has too many filters."""
         filters = [
             each for each in subscriber.topic_filters if may_match_topic(each, topic, self._hub.any_level_topics)
         ]
@@ -150,13 +149,13 @@ class CatchingUp:
         return sub_topic_filters(filters)
 
     def _hand_over(self, subscriber: Subscriber, key: QueueKey, messages: list[StoredMessage]) -> int | None:
-        """Deliver what matches; returns the offset of the first there was no room for, or None."""
+        """Deliver matching messages; return the offset of the first without room, or None."""
         now_ms = self._clock.now_ms()
         resumed_at = subscriber.resumed_at.get(key, 0) if subscriber.resumed_at else 0
         run: list[StoredMessage] = []
         granted = grant = None
         last: str | None = None
-        """The name that `grant` is for: of messages without system properties, it is all that a grant depends on."""
+        """Name of `grant`: the grant of messages without system properties depends on the name alone."""
         for message in messages:
             if message.system or message.sub_topic != last or message.topic != key[0]:
                 last = None if message.system or message.topic != key[0] else message.sub_topic
@@ -164,7 +163,7 @@ class CatchingUp:
             if grant is None or (message.system and is_expired(message, now_ms)):
                 continue
             if message.queue_offset < resumed_at and not min(grant.qos, message.qos):
-                continue  # what is sent at most once is not kept for who is away
+                continue  # QoS 0 is not kept for a disconnected session
             if grant != granted and run:
                 reached = self._deliver(subscriber, granted, run, now_ms)
                 if reached is not None:
@@ -191,7 +190,7 @@ class CatchingUp:
 
 
 def _let_others(subscriber: Subscriber, key: QueueKey, offset: int) -> None:
-    """Its other queues have their turn before this one goes on from the offset."""
+    """Move a queue behind the subscriber's other queues; it goes on from the offset later."""
     lagging = subscriber.lagging
     if lagging and key in lagging:
         del lagging[key]

@@ -1,8 +1,8 @@
-"""DeliveryHub: one tail per message queue that anybody here listens to, a trie, and the connections.
+"""DeliveryHub: one tail per message queue with listeners here, a trie, and the connections.
 
-What a tail hands over is encoded once per form (protocol version, QoS, ...) and shared by all who get it.  A subscriber
-that has no room, or that comes back, is behind at an exact offset and reads on from the log when it has room
-(`catching_up.py`), so that it loses nothing and holds up nobody.
+A tail's messages are encoded once per form (protocol version, QoS, ...) and shared by all receivers. A subscriber that
+has no room, or that comes back, is behind at an exact offset. It reads on from the log when it has room
+(`catching_up.py`), so that it loses nothing and delays nobody.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ MAX_MATCHES: Final = 16_384
 """Names whose subscribers are remembered; forgotten at every change of a subscription."""
 
 CLOCK_SLACK_MS: Final = 1000
-"""Largest distance of brokers' clocks from ours: a queue that is new to us is followed from so long before the
-first subscription to it."""
+"""Largest clock difference to brokers, in milliseconds: a new queue is followed from so long before the first
+subscription to it."""
 
 HANDING_SECONDS: Final = 0.001
-"""Pause before the next look at a tail that has not handed over what is stored."""
+"""Pause before the next look at a tail that has not handed over all stored messages."""
 
 ANY: Final = "+"
 
@@ -55,7 +55,7 @@ log = structlog.get_logger(__name__)
 
 
 class DeliveryHub:
-    """Fans out to this gateway's subscribers.  `any_level_topics`: Topics whose names may start with any level."""
+    """Fan-out to this gateway's subscribers; names in `any_level_topics` may start with any level."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -67,14 +67,13 @@ class DeliveryHub:
         self._wanted_since_ms: dict[str, int] = {}
         self._tails: dict[QueueKey, Tail] = {}
         self._followed: dict[str, set[QueueKey]] = {}
-        """The same by topic."""
+        """Followed queues by topic."""
         self._starting: set[QueueKey] = set()
         self._revisions: dict[QueueKey, int] = {}
         self._left: dict[QueueKey, tuple[int, int]] = {}
-        """Queues that are not there just now: the revision of their topic, and where they were left."""
+        """Queues that are away now: the revision of their topic, and the next offset."""
         self._awaited: dict[QueueKey, dict[Subscriber, tuple[int, bool]]] = {}
-        """Queues that are not known yet, as their broker may not be, with who reads on there: from which offset, and
-        whether as a replay."""
+        """Readers of queues that are not known yet, as their broker may not be: offset, and True for a replay."""
         self._when_begun: list[tuple[set[QueueKey], Callable[[], None]]] = []
         self._catching_up = CatchingUp(store, clock, self)
         self.any_level_topics: set[str] = set()
@@ -86,8 +85,7 @@ class DeliveryHub:
     def subscribe(
         self, subscriber: Subscriber, topic_filter: str, options: SubscriptionOptions, *, is_new: bool
     ) -> None:
-        """Deliver matching messages from now on (`when_following` says from when); the same filter again changes the
-        options."""
+        """Deliver matching messages from now on (see `when_following`); the same filter again changes the options."""
         self._trie.add(topic_filter, subscriber, options)
         self._forget_matches()
         if is_new:
@@ -98,7 +96,7 @@ class DeliveryHub:
                 self._follow_wanted()
 
     def when_following(self, callback: Callable[[], None]) -> None:
-        """Call back when everything that is stored from now on reaches the subscribers there are; often at once."""
+        """Call back when all later stored messages will reach the present subscribers; often at once."""
         if self._starting:
             self._when_begun.append((set(self._starting), callback))
         else:
@@ -118,8 +116,8 @@ class DeliveryHub:
         self._audiences.clear()
 
     def positions(self, filters: Iterable[str]) -> dict[QueueKey, int]:
-        """Where what is handed over next begins, of each queue that filters of ours may find something in.  Below 0
-        where the queue's broker has not said: a time, as in `Subscriber.lagging`."""
+        """The next offset of each queue that the filters may match. It is negative, a time as in `Subscriber.lagging`,
+        where the queue's broker has not told."""
         levels = set(map(first_level, filters))
         now = -self._clock.now_ms() + CLOCK_SLACK_MS
         topics = self._followed if ANY in levels else levels | self.any_level_topics
@@ -134,9 +132,11 @@ class DeliveryHub:
         beginning: int = 0,
         is_replay: bool = False,
     ) -> None:
-        """Let a subscriber that has just come with its filters read on from its cursors, and every queue it has none
-        for from its `beginning`: it was not there when an earlier connection ended.  `is_replay`: what is of QoS 0 is
-        wanted too.  A queue of a cursor that is not there goes on from it when it comes."""
+        """Let a new subscriber with filters read on from its cursors, and from `beginning` in queues without one.
+
+        Such queues came after the earlier connection's end. `is_replay`: QoS 0 is wanted, too. A cursor of a missing
+        queue waits for it.
+        """
         subscriber.lagging = {key: cursors.get(key, beginning) for key in self.positions(filters)}
         for key, cursor in cursors.items():
             if key not in self._tails:
@@ -144,12 +144,12 @@ class DeliveryHub:
         self.when_following(partial(self._join, subscriber, is_replay))
 
     def leave(self, subscriber: Subscriber) -> None:
-        """The subscriber has unsubscribed from everything, and comes with nothing it waits for."""
+        """Forget a subscriber, which has unsubscribed from everything."""
         for key in [key for key, awaiting in self._awaited.items() if awaiting.pop(subscriber, None) and not awaiting]:
             del self._awaited[key]
 
     def _join_late(self, key: QueueKey, subscriber: Subscriber, is_replay: bool) -> None:
-        """A queue that somebody reads on in has come to be followed."""
+        """Let a reader join a queue that is followed from now on."""
         tail = self._tails.get(key)
         if tail is not None and subscriber.lagging and key in subscriber.lagging:
             if tail.next_offset and not is_replay:
@@ -164,13 +164,13 @@ class DeliveryHub:
         for key, cursor in list(lagging.items()):
             tail = self._tails.get(key)
             if tail is not None and not tail.next_offset:
-                continue  # it is empty, or its broker is away: who reads on finds out
+                continue  # empty, or its broker is away: the reader finds out
             if tail is None or cursor == tail.next_offset:
                 del lagging[key]
                 continue
             resumed_at[key] = tail.next_offset
             if cursor > tail.next_offset:
-                lagging[key] = tail.next_offset if is_replay else 0  # else of another queue that had the name
+                lagging[key] = tail.next_offset if is_replay else 0  # else of an earlier queue of that name
         if not is_replay:
             subscriber.resumed_at = resumed_at or None
         if lagging:
@@ -190,7 +190,7 @@ class DeliveryHub:
                 self._follow(topic.name, self._store.topology.queues(topic).readable, None)
 
     def _follow(self, topic: str, queues: Sequence[int], start: Position | None) -> None:
-        """What was followed before goes on where it was left, if the topic is the one it was."""
+        """Follow queues; known ones go on where they were left, if the topic is the same one."""
         found = self._store.topology.topic(topic)
         revision = 0 if found is None else found.revision
         for queue_id in queues:
@@ -226,13 +226,13 @@ class DeliveryHub:
         self._begun(key)
 
     def _unfollow_unwanted(self) -> None:
-        """Nobody wants them: who does later begins at their end."""
+        """Unfollow topics without subscribers: a later one begins at their end."""
         for key in [key for key in self._tails if not self._is_wanted(key[0])]:
             self._unfollow(key)
         self._left.clear()
 
     def _since(self, topic: str) -> Position:
-        """Where a queue of a wanted topic begins for us that we did not know when the topic came to be wanted."""
+        """The start in a queue of a subscribed topic that was unknown at the subscription."""
         levels = self._wanted_since_ms
         if topic in self.any_level_topics:
             since_ms = min(levels.values())
@@ -241,7 +241,7 @@ class DeliveryHub:
         return Position(PositionKind.TIME, max(since_ms - CLOCK_SLACK_MS, 0))
 
     def _topic_changed(self, name: str) -> None:
-        """A topic came, grew, moved or went.  What is new of it is followed from when somebody wanted it."""
+        """Follow a topic that came, grew, moved or went; its new queues from the time of the first subscription."""
         topic = self._store.topology.topic(name)
         there = () if topic is None else self._store.topology.queues(topic).readable
         for key in [key for key in self._followed.get(name, ()) if key[1] not in there]:
@@ -263,8 +263,8 @@ class DeliveryHub:
         self._fan_out((messages[0].topic, messages[0].queue_id), messages)
 
     def _fan_out(self, key: QueueKey, messages: list[StoredMessage]) -> None:
-        """Messages of one queue, in order.  One that is here only because a message of another Topic is in further
-        queues comes from the queue of its own."""
+        """Fan out messages of one queue, in order. Another Topic's message, here as in a further queue, comes
+        from its own queue instead."""
         runs: dict[Audience, list[StoredMessage]] = {}
         without: Audiences = {}
         now_ms = self._clock.now_ms()
@@ -292,7 +292,7 @@ class DeliveryHub:
             self._hand_over(key, made)
 
     def _hand_over(self, key: QueueKey, runs: dict[Audience, Run]) -> None:
-        """Give runs of one queue to their audiences; who is in several of these gets them in the order of the queue."""
+        """Give runs of one queue to their audiences; subscribers in several of them get the queue's order."""
         several = _in_several(runs) if len(runs) > 1 else set()
         for audience, run in runs.items():
             for subscriber in audience.subscribers:
@@ -322,7 +322,7 @@ class DeliveryHub:
             lagging[key] = run.messages[taken].queue_offset
 
     def match(self, sub_topic: str) -> Match:
-        """Who is subscribed to a name."""
+        """The subscribers of a name."""
         found = self._matches.get(sub_topic)
         if found is None:
             if len(self._matches) >= MAX_MATCHES:
@@ -331,19 +331,18 @@ class DeliveryHub:
         return found
 
     def match_without(self, message: StoredMessage, audiences: Audiences) -> Match:
-        """Who gets a message whose publisher has subscriptions with No Local.  `audiences`: those of the same batch;
-        they are not remembered beyond it, for every publisher has its own."""
+        """The receivers of a message whose publisher has subscriptions with No Local. `audiences` are those of the same
+        batch; they are not remembered beyond it, since every publisher has its own."""
         publisher = message.system_text(SystemProperty.PUBLISHER)
         return matched(self._trie.match(message.sub_topic or message.topic), audiences, publisher)
 
     def tail_position(self, key: QueueKey) -> int | None:
-        """What the tail of a queue hands over next; None where none follows it."""
+        """The next offset of a queue's tail; None where none follows it."""
         tail = self._tails.get(key)
         return None if tail is None else tail.next_offset
 
     async def handed_over(self, queues: Iterable[QueueKey]) -> None:
-        """Return when those who are subscribed by now were given what is stored in queues by now, as far as somebody
-        listens to these."""
+        """Return when the present messages of followed queues were given to the present subscribers."""
         for key in queues:
             if key not in self._tails:
                 continue
@@ -358,12 +357,12 @@ class DeliveryHub:
                 await asyncio.sleep(HANDING_SECONDS)
 
     def catch_up(self, subscriber: Subscriber) -> None:
-        """The subscriber has room again: read on for it where it was left behind."""
+        """Read on for a subscriber that has room again."""
         self._catching_up.catch_up(subscriber)
 
 
 def _in_several(audiences: Iterable[Audience]) -> set[Subscriber]:
-    """Who is in more than one of the audiences."""
+    """The subscribers in more than one of the audiences."""
     seen: set[Subscriber] = set()
     several: set[Subscriber] = set()
     for audience in audiences:

@@ -1,1 +1,1 @@
-"""Retained messages: kept in the store's key-values, found by the filter of a subscriber."""
+"""Retained messages: kept in the store's key-values, and found by the filter of a subscriber."""

@@ -1,9 +1,9 @@
 """RetainedIndex: the names of the retained messages with their sizes and expiries, in a trie of topic levels.
 
-It is made for many names, so a level has no object of its own: a node is a dictionary from a level to what is below
-it, and where that is a single name it is an integer (the name ends there) or a pair (the levels that are left as one
-text).  Invariants: `count` and `size_bytes` are those of the names in it, and each name that expires stands in exactly
-one bucket of those to be swept.
+It is made for many names, so a level has no object of its own. A node is a dictionary from a level to its child. A
+child with a single name is an integer (the name ends there) or a pair with the remaining levels as one text.
+Invariants: `count` and `size_bytes` are those of the names in it, and each name that expires is in exactly one bucket
+for the sweep.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final, TypeAlias
 from domain.retained import NEVER, is_over
 
 PAGE_VISITS: Final = 1000
-"""Places in the trie that are looked at for one page of names."""
+"""Places of the trie visited for one page of names."""
 BUCKET_MS: Final = 10_000
-"""Names whose expiries are so near are swept together."""
+"""Width of a bucket of expiries, in milliseconds, whose names are swept together."""
 
 _OWN: Final = "/"
-"""Key of a node for what is kept for its own name: no level is a slash."""
+"""Key of a node for the fact of its own name: no level is a slash."""
 _SIZE_BITS: Final = 32
 _Fact: TypeAlias = int
 """Expiry and size in one integer: half the memory of a pair."""
@@ -29,7 +29,7 @@ _Node: TypeAlias = dict[str, _Child]
 
 
 class RetainedIndex:
-    """Names, and what is to be known of each without reading it."""
+    """The names, with the facts needed before a message is read."""
 
     def __init__(self) -> None:
         self._root: _Node = {}
@@ -40,7 +40,7 @@ class RetainedIndex:
     # -- single names ------------------------------------------------------------------------------------------------
 
     def put(self, name: str, size: int, expires_at_ms: int = NEVER) -> None:
-        """Take a name, or what is new of it; `size` in bytes."""
+        """Add or replace a name; `size` is in bytes."""
         before = self._set(name, expires_at_ms << _SIZE_BITS | size)
         if before is None:
             self.count += 1
@@ -51,7 +51,7 @@ class RetainedIndex:
             self._due.setdefault(expires_at_ms // BUCKET_MS, set()).add(name)
 
     def _set(self, name: str, fact: _Fact) -> _Fact | None:
-        """Put a fact in its place; returns the one that was there."""
+        """Put a fact in its place; return the one before."""
         node, rest = self._root, name
         while True:
             level, slash, below = rest.partition("/")
@@ -64,7 +64,7 @@ class RetainedIndex:
                 if before is not None:
                     node[level] = fact if isinstance(child, int) else (child[0], fact)
                     return before
-                node[level] = child = _node_of(child)  # two names share the level from here on
+                node[level] = child = _node_of(child)  # from here on, two names share the level
             if not slash:
                 before = _fact_of(child.get(_OWN), False, "")
                 child[_OWN] = fact
@@ -72,7 +72,7 @@ class RetainedIndex:
             node, rest = child, below
 
     def remove(self, name: str) -> bool:
-        """Forget a name; says whether it was there."""
+        """Forget a name; True if it was there."""
         path: list[tuple[_Node, str]] = []
         node, rest = self._root, name
         while True:
@@ -107,7 +107,7 @@ class RetainedIndex:
                 del self._due[expires_at_ms // BUCKET_MS]
 
     def size_of(self, name: str) -> int | None:
-        """The bytes that are kept for a name; None where there are none."""
+        """The bytes kept for a name, or None."""
         fact = self._find(name)
         return None if fact is None else fact & (1 << _SIZE_BITS) - 1
 
@@ -128,7 +128,7 @@ class RetainedIndex:
     # -- many names --------------------------------------------------------------------------------------------------
 
     def due(self, now_ms: int, limit: int) -> list[str]:
-        """Up to so many names whose expiry has passed, to the bucket."""
+        """Up to `limit` names whose expiry has passed, to the width of a bucket."""
         found: list[str] = []
         for bucket in sorted(bucket for bucket in self._due if (bucket + 1) * BUCKET_MS <= now_ms):
             found += self._due[bucket]
@@ -137,16 +137,15 @@ class RetainedIndex:
         return found[:limit]
 
     def names(self) -> Iterator[str]:
-        """Every name, also those that have expired and those of `$`."""
+        """Every name, also the expired ones and those of `$`."""
         for topic_filter in ("#", *(f"{level}/#" for level in tuple(self._root) if level.startswith("$"))):
             for page in self.pages(topic_filter, now_ms=0):
                 yield from page
 
     def pages(self, topic_filter: str, now_ms: int, after: str | None = None) -> Iterator[list[str]]:
-        """Names that match a filter and have not expired, page by page; a page comes after PAGE_VISITS places, with
-        what was found at them, which may be nothing.
+        """Yield names that match a filter and have not expired, one page per PAGE_VISITS places; pages may be empty.
 
-        With `after`, in the order of their levels, those behind it ("": all).  Names may come and go between two
+        With `after`, names come in the order of their levels, those behind it ("": all). Names may come and go between
         pages: each one that is there all the time comes once.
         """
         page: list[str] = []
@@ -160,11 +159,8 @@ class RetainedIndex:
             yield page
 
     def _visits(self, wanted: list[str], now_ms: int, after: str | None) -> Iterator[str | None]:
-        """Every place that is looked at: a name, or None where none is to be told.
-
-        A frame of the stack is (what stands before its names, where in the filter, its depth, whether its names may
-        still be before `after`, the children left).
-        """
+        """Yield every visited place: a name, or None where there is none to tell. A frame of the stack is (prefix of
+        its names, position in the filter, its depth, True if its names may be before `after`, the children left)."""
         bound = None if after is None else after.split("/")
         stack = [("", 0, 0, bound is not None, _children(self._root, wanted[0], 0, bound, bound is not None))]
         while stack:
@@ -199,7 +195,7 @@ class RetainedIndex:
 def _children(
     node: _Node, want: str, depth: int, bound: list[str] | None, is_bound: bool
 ) -> Iterator[tuple[str, _Child]]:
-    """What is to be looked at below a node, as it is at this moment; in order if there is a bound."""
+    """The present children to visit below a node; in order if there is a bound."""
     if want not in ("+", "#"):
         child = node.get(want)
         found: Iterable[tuple[str, _Child]] = () if child is None else ((want, child),)
@@ -219,7 +215,7 @@ def _level(item: tuple[str, _Child]) -> str:
 
 
 def _matches(wanted: list[str], at: int, rest: str) -> bool:
-    """Whether the levels that are left match what is left of a filter."""
+    """True if the remaining levels match the rest of a filter."""
     levels = rest.split("/")
     for level in levels:
         if at == len(wanted) or wanted[at] not in ("+", "#", level):
@@ -231,7 +227,7 @@ def _matches(wanted: list[str], at: int, rest: str) -> bool:
 
 
 def _node_of(leaf: _Fact | tuple[str, _Fact]) -> _Node:
-    """A node with the one name that a leaf was."""
+    """Return a node with the one name of a leaf."""
     if isinstance(leaf, int):
         return {_OWN: leaf}
     level, slash, below = leaf[0].partition("/")
@@ -239,7 +235,7 @@ def _node_of(leaf: _Fact | tuple[str, _Fact]) -> _Node:
 
 
 def _fact_of(child: _Child | None, goes_on: bool, below: str) -> _Fact | None:
-    """What a leaf says of the name that ends at it, or goes on so."""
+    """The fact of a leaf for the name that ends at it, or goes on with `below`."""
     if isinstance(child, int):
         return None if goes_on else child
     return child[1] if isinstance(child, tuple) and goes_on and child[0] == below else None

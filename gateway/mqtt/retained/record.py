@@ -1,8 +1,8 @@
-"""What a retained message is in its key-value: msgpack of the whole message, what the index needs first.
+"""The value of a retained message in its key-value: msgpack of the whole message, with the index's fields first.
 
-A reader of the first fields passes over the rest without copying it.  Layout 1 is [1, name or "" where the key says
-it, expiry in epoch milliseconds or 0, topic, body, QoS, tag, keys, message group, message id, born time in epoch
-milliseconds, user properties, well-known properties].
+A reader of the first fields skips the rest without copying it. Layout 1 is [1, name or "" where the key says it, expiry
+in epoch milliseconds or 0, topic, body, QoS, tag, keys, message group, message id, born time in epoch milliseconds,
+user properties, well-known properties].
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAYOUT: Final = 1
 
 
 class RetainedHead(msgspec.Struct, array_like=True, frozen=True):
-    """What the index needs."""
+    """The fields for the index."""
 
     layout: int
     name: str
@@ -46,7 +46,7 @@ _decode: Final = msgspec.msgpack.Decoder(_Record).decode
 
 
 def encode_retained(message: Message) -> bytes:
-    """The value for a message."""
+    """Encode a message."""
     name = message.sub_topic
     record = _Record(
         LAYOUT,
@@ -67,7 +67,7 @@ def encode_retained(message: Message) -> bytes:
 
 
 def head_of(key: str, value: bytes) -> RetainedHead:
-    """The beginning of a value, with the name in any case.  Raises `CorruptedError` where it is none."""
+    """Decode the first fields of a value, always with the name. Raises `CorruptedError`."""
     try:
         head = _decode_head(value)
     except msgspec.DecodeError as error:
@@ -77,7 +77,7 @@ def head_of(key: str, value: bytes) -> RetainedHead:
 
 
 def decode_retained(found: KeyValue) -> RetainedMessage:
-    """The message of a key-value.  Raises `CorruptedError` where there is none in it."""
+    """Decode the message of a key-value. Raises `CorruptedError`."""
     try:
         record = _decode(found.value)
     except msgspec.DecodeError as error:

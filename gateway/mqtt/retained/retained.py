@@ -1,8 +1,8 @@
-"""RetainedMessages: what is kept for topic names, as this gateway sees and changes it.
+"""RetainedMessages: the retained messages of topic names, as this gateway sees and changes them.
 
-The messages lie whole in the store's key-values; this gateway has only their names, sizes and expiries, as WatchedKeys
-tells them.  Invariants: what expired is not told; a message is deleted because it expired only if it is still the one
-that did.
+The messages are whole in the store's key-values; this gateway has only their names, sizes and expiries, from
+WatchedKeys. Invariants: an expired message is not delivered; the sweep deletes a message only if it is still the
+expired one.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ READ_NAMES: Final = 1000
 READ_BYTES: Final = 4 << 20
 """Messages, and bytes of them, that are asked for at once."""
 UNKNOWN_BYTES: Final = 64 << 10
-"""Size that a message is taken to have whose name is not known here."""
+"""Assumed size of a message whose name is not known here, in bytes."""
 SWEEP_SECONDS: Final = 30.0
 MAX_SWEPT: Final = 10_000
 """Expired messages that one sweep deletes at most."""
 SWEEP_BATCH: Final = 100
-"""Of one write, which fails as a whole if one of them was replaced meanwhile."""
+"""Deletions of one write, which fails as a whole if one of the messages was replaced meanwhile."""
 
 OnKept = Callable[[EntrepotError | None], None]
 
@@ -51,14 +51,14 @@ log = structlog.get_logger(__name__)
 
 
 class RetainedMessages:
-    """The retained messages of one store.  `start` before the first question, `close` at the end."""
+    """The retained messages of one store. `start` before the first question, `close` at the end."""
 
     def __init__(self, store: Store, clock: Clock, limits: RetainedLimits) -> None:
         self._clock = clock
         self._limits = limits
         self._index = RetainedIndex()
         self._hashed: dict[str, str] = {}
-        """Names by their keys, where those do not say them."""
+        """Names by their keys, for keys without the name."""
         self._keys = WatchedKeys(
             store.key_values, RETAINED_PREFIX, self._take, lambda: map(retained_key, self._index.names())
         )
@@ -68,7 +68,7 @@ class RetainedMessages:
 
     @property
     def count(self) -> int:
-        """Messages that are kept, those included that expired and are not swept yet."""
+        """Retained messages, including expired ones that are not swept yet."""
         return self._index.count
 
     @property
@@ -78,12 +78,11 @@ class RetainedMessages:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all names are known: not before `start`, nor while the store that has them is away."""
+        """True if all names are known: not before `start`, nor while the store is away."""
         return self._keys.is_complete
 
     async def start(self) -> None:
-        """Learn the names.  Where the store's key-values are away, that goes on behind this; where it has none,
-        nothing can be retained."""
+        """Learn the names, in the background while the key-values are away. Without any, nothing is retained."""
         try:
             await self._keys.start()
         except EntrepotError as error:
@@ -95,7 +94,7 @@ class RetainedMessages:
         self.sweeping.start()
 
     async def close(self) -> None:
-        """Write what was to be kept, and stop."""
+        """Write what is pending, and stop."""
         try:
             await self._writer.settle()
         finally:
@@ -105,8 +104,8 @@ class RetainedMessages:
     # -- keeping -----------------------------------------------------------------------------------------------------
 
     def refusal(self, message: Message) -> EntrepotError | None:
-        """Why a message cannot be kept, to be asked before it is published: MESSAGE_BODY_TOO_LARGE,
-        TOO_MANY_REQUESTS (a limit is reached), UNSUPPORTED (by the store)."""
+        """The reason to refuse a message before it is published: MESSAGE_BODY_TOO_LARGE, TOO_MANY_REQUESTS (a limit is
+        reached), UNSUPPORTED (by the store)."""
         if self._refusal is not None:
             return self._refusal
         if not message.body:
@@ -129,9 +128,11 @@ class RetainedMessages:
         return None
 
     def keep(self, messages: Sequence[Message], on_kept: OnKept) -> None:
-        """Each message replaces what is kept for its name (`sub_topic`); one with an empty body deletes it.  `on_kept`
-        is called when all are durable, or with what went wrong; then some of them may be kept.  Limits are asked
-        before (`refusal`); what no key-value can take is refused here."""
+        """Replace the retained message of each name (`sub_topic`), or delete it for an empty body.
+
+        `on_kept` is called when all are durable, or with the failure; then some of them may be kept. Limits are checked
+        before (`refusal`); values that no key-value can hold are refused here.
+        """
         changes = [self._change(message) for message in messages]
         failure = self._refusal
         if any(change.value is not None and len(change.value) > MAX_VALUE_BYTES for change in changes):
@@ -142,7 +143,7 @@ class RetainedMessages:
             self._writer.write(changes, on_kept)
 
     async def keep_and_wait(self, messages: Sequence[Message]) -> None:
-        """`keep` for those who can wait; what is over a limit is left out.  Raises what the store raises."""
+        """Keep messages and wait; those over a limit are left out. Raises what the store raises."""
         wanted = [message for message in messages if self.refusal(message) is None]
         if not wanted:
             return
@@ -158,10 +159,8 @@ class RetainedMessages:
         return NameChange(name, retained_key(name), value, is_new=name not in self._index)
 
     async def delete(self, names: Sequence[str]) -> int:
-        """Forget what is kept for names; says for how many something was, as far as is known here.
-
-        Raises what made the store fail.
-        """
+        """Delete retained messages; return the number that existed, as far as is known here. Raises what made the store
+        fail."""
         count = sum(name in self._index for name in names)
         deleted: Answer[None] = Answer()
         self._writer.write([NameChange(name, retained_key(name), None, False) for name in names], deleted)
@@ -171,19 +170,20 @@ class RetainedMessages:
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def pages(self, topic_filter: str, after: str | None = None) -> Iterator[list[str]]:
-        """Names that match a filter and have not expired, in pages of bounded work; a page may be empty.
+        """Yield names that match a filter and have not expired, in pages of bounded work; a page may be empty.
 
-        The event loop may go on between two: a name that is there all the time comes once.  With `after`, in the order
-        of their levels, those behind it ("": all)."""
+        The event loop may run between two pages: a name that is there all the time comes once. With `after`, names come
+        in the order of their levels, those behind it ("": all).
+        """
         return self._index.pages(topic_filter, self._clock.now_ms(), after)
 
     async def read(self, names: Sequence[str]) -> list[RetainedMessage]:
-        """What is kept for the names now, in their order; what is gone or has expired is left out.  The memory it
-        takes is the caller's to bound: by the names, or with `batches`."""
+        """Return the present messages of the names, in order, without missing and expired ones. The caller bounds the
+        memory: by the names, or with `batches`."""
         return [message async for batch in self.batches(names) for message in batch]
 
     async def batches(self, names: Sequence[str]) -> AsyncIterator[list[RetainedMessage]]:
-        """The same in parts of about READ_BYTES."""
+        """Yield the messages in parts of about READ_BYTES."""
         for part in self._parts(names):
             found = []
             for kept in await self._get(part):
@@ -204,14 +204,13 @@ class RetainedMessages:
             yield names[begin:]
 
     async def _get(self, names: Sequence[str]) -> list[KeyValue]:
-        """The key-values that are there; the index learns from what is found."""
+        """Return the existing key-values; the index learns from them."""
         found = await self._keys.look([retained_key(name) for name in names])
         return [kept for kept in found if kept is not None]
 
     # -- the index ---------------------------------------------------------------------------------------------------
 
     def _take(self, events: Sequence[KeyValueEvent]) -> None:
-        """Take in events of keys, in order."""
         for event in events:
             hashed = self._hashed.get(event.key)
             name = hashed or (_name_of(event.key, event.value) if event.value is not None else name_in_key(event.key))
@@ -219,7 +218,6 @@ class RetainedMessages:
                 self._apply(event.key, name, event.value)
 
     def _apply(self, key: str, name: str, value: bytes | None) -> None:
-        """Let the index know what is kept for a name."""
         expires_at_ms = None if value is None else _expiry(key, value)
         is_hashed = name_in_key(key) is None
         if value is None or expires_at_ms is None:
@@ -234,7 +232,7 @@ class RetainedMessages:
     # -- the sweep ---------------------------------------------------------------------------------------------------
 
     async def sweep(self) -> int:
-        """Delete messages that have expired, at most MAX_SWEPT; returns how many.  Raises what made the store fail."""
+        """Delete expired messages, at most MAX_SWEPT; return their number. Raises what made the store fail."""
         names = self._index.due(self._clock.now_ms(), MAX_SWEPT)
         swept = 0
         for begin in range(0, len(names), SWEEP_BATCH):
@@ -261,7 +259,7 @@ class RetainedMessages:
 
 
 def _size_at_most(message: Message) -> int:
-    """Bytes that a message takes as it is kept, or more: without making it."""
+    """An upper limit of a message's stored size, without encoding it."""
     size = 256 + len(message.body) + 4 * (2 * len(message.sub_topic) + len(message.topic))
     size += 4 * (len(message.tag) + len(message.message_group)) + sum(4 * len(key) + 5 for key in message.keys)
     pairs = (*message.properties, *as_texts(message.system).items())

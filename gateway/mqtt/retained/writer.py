@@ -1,8 +1,8 @@
-"""RetainedWriter: what is to be kept for topic names, into the store's key-values.
+"""RetainedWriter: writes retained messages into the store's key-values.
 
-What comes during one tick, and while a write is under way, becomes the next write, as far as one takes it; of a name
-only the last counts.  There is one write at a time, so for each name they come in order.  A call that is more than a
-write takes is written in several; the first that fails ends it.
+Changes of one tick, and those during a write, become the next write, as far as one takes them; the last change of a
+name counts. There is one write at a time, so a name's writes are in order. A call too large for one write becomes
+several; the first failure ends it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from domain.key_value import MAX_CHANGES, MAX_WRITE_BYTES, KeyValueChange
 from gateway.messaging.answer import Answer
 
 MAX_WAITING_BYTES: Final = 64 << 20
-"""Named limit: of bytes that wait to be written; more is refused."""
+"""Bytes that may wait to be written; more are refused."""
 
 log = structlog.get_logger(__name__)
 
@@ -30,7 +30,7 @@ OnWritten = Callable[[EntrepotError | None], None]
 
 @dataclass(frozen=True, slots=True)
 class NameChange:
-    """The value that is kept for a topic name from now on, or None.  `is_new`: nothing was kept for it when it came."""
+    """The new value of a topic name, or None. `is_new`: nothing was retained for it before."""
 
     name: str
     key: str
@@ -51,7 +51,7 @@ class _Call:
 
 
 class RetainedWriter:
-    """`write` is the store's; what it wrote is known here when it returns."""
+    """The writer; values of the store's `write` are known here when it returns."""
 
     def __init__(self, write: Callable[[Sequence[KeyValueChange]], Awaitable[int]]) -> None:
         self._write = write
@@ -64,7 +64,7 @@ class RetainedWriter:
         """New names that wait to be written; one that waits twice counts twice."""
 
     def write(self, changes: Sequence[NameChange], on_written: OnWritten) -> None:
-        """`on_written` is called when all of them are durable, or with what went wrong; never before this returns."""
+        """Write changes; `on_written` gets the failure, or None when all are durable, but not before this returns."""
         size = sum(change.size for change in changes)
         if changes and self.waiting_bytes and self.waiting_bytes + size > MAX_WAITING_BYTES:
             refusal = EntrepotError(Code.TOO_MANY_REQUESTS, "too much waits to be retained")
@@ -77,7 +77,7 @@ class RetainedWriter:
             self._loop.call_soon(self._begin)
 
     async def settle(self) -> None:
-        """Return when what came before is written, or has failed."""
+        """Return when earlier changes are written, or have failed."""
         settled: Answer[None] = Answer()
         self.write((), settled)
         with suppress(EntrepotError):
@@ -100,13 +100,13 @@ class RetainedWriter:
                     self._count(call.changes, call.size, -1)
                     try:
                         call.on_written(failure)
-                    except Exception:  # the others wait for their answers, too
+                    except Exception:  # the other callers wait for their answers, too
                         log.exception("an answer about retained messages failed")
         finally:
             self._writing = None
 
     def _take(self) -> list[_Call]:
-        """Calls for one write; where the first is more than that, it alone."""
+        """Take the calls for one write; a first call larger than a write goes alone."""
         calls = [self._calls.popleft()]
         count, size = len(calls[0].changes), calls[0].size
         while self._calls:
@@ -124,14 +124,14 @@ class RetainedWriter:
                 await self._write([KeyValueChange(change.key, change.value) for change in part])
         except EntrepotError as failure:
             return failure
-        except Exception:  # a fault of ours: nobody may be left waiting for an answer
+        except Exception:  # a fault of our own: every caller must get an answer
             log.exception("retained messages could not be written")
             return EntrepotError(Code.INTERNAL_ERROR, "the message could not be retained")
         return None
 
 
 def _parts(changes: Sequence[NameChange]) -> Iterator[list[NameChange]]:
-    """As much as one write takes, each time."""
+    """Yield the changes in parts, each as much as one write takes."""
     part: list[NameChange] = []
     size = 0
     for change in changes:

@@ -1,1 +1,1 @@
-"""MQTT sessions as records in the store: any gateway can go on with any of them."""
+"""MQTT sessions as records in the store: any gateway can resume any of them."""

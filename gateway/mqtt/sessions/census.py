@@ -1,7 +1,7 @@
-"""SessionCensus: how many sessions there are that outlive their connections, of all gateways, as last counted.
+"""SessionCensus: the last count of sessions of all gateways that outlive their connections.
 
-It counts only where there is a limit.  In between, what this gateway makes is added; so several gateways together may
-go beyond the limit by what they make between two counts.
+It counts only where there is a limit. In between, this gateway's new sessions are added. So several gateways together
+may exceed the limit by the sessions made between two counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 class SessionCensus:
-    """`most`: the limit; 0 for none."""
+    """The count; `most` is the limit, or 0."""
 
     def __init__(self, store: Store, most: int) -> None:
         self._store, self._most = store, most
@@ -34,7 +34,7 @@ class SessionCensus:
         return bool(self._most) and self.count >= self._most
 
     async def start(self) -> None:
-        """Count, and go on counting.  Raises what the store raises."""
+        """Count, now and periodically. Raises what the store raises."""
         if self._most:
             await self._look()
             self.counting.start()
@@ -43,7 +43,7 @@ class SessionCensus:
         await self.counting.close()
 
     def added(self) -> None:
-        """This gateway has made one."""
+        """Count a new session of this gateway."""
         self.count += 1
 
     async def _look(self) -> None:

@@ -1,8 +1,8 @@
 """SessionJournal: one writer for the records of all connected sessions, a batch at a time.
 
-What has to be durable before a packet may leave waits here for no longer than one write of the store; meanwhile what
-other sessions have to write gathers into the next.  Each write expects the version that the session wrote last, so a
-session that another gateway took over is fenced: its write fails, and nothing that waited for it happens.
+A packet that needs a durable record waits here for one write of the store at most; meanwhile other sessions' changes
+gather for the next. Each write expects the version of the session's last write, so a session that another gateway took
+over is fenced: its write fails, and nothing that waited for it happens.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from domain.ports import Store
 MAX_BATCH_SESSIONS: Final = 1000
 MAX_BATCH_BYTES: Final = 4 << 20
 LAZY_SECONDS: Final = 0.05
-"""Longest wait for company of what nobody waits for (the contract allows an acknowledgement 100 ms)."""
+"""Longest wait of a lazy write for company (the contract allows an acknowledgement 100 ms)."""
 AGAIN_SECONDS: Final = 0.2
-"""Between tries while the store cannot be reached, or is full."""
+"""Pause between tries while the store cannot be reached, or is full."""
 
 log = structlog.get_logger(__name__)
 
@@ -31,20 +31,19 @@ class Journaled(Protocol):
     """A session's records."""
 
     def take_changes(self) -> list[KeyValueChange]:
-        """What is to be written now; empty if nothing.  Not called again before `written` or `fenced`."""
+        """Return the changes to write now. Not called again before `written` or `fenced`."""
         ...
 
     def written(self, version: int) -> None:
-        """What was taken is durable, and has this version."""
+        """Note that the taken changes are durable at this version."""
         ...
 
     def is_own(self, found: Sequence[KeyValue | None]) -> bool:
-        """Whether the values of the keys it was to change are its own, of a write whose outcome was not known: their
-        versions are then taken note of."""
+        """True if the found values are its own, from a write of unknown outcome; it notes their versions."""
         ...
 
     def fenced(self) -> None:
-        """Another gateway has the session."""
+        """Note that another gateway has the session."""
         ...
 
     def __hash__(self) -> int: ...
@@ -54,7 +53,7 @@ Part = tuple[Journaled, list[KeyValueChange]]
 
 
 class SessionJournal:
-    """See the module."""
+    """The writer of sessions' records."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -65,20 +64,20 @@ class SessionJournal:
         self._is_scheduled = False
 
     def submit(self, session: Journaled) -> None:
-        """Write what the session has to write, soon."""
+        """Write the session's changes soon."""
         self._dirty[session] = None
         if self._task is None and not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._start)
 
     def submit_lazily(self, session: Journaled) -> None:
-        """Write it with the next that has to be written, or a little later."""
+        """Write the changes with the next write, or a little later."""
         self._lazy[session] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(LAZY_SECONDS, self._lazy_due)
 
     async def settle(self) -> None:
-        """Return when all that was submitted is written, or was given up."""
+        """Return when everything submitted is written, or was given up."""
         self._lazy_due()
         while self._dirty or self._task is not None:
             if self._task is None:
@@ -123,7 +122,7 @@ class SessionJournal:
         return parts
 
     async def _write(self, parts: list[Part]) -> None:
-        """All of the parts; where one is fenced, or cannot be written, the others do not suffer."""
+        """Write all parts; one that is fenced, or cannot be written, does not hurt the others."""
         while parts:
             try:
                 version = await self._store.key_values.write([change for _, changes in parts for change in changes])
@@ -151,7 +150,7 @@ class SessionJournal:
             return
 
     async def _adopt(self, part: Part) -> bool:
-        """A session's write met another version: its own, after an outcome that was not known, or another gateway's."""
+        """Handle a conflict of versions: the session's own earlier write of unknown outcome, or another gateway's."""
         session, changes = part
         while True:
             try:

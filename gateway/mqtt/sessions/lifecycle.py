@@ -1,4 +1,4 @@
-"""What becomes of a session and its will when its connection ends, and when another one begins.
+"""The fate of a session and its will when its connection ends, and when another one begins.
 
 | the end                                     | the will                                     | the session            |
 |---------------------------------------------|----------------------------------------------|------------------------|
@@ -19,7 +19,7 @@ from gateway.mqtt.sessions.record import NEVER_EXPIRES, SessionRecord, WillRecor
 
 
 def depart(record: SessionRecord, now_ms: int, *, keeps_will: bool) -> WillRecord | None:
-    """Note in a record that its connection is over; returns the will if it goes out now."""
+    """Note in a record that its connection is over; return the will if it goes out now."""
     will = record.will if keeps_will else None
     record.will = will
     record.owner = ""
@@ -45,5 +45,5 @@ def will_at_takeover(old: SessionRecord, *, is_resumed: bool) -> WillRecord | No
 
 
 def is_over(record: SessionRecord, now_ms: int) -> bool:
-    """Whether a session that is away has lasted as long as it was to."""
+    """True if the expiry of a disconnected session has passed."""
     return not record.owner and 0 < record.expires_at_ms <= now_ms

@@ -1,4 +1,4 @@
-"""Sessions: a connection gets its session, whoever had it before, by compare-and-set of its record."""
+"""Sessions: a connection gets its session from any earlier owner by compare-and-set of its record."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from gateway.mqtt.sessions.session import Session
 from gateway.mqtt.sessions.wills import PublishWill, Wills
 
 LET_GO_SECONDS: Final = 5.0
-"""Longest wait for the gateway that had a session to say that it has let go."""
+"""Longest wait for the session's earlier gateway to let go of it."""
 LOOK_SECONDS: Final = 0.02
 MAX_TRIES: Final = 20
-"""Others that may take a session in the very moment we do."""
+"""Tries to take a session that others take at the same moment."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A connection that wants a session.  `user`: who it was authenticated as, empty for nobody."""
+    """A connection that wants a session; `user` is its authenticated user, or empty."""
 
     client_id: str
     version: int
@@ -56,8 +56,8 @@ class Arrival:
 
 
 class Sessions:
-    """`is_alone`: no other gateway works on this store, so that a session which ends with its connection and has no
-    will needs no record."""
+    """The sessions of the store; with `is_alone`, no other gateway works on it. Then a session without a will that ends
+    with its connection needs no record."""
 
     def __init__(
         self,
@@ -76,14 +76,11 @@ class Sessions:
         self._is_alone = is_alone
         self.journal = SessionJournal(store)
         self.are_kept = True
-        """Whether there may be records at all; without, a session is its connection's."""
+        """True if records are possible; else a session ends with its connection."""
 
     async def open(self, arrival: Arrival) -> Session:
-        """The session of a client: the one there is, or a new one.  Whoever had it is fenced from here on.
-
-        Raises FORBIDDEN where it is somebody else's, STORAGE_FULL where there are as many as may be, and what the store
-        raises.
-        """
+        """Return the session of a client, existing or new; any earlier owner is fenced from here on. Raises FORBIDDEN
+        for another user's session, STORAGE_FULL at the limit of sessions, and what the store raises."""
         name = client_name(arrival.client_id)
         if not self.are_kept:
             return self._unrecorded(name, arrival)
@@ -101,8 +98,8 @@ class Sessions:
         raise EntrepotError(Code.UNAVAILABLE, f"others take the session of {arrival.client_id[:80]!r} all the time")
 
     async def _other_has_let_go(self, name: str, owner: str) -> None:
-        """Wait until the gateway that had the session appends nothing of it any more, or is dead: what it had of QoS 2
-        may then be asked of the store."""
+        """Wait until the session's earlier gateway appends no more for it, or is dead. Then the store can tell its QoS
+        2 messages."""
         if not owner or owner == self.gateway:
             return
         end = asyncio.get_running_loop().time() + LET_GO_SECONDS
@@ -152,7 +149,7 @@ class Sessions:
     def _record(self, arrival: Arrival, old: SessionRecord | None, now_ms: int, *, resumes: bool) -> SessionRecord:
         record = SessionRecord(
             arrival.client_id,
-            now_ms if old is None else old.epoch + 1,  # not one that an earlier session of that name had
+            now_ms if old is None else old.epoch + 1,  # not one of an earlier session of that name
             self.gateway,
             arrival.version,
             arrival.user,
@@ -191,7 +188,7 @@ class Sessions:
 
 
 def readable(name: str, found: KeyValue) -> SessionRecord | None:
-    """The record of a session; None, and told of, where it is none."""
+    """The record of a session; None, and logged, if it is corrupted."""
     try:
         return decode_session(found.value)
     except msgspec.DecodeError:

@@ -1,7 +1,7 @@
-"""SessionOperations: sessions as operators see and end them, wherever their connection is.
+"""SessionOperations: sessions as operators see and end them, at any gateway.
 
-A gateway that has the connection is told by a key (`KICK_PREFIX`); a session that is away is ended here, by
-compare-and-set, so that a client that comes back in the same moment keeps it.
+A gateway that has the connection is told by a key (`KICK_PREFIX`). A disconnected session is ended here, by
+compare-and-set, so that a client that comes back at the same moment keeps it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ MAX_TRIES: Final = 20
 
 
 class SessionOperations:
-    """Sessions of all gateways."""
+    """The sessions of all gateways."""
 
     def __init__(self, store: Store, clock: Clock, publish_will: PublishWill) -> None:
         self._store, self._clock = store, clock
         self._wills = Wills(store, clock, publish_will)
 
     async def list(self, after: str, limit: int, prefix: str = "") -> tuple[list[SessionRecord], str | None]:
-        """Records in the order of their keys behind `after`, of client ids with a prefix; and where to go on."""
+        """Return records in the order of their keys behind `after`, with a prefix of client ids, and the next start."""
         found: list[SessionRecord] = []
         now_ms = self._clock.now_ms()
         start = SESSION_PREFIX + client_name(prefix) if prefix else SESSION_PREFIX
@@ -55,14 +55,14 @@ class SessionOperations:
         return found, None
 
     async def get(self, client_id: str) -> SessionRecord | None:
-        """One session, or None where there is none."""
+        """The record of a session, or None."""
         [found] = await self._store.key_values.get([SESSION_PREFIX + client_name(client_id)])
         record = None if found is None else _readable(found.value)
         return None if record is None or is_over(record, self._clock.now_ms()) else record
 
     async def in_flight(self, client_id: str) -> tuple[int, int]:
-        """Deliveries that a session's client has not acknowledged, and its publishes of QoS 2 that are half
-        done, as durably known; none of either where there is no such record."""
+        """The numbers of unacknowledged deliveries and of unfinished QoS 2 publishes of a session, as durably known; 0
+        of each without a record."""
         [found] = await self._store.key_values.get([WINDOW_PREFIX + client_name(client_id)])
         try:
             window = None if found is None else decode_window(found.value)
@@ -71,15 +71,13 @@ class SessionOperations:
         return (0, 0) if window is None else (len(window.outgoing), len(window.incoming))
 
     async def kick(self, client_id: str, owner: str, *, ends: bool) -> None:
-        """Tell another gateway to disconnect a client.  `ends`: and to end its session."""
+        """Tell another gateway to disconnect a client, and to end its session if `ends`."""
         key = f"{KICK_PREFIX}{owner}/{client_name(client_id)}"
         await self._store.key_values.write([KeyValueChange(key, b"end" if ends else b"kick")])
 
     async def end(self, client_id: str) -> str | None:
-        """End a session that is away, its will included; returns the gateway that has it where it is connected.
-
-        Raises UNAVAILABLE where it changes all the time.
-        """
+        """End a disconnected session and its will; return the owning gateway if it is connected. Raises UNAVAILABLE
+        where it changes all the time."""
         name = client_name(client_id)
         for _ in range(MAX_TRIES):
             [found] = await self._store.key_values.get([SESSION_PREFIX + name])

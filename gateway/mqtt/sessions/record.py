@@ -1,18 +1,18 @@
-"""What a session is in the key-values, and under which keys.
+"""The records of sessions in the key-values.
 
 | key                                   | value                                                            |
 |---------------------------------------|------------------------------------------------------------------|
-| `session/<client>`                    | `SessionRecord`: whose it is, subscriptions, cursors, will       |
-| `session-window/<client>`             | `WindowRecord`: what is in flight, and cursors moved since       |
-| `session-due/<time>/<client>`         | empty: when the sweeper has to look at a session that is away    |
+| `session/<client>`                    | `SessionRecord`: owner, subscriptions, cursors, will             |
+| `session-window/<client>`             | `WindowRecord`: messages in flight, and cursors moved since      |
+| `session-due/<time>/<client>`         | empty: time for the sweeper to look at a disconnected session    |
 | `session-will/<time>/<client>`        | a will that is being published; after that time it is overdue    |
 | `session-taken/<gateway>/<client>`    | empty: told to the gateway that had the client before            |
 | `session-kick/<gateway>/<client>`     | told to that gateway: `kick` the client, or `end` its session too |
 
-`<client>` is the client id, escaped to what a key can hold.  Values are msgpack arrays; a field is only ever added at
-the end, with a default.
+`<client>` is the client id, escaped to the characters of a key. Values are msgpack arrays; a field is only ever added
+at the end, with a default.
 
-Nothing is written for messages that wait: a session is its cursors (one a message queue) and the bounded window.
+Nothing is written for messages that wait: a session is its cursors (one per message queue) and the bounded window.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ TAKEN_PREFIX: Final = "session-taken/"
 KICK_PREFIX: Final = "session-kick/"
 
 MAX_NAME: Final = 600
-"""Longest escaped client id that is a key as it is; a longer one is known by its hash."""
+"""Longest escaped client id in a key; a longer one is hashed."""
 _is_usual: Final = re.compile(r"[A-Za-z0-9_.:@-]{0,200}").fullmatch
-"""Client ids that are their own names: nothing in them is escaped, as in nearly all."""
+"""Pattern of client ids that need no escaping, as nearly all."""
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
 """Session expiry interval of a session that does not end by itself (3.1.2.11.2)."""
 
 Cursors = dict[str, dict[int, int]]
-"""By topic and queue: the offset of the first message that was not looked at.  Below 0: a time in epoch milliseconds,
-negated, where the offset was not known."""
+"""Offset of the first message not read, by topic and queue. A negative value is a time in epoch milliseconds, negated,
+where the offset was not known."""
 
 
 class SubscriptionRecord(msgspec.Struct, array_like=True, frozen=True):
-    """One subscription: its filter as the client wrote it, and what it asked for."""
+    """One subscription: its filter as the client wrote it, and its options."""
 
     filter: str
     qos: int = 0
@@ -55,7 +55,7 @@ class SubscriptionRecord(msgspec.Struct, array_like=True, frozen=True):
 
 
 class WillRecord(msgspec.Struct, array_like=True, frozen=True):
-    """The will, as the PUBLISH it will be; `properties` are those of MQTT by identifier."""
+    """The will as its later PUBLISH; `properties` are those of MQTT by identifier."""
 
     topic: str
     payload: bytes
@@ -68,8 +68,8 @@ class WillRecord(msgspec.Struct, array_like=True, frozen=True):
 class SessionRecord(msgspec.Struct, array_like=True):
     """The part that changes with the connection and its subscriptions.
 
-    `owner`: the gateway that has the connection, empty while there is none.  `epoch` grows with every connection.
-    `expires_at_ms` and `will_at_ms` are set while nobody is connected; 0 = not.  `user`: whose session it is.
+    `owner`: the gateway of the connection, or empty. `epoch` grows with every connection. `expires_at_ms` and
+    `will_at_ms` are set while disconnected; 0 is none. `user`: the session's user.
     """
 
     client_id: str
@@ -91,16 +91,16 @@ class SessionRecord(msgspec.Struct, array_like=True):
 
     @property
     def due_at_ms(self) -> int:
-        """When the sweeper has to look at it; 0 = never."""
+        """Time of the sweeper's next look; 0 for never."""
         return min((at for at in (self.expires_at_ms, self.will_at_ms) if at), default=0)
 
 
 SENT, RELEASED = 0, 1
-"""Of a message in flight: PUBLISH was sent; PUBREC came (of QoS 2)."""
+"""States of a message in flight: PUBLISH was sent; PUBREC came (of QoS 2)."""
 
 
 class OutgoingRecord(msgspec.Struct, array_like=True, frozen=True):
-    """A message in flight to the client: where it lies, and what it was granted."""
+    """A message in flight to the client: its place in the store, and its grant."""
 
     packet_id: int
     topic: str
@@ -113,10 +113,10 @@ class OutgoingRecord(msgspec.Struct, array_like=True, frozen=True):
 
 
 class WindowRecord(msgspec.Struct, array_like=True):
-    """The part that changes with what is in flight.
+    """The part that changes with the messages in flight.
 
-    `outgoing` in order of sending.  `incoming`: packet identifiers of QoS 2 that wait for PUBREL, each with the id of
-    the message it became.  `moved`: cursors of queues that were read on since the session's record was written.
+    `outgoing` is in order of sending. `incoming`: packet identifiers of QoS 2 that wait for PUBREL, each with the id of
+    its message. `moved`: cursors of queues read further since the session's record was written.
     """
 
     epoch: int
@@ -137,17 +137,17 @@ def encode_record(record: SessionRecord | WindowRecord) -> bytes:
 
 
 def decode_session(value: bytes) -> SessionRecord:
-    """Raises msgspec.DecodeError for what is none."""
+    """Decode a session. Raises msgspec.DecodeError."""
     return _session_decoder.decode(value)
 
 
 def decode_window(value: bytes) -> WindowRecord:
-    """Raises msgspec.DecodeError for what is none."""
+    """Decode a window. Raises msgspec.DecodeError."""
     return _window_decoder.decode(value)
 
 
 def client_name(client_id: str) -> str:
-    """The client id as a part of keys: escaped, or its hash where that would be too long."""
+    """The client id as a part of keys: escaped, or hashed where that would be too long."""
     if _is_usual(client_id):
         return client_id
     name = quote(client_id, safe=" !$&'()*+,-.:;<=>?@[]^_`{|}~")
@@ -155,12 +155,12 @@ def client_name(client_id: str) -> str:
 
 
 def due_key(at_ms: int, name: str) -> str:
-    """When to look at a session; in order of time."""
+    """The key of a session's next look; keys are in order of time."""
     return f"{DUE_PREFIX}{at_ms:015d}/{name}"
 
 
 def merge_cursors(cursors: Cursors, moved: Cursors) -> Cursors:
-    """Cursors with those that moved since."""
+    """The cursors, updated by those that moved since."""
     merged = {topic: dict(queues) for topic, queues in cursors.items()}
     for topic, queues in moved.items():
         merged.setdefault(topic, {}).update(queues)

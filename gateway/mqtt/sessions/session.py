@@ -1,8 +1,8 @@
-"""Session: the state of one client that this gateway has the connection of, and what of it is durable.
+"""Session: the state of one client connected to this gateway, with its durable part.
 
-Invariants: a packet whose loss or repetition the client would notice leaves only when the record that tells of it is
-durable (`after_durable`); cursors in the records never pass a message of QoS 1 or 2 that is neither finished nor in the
-window; the records are written by nobody else while the epoch is ours.
+Invariants: a packet whose loss or repetition the client would notice leaves only when its record is durable
+(`after_durable`). Cursors in the records never pass a message of QoS 1 or 2 that is neither finished nor in the window.
+The records are written by nobody else while the epoch is ours.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from gateway.mqtt.sessions.record import (
 from protocols.mqtt.delivery_window import DeliveryWindow
 
 MAX_MOVED: Final = 256
-"""Cursors that the window's record may hold: then the session's record is written with all of them."""
+"""Cursors that the window's record may hold: beyond it the session's record is written with all of them."""
 
 Positions = tuple[Cursors, dict[str, Cursors]]
-"""Places from which the session reads on: by its subscriptions, and by each replay."""
+"""Next positions of the session: by its subscriptions, and by each replay."""
 
 
 class Session:
-    """See the module.  `is_present`: whether it is the continuation of an earlier connection."""
+    """A connected session; `is_present` if it continues an earlier connection."""
 
     def __init__(
         self,
@@ -54,15 +54,15 @@ class Session:
         self.record = record
         self.is_present = is_present
         self.is_kept = is_kept
-        """Whether there is a record of it: a session that ends with its connection may have none."""
+        """True if it has a record: a session that ends with its connection may have none."""
         self.restored = window
         self.message_ids: dict[int, bytes] = dict(window.incoming)
-        """The ids of messages of QoS 2 that came in and wait for PUBREL, by packet identifier."""
+        """Ids of incoming QoS 2 messages that wait for PUBREL, by packet identifier."""
         self.doubtful: set[int] = set(window.incoming)
-        """Those of an earlier connection: whether they were stored is not known here."""
+        """Those of an earlier connection, which may or may not be stored."""
         self.window: DeliveryWindow | None = None
         self.positions: Callable[[], Positions] = partial(_positions_in, record)
-        """Until somebody reads on for it, it stays where it was."""
+        """Unchanged until there is a reader for the session."""
         self.on_fenced: Callable[[], None] = _nothing
         self._journal = journal
         self._record_version, self._window_version = versions
@@ -78,14 +78,14 @@ class Session:
 
     @property
     def persists(self) -> bool:
-        """Whether it outlives its connection."""
+        """True if it outlives its connection."""
         return self.record.expiry_seconds > 0
 
     # -- changes -------------------------------------------------------------------------------------------------
 
     def after_durable(self, callback: Callable[[], None], *, record: bool = False, window: bool = False) -> None:
-        """Call back when the session, as it is at the end of this tick, is durable; at once if nothing of it is kept,
-        never once it is fenced.  Callbacks come in order.  `record`, `window`: what of it has changed."""
+        """Call back, in order, when the session of this tick's end is durable: at once without a record, never once
+        it is fenced. `record`, `window`: the parts that have changed."""
         if not self.is_kept or not self.persists:
             callback()
             return
@@ -97,13 +97,13 @@ class Session:
         self._journal.submit(self)
 
     def note_finished(self) -> None:
-        """Deliveries were acknowledged: the record may say so a little later."""
+        """Note acknowledged deliveries: the record may be written a little later."""
         if self.is_kept and self.persists:
             self._is_window_dirty = True
             self._journal.submit_lazily(self)
 
     def moved(self, replay: str, topic: str, queue_id: int, next_offset: int) -> None:
-        """A queue was read on to an offset, with what came before in the window."""
+        """Note the next offset of a queue; the messages before it are in the window."""
         moved = self._moved if not replay else self._moved_replays.setdefault(replay, {})
         queues = moved.get(topic)
         if queues is None:
@@ -115,7 +115,7 @@ class Session:
         queues[queue_id] = next_offset
 
     def restored_cursors(self, replay: str) -> dict[tuple[str, int], int]:
-        """Where an earlier connection had read to, by queue."""
+        """The cursors of an earlier connection, by queue."""
         record = self.record
         cursors = record.cursors if not replay else record.replays.get(replay, {})
         moved = self._moved if not replay else self._moved_replays.get(replay, {})
@@ -130,12 +130,12 @@ class Session:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether another connection has it: nothing of it was, or will be, written here."""
+        """True if another connection has it: nothing of it was, or will be, written here."""
         return self._is_fenced
 
     def end(self, callback: Callable[[], None], *, deletes: bool, moved: KeyValueChange | None = None) -> None:
-        """The connection is over; `record` says how.  Call back when that is durable, or was fenced.  `deletes`: the
-        session is over with it; `moved`: what is to be written with that."""
+        """End the connection, as `record` says; call back when that is durable, or was fenced. `deletes`: the session
+        is over, too. `moved`: a change for the same write."""
         if not self.is_kept or self._is_fenced:
             callback()
             return
@@ -146,7 +146,7 @@ class Session:
         self._journal.submit(self)
 
     def let_go(self) -> None:
-        """Its connection is over, was told so, and needs to hear nothing more."""
+        """Drop callbacks after the end of the connection."""
         self._at_end = None
         self.on_fenced, self.positions = _nothing, partial(_positions_in, self.record)
 
@@ -224,7 +224,7 @@ class Session:
         known = {change.key for change in self._taken if change.value is not None and change.expected_version}
         there = {each.key for each in found if each is not None}
         if not self._is_ended and known - there:
-            return False  # somebody ended the session
+            return False  # an operator ended the session
         for change, each in zip(self._taken, found, strict=True):
             self._note_version(change.key, ABSENT if each is None else each.version)
         self._is_record_dirty = self._is_window_dirty = True
@@ -234,7 +234,7 @@ class Session:
         self._is_fenced = True
         self._writing, self._held = [], []  # nothing that waited for its record happens
         self.on_fenced()
-        if self._at_end is not None:  # but who waits for the end has it
+        if self._at_end is not None:  # but a caller waiting for the end gets it
             self._at_end()
 
 
@@ -246,7 +246,7 @@ def _nothing() -> None: ...
 
 
 def released(held: OutgoingRecord) -> OutgoingRecord:
-    """The same message once PUBREC came for it."""
+    """The message after PUBREC came for it."""
     return OutgoingRecord(
         held.packet_id,
         held.topic,

@@ -1,8 +1,7 @@
-"""Sweeper: does in time what sessions that are away have coming: wills whose delay is over, sessions that expired, and
-the sessions of gateways that died.
+"""Sweeper: the timed work on disconnected sessions: delayed wills, session expiry, and the sessions of dead gateways.
 
-Every gateway says that it is alive by a key that it renews.  One of them, whoever has the sweeper's lease, looks after
-the rest.  All of it is compare-and-set on the records, so that a client that comes back in the same moment wins.
+Every gateway renews a key to show that it is alive. The holder of the sweeper's lease does the rest. All of it is
+compare-and-set on the records, so that a client that comes back at the same moment wins.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ from gateway.periodic_work import PeriodicWork
 
 SWEEP_SECONDS: Final = 0.5
 ALIVE_SECONDS: Final = 8.0
-"""A gateway that has not renewed its key for so long is dead: its connections are gone with it."""
+"""Age of a gateway's key, in seconds, at which it is dead: its connections are gone with it."""
 RENEW_SECONDS: Final = 2.0
 GRACE_SECONDS: Final = 2 * RENEW_SECONDS
-"""Time for others to renew their keys after the key-values were away: until then nobody is taken for dead."""
+"""Time for others to renew their keys after an outage of the key-values: until then no gateway is taken for dead."""
 PAGE: Final = 500
 SWEEPER_KEY: Final = "gateway-sweeper"
 
@@ -49,10 +48,12 @@ log = structlog.get_logger(__name__)
 
 
 class Sweeper:
-    """`on_taken(name, epoch)`: another gateway has the session now; its result is done when this one has let go.
-    `on_declared_dead`: others think that this gateway
-    is gone, and have done away with its sessions; it returns the name under which the gateway goes on.
-    `on_kicked(name, ends)`: an operator disconnects a client, and may end its session."""
+    """The sweeper of this gateway, with callbacks for news from others.
+
+    `on_taken(name, epoch)`: another gateway has the session now; its result is done when this one has let go.
+    `on_declared_dead`: others took this gateway for dead, and ended its sessions; it returns the gateway's new name.
+    `on_kicked(name, ends)`: an operator disconnects a client, and may end its session.
+    """
 
     def __init__(
         self,
@@ -79,12 +80,11 @@ class Sweeper:
         self._tasks: list[asyncio.Task[None]] = []
         self._watched: list[WatchedKeys] = []
         self._under_way: set[tuple[str, int]] = set()
-        """Keys with their versions that were told and are not deleted yet: a look at all there is tells them again."""
+        """Keys with their versions that were told and are not deleted yet: a full look tells them again."""
         self.expired = 0
 
     async def start(self) -> None:
-        """Be alive, and look after the rest from here on.  Waits while the key-values are away; raises what else the
-        store raises."""
+        """Be alive and sweep from here on. Waits while the key-values are away; raises other errors of the store."""
         while True:
             try:
                 await self._renew()
@@ -109,7 +109,7 @@ class Sweeper:
             keys.close()
 
     async def close(self) -> None:
-        """Leave: what this gateway has still left behind is swept by others, at once."""
+        """Leave: other gateways sweep this one's rest at once."""
         self._stop_watching()
         await self.rounds.close()
         for task in self._tasks:
@@ -139,7 +139,7 @@ class Sweeper:
             self._tasks.append(asyncio.get_running_loop().create_task(self._forget(done, giving_up)))
 
     async def _forget(self, done: set[tuple[str, int]], giving_up: list[Awaitable[None]]) -> None:
-        """Who took a session over waits for its key to go: then nothing more of it comes from here."""
+        """Delete told keys: a gateway that took a session over waits for that, as this one is done with it."""
         await asyncio.gather(*giving_up, return_exceptions=True)
         while self._store.condition.failure is None:
             try:
@@ -153,7 +153,7 @@ class Sweeper:
         self._under_way -= done
 
     async def round(self) -> None:
-        """Be alive, and sweep if that is this gateway's."""
+        """Renew this gateway's key, and sweep if it has the lease."""
         await self._renew()
         now_ms = self._clock.now_ms()
         if now_ms - self._round_ms > RENEW_SECONDS * 1000:
@@ -181,7 +181,7 @@ class Sweeper:
         self._renew_at_ms = now_ms + int(RENEW_SECONDS * 1000)
 
     async def _renewal_refused(self, key: str) -> None:
-        """The key is not as we left it: our own write of unknown outcome, or somebody declared us dead."""
+        """Handle a changed key: our own write of unknown outcome, or this gateway was declared dead."""
         [found] = await self._store.key_values.get([key])
         if found is None or found.value == DECLARED_DEAD:
             log.error("this gateway was silent for too long, and its sessions were given up")
@@ -190,7 +190,7 @@ class Sweeper:
             self._watch()
             await self._store.key_values.write(
                 [KeyValueChange(key, DECLARED_DEAD)]
-            )  # sweep again: some came while that went on
+            )  # sweep again: some sessions came meanwhile
         else:
             self._alive_version = found.version
 
@@ -218,7 +218,7 @@ class Sweeper:
     # -- sweeping ------------------------------------------------------------------------------------------------
 
     async def sweep(self) -> None:
-        """One round."""
+        """Sweep once."""
         await self._sweep_dead()
         await self._wills.publish_overdue()
         now_ms = self._clock.now_ms()
@@ -229,7 +229,7 @@ class Sweeper:
             await self._look(name, due.key, now_ms)
 
     async def _look(self, name: str, due: str, now_ms: int) -> None:
-        """A session that is away has something coming."""
+        """Look at a disconnected session that is due."""
         [found] = await self._store.key_values.get([SESSION_PREFIX + name])
         record = None if found is None else readable(name, found)
         if found is None or record is None or record.owner or due_key(record.due_at_ms, name) != due:
@@ -249,8 +249,7 @@ class Sweeper:
         now_ms: int,
         more: list[KeyValueChange],
     ) -> None:
-        """Write the record as it is without a will that is due, or delete it if the session is over; then publish the
-        will."""
+        """Write the record without its due will, or delete it if the session is over; then publish the will."""
         key = SESSION_PREFIX + name
         ends = is_over(record, now_ms)
         if ends:
@@ -263,7 +262,7 @@ class Sweeper:
         try:
             await self._store.key_values.write(changes if moved is None else [*changes, moved])
         except EntrepotError as error:
-            if error.code != Code.PRECONDITION_FAILED:  # else the client came back in this moment
+            if error.code != Code.PRECONDITION_FAILED:  # else the client came back at this moment
                 raise
             return
         self.expired += ends
@@ -271,7 +270,7 @@ class Sweeper:
             await self._wills.publish(moved)
 
     async def _sweep_dead(self) -> None:
-        """Whoever is alone has the store for itself: gateways of before are dead."""
+        """Sweep the sessions of dead gateways; a gateway that is alone takes all earlier ones for dead."""
         now_ms = self._clock.now_ms()
         if now_ms < self._grace_ends_ms:
             return
@@ -281,7 +280,7 @@ class Sweeper:
                 log.info("sweeping the sessions of a gateway that is gone", gateway=gateway)
                 version = await self._write_unless_changed(KeyValueChange(each.key, DECLARED_DEAD, each.version))
                 if version is None:
-                    continue  # it is alive after all
+                    continue  # alive after all
                 await self._sweep_sessions_of(gateway)
                 for prefix in (TAKEN_PREFIX, KICK_PREFIX):
                     told = await self._store.key_values.scan(f"{prefix}{gateway}/")
@@ -289,7 +288,7 @@ class Sweeper:
                 await self._write_unless_changed(KeyValueChange(each.key, None, version))
 
     async def _write_unless_changed(self, change: KeyValueChange) -> int | None:
-        """The version of the write; None where somebody else was first."""
+        """Write; return the version, or None where another gateway was first."""
         try:
             return await self._store.key_values.write([change])
         except EntrepotError as error:
@@ -314,7 +313,7 @@ class Sweeper:
 
 
 def _lease(found: KeyValue | None) -> tuple[str, int]:
-    """(owner, until) of the sweeper's lease."""
+    """(owner, end) of the sweeper's lease."""
     if found is None:
         return "", 0
     owner, until = msgspec.msgpack.decode(found.value, type=tuple[str, int])

@@ -1,8 +1,8 @@
-"""Wills: those that are to go out now, each moved out of its session's record by the write that ends or resumes that.
+"""Wills that go out now, each moved out of its session's record by the write that ends or resumes the session.
 
-Whoever made that write publishes the will, and then forgets it.  As the write is a compare-and-set, a will goes out
-once however many end or resume the session in the same moment; and as it lies under a key of its own until it is out,
-none is lost with the gateway that was to publish it: the sweeper publishes what is overdue, then perhaps a second time.
+The author of that write publishes the will, and then deletes it. The write is a compare-and-set, so a will goes out
+once however many gateways end or resume the session at the same moment. It has a key of its own until it is out, so
+none is lost with its gateway: the sweeper publishes overdue ones, then perhaps a second time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from domain.ports import Store
 from gateway.mqtt.sessions.record import WILL_PREFIX, SessionRecord, WillRecord, decode_session, encode_record
 
 OVERDUE_SECONDS: Final = 30.0
-"""Longest time for whoever moved a will to publish it."""
+"""Time to publish a moved will, in seconds, before it is overdue."""
 PAGE: Final = 500
 
 PublishWill = Callable[[SessionRecord, WillRecord], Awaitable[None]]
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class Wills:
-    """Has no state of its own."""
+    """Moves and publishes wills, without state of its own."""
 
     def __init__(self, store: Store, clock: Clock, publish: PublishWill) -> None:
         self._store, self._clock, self._publish = store, clock, publish
@@ -41,7 +41,7 @@ class Wills:
         return KeyValueChange(f"{WILL_PREFIX}{at_ms:015d}/{name}", encode_record(kept))
 
     async def publish(self, moved: KeyValueChange) -> None:
-        """Publish a will that was moved, and forget it; where that fails, it is overdue once."""
+        """Publish a moved will, and delete it; a failed one becomes overdue."""
         assert moved.value is not None
         kept = decode_session(moved.value)
         if kept.will is not None:
@@ -59,7 +59,7 @@ class Wills:
             log.warning("a will is out and not forgotten", key=key, problem=error.message)
 
     async def publish_overdue(self) -> None:
-        """Publish what others were to publish and did not."""
+        """Publish other gateways' overdue wills."""
         now_ms = self._clock.now_ms()
         for found in await self._store.key_values.scan(WILL_PREFIX, limit=PAGE):
             if int(found.key.removeprefix(WILL_PREFIX).partition("/")[0]) > now_ms:

@@ -1,6 +1,6 @@
-"""SharePump: one topic of one share, asked for messages as long as somebody here has credit for them.
+"""SharePump: the pops of one topic for one share, while a member here has credit for messages.
 
-It is cancelled when nobody is left; what it had claimed by then is others' at once.
+It is cancelled with the last member; claimed messages are then released at once.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ from gateway.messaging.traffic import Traffic
 from gateway.mqtt.shares.share import Share
 
 WAIT_MS: Final = 5_000
-"""Longest wait of a pop for messages."""
+"""Longest wait of a pop for messages, in milliseconds."""
 FIRST_BATCH: Final = 8
 BATCH_STEP: Final = 4
 LARGEST_BATCH: Final = MAX_POP_MESSAGES
-"""Messages of one pop.  They are few, so that gateways which share a group come to their turn; they grow by a step with
-each second pop in a row that brought as many as it asked for, so that a long backlog is not read in small pieces."""
+"""Most messages of one pop. The first pops are small, so that gateways sharing a group get their turn. They grow with
+each second full pop in a row, so that a long backlog is not read in small pieces."""
 
 log = structlog.get_logger(__name__)
 
 
 class SharePump:
-    """`request` says how so many messages are popped.  `ensure_group` gives the group, made where it is not there.
-    `sort_out` takes out of what was popped what is not to be delivered.  `on_end` is called when there is nothing more
-    to ask for."""
+    """The pump; `request` makes the pop of so many messages, `ensure_group` returns the group, created if needed.
+    `sort_out` removes popped messages that are not to be delivered. `on_end` is called at the end of the pump."""
 
     def __init__(
         self,
@@ -67,17 +66,17 @@ class SharePump:
         self._on_end(self)
 
     async def _run(self) -> None:
-        """Until nobody is a member, or the topic is gone."""
+        """Run until no member is left, or the topic is gone."""
         while (reservation := await self.share.reserve(self._batch, is_idle=self._is_idle)) is not None:
             try:
                 await self._pass_on(reservation.count)
             finally:
                 reservation.end()
             if not self._is_idle:
-                await asyncio.sleep(0)  # who waits for the same beside this one comes first
+                await asyncio.sleep(0)  # others waiting for the same come first
 
     def _size_next(self, count: int) -> None:
-        """One pop has brought so many messages: how many the next one asks for."""
+        """Set the size of the next pop, after one of `count` messages."""
         if count < self._batch:
             self._batch, self._full = FIRST_BATCH, 0
             return
@@ -86,7 +85,7 @@ class SharePump:
             self._batch = min(self._batch + BATCH_STEP, LARGEST_BATCH)
 
     async def _pass_on(self, count: int) -> None:
-        """One pop, handed out.  Nothing here refers to what it gave while the next one waits."""
+        """Pop and hand out; nothing here refers to the messages while the next pop waits."""
         try:
             self.leased.follow(await self._ensure_group())
         except EntrepotError as refusal:

@@ -1,9 +1,8 @@
-"""Share: the members of one shared subscription on this gateway, and what they are handed.
+"""Share: the members of one shared subscription on this gateway, and their messages.
 
-Each message goes to the member that uses the smallest part of its credit; equals take turns.  No more is popped than
-members have credit for; where credit ended meanwhile, what came (a batch of each topic at most) is kept for a moment
-and then given back.  In a FIFO group the messages of one message group go to one member for as long as it holds any of
-them.
+Each message goes to the member that uses the smallest part of its credit; equals take turns. No more is popped than
+members have credit for. Where credit ended meanwhile, messages (a batch of each topic at most) are kept for a moment,
+then released. In a FIFO group the messages of one message group go to one member for as long as it holds any of them.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from typing import Final, Protocol
 from gateway.messaging.ticket import Ticket
 
 MAX_HELD: Final = 512
-"""Messages that one member may hold of one share, whatever its credit: what a slow one holds nobody else can have."""
+"""Messages that one member may hold of one share, whatever its credit: nobody else can have those of a slow one."""
 LAPSE_SECONDS: Final = 0.05
-"""Time for which a pop that finds nothing keeps its credit: then other topics may use it while the pop waits on."""
+"""Time for which a waiting pop reserves its credit, in seconds: then other topics may use it."""
 KEEP_SECONDS: Final = 0.5
-"""Time for which what nobody has credit for is kept, before it is released."""
+"""Time for which messages without credit are kept before they are released, in seconds."""
 
 OrderKey = tuple[str, str]
-"""A topic and a message group of it."""
+"""Topic and message group."""
 
 
 class ShareMember(Protocol):
@@ -40,14 +39,14 @@ class ShareMember(Protocol):
         ...
 
     def flush(self) -> None:
-        """Write what was taken; called once after a run of `take`."""
+        """Write the messages; called once after a run of `take`."""
         ...
 
     def __hash__(self) -> int: ...
 
 
 class _Membership:
-    """What one member holds.  `turn`: when it was last handed something, as a number that grows."""
+    """One member's messages; `turn` is the growing number of its last hand-out."""
 
     __slots__ = ("held", "member", "turn")
 
@@ -61,8 +60,8 @@ class _Membership:
 
 
 class Reservation:
-    """Credit for one pop.  It lapses while the pop waits for messages, so topics where nothing happens do not starve
-    the others; where several of them then have messages at once, what is too much is kept for a moment."""
+    """Credit for one pop. It lapses while the pop waits, so that idle topics do not starve the others; surplus messages
+    of several topics at once are kept for a moment."""
 
     __slots__ = ("_held", "_lapsing", "_share", "count")
 
@@ -78,19 +77,19 @@ class Reservation:
             self._held = 0
 
     def end(self) -> None:
-        """The pop is over."""
+        """End the reservation with its pop."""
         self._lapsing.cancel()
         self._lapse()
 
 
 class Share:
-    """`topic_filter` with `share_name`.  What is handed out comes from `hand_out`, and pumps ask `reserve` first."""
+    """The members of `share_name` with `topic_filter`; pumps `reserve` credit, then `hand_out` messages."""
 
     def __init__(self, share_name: str, topic_filter: str) -> None:
         self.share_name, self.topic_filter = share_name, topic_filter
         self.delivered = 0
         self.pumping = 0
-        """Topics that are asked for messages."""
+        """Topics with a running pump."""
         self._members: dict[ShareMember, _Membership] = {}
         self._turn = 0
         self._kept: deque[Ticket] = deque()
@@ -110,22 +109,22 @@ class Share:
         return member in self._members
 
     def add(self, member: ShareMember) -> None:
-        """Let a member have its part; the same one again changes nothing."""
+        """Add a member; the same one again changes nothing."""
         if member not in self._members:
             self._members[member] = _Membership(member, self._turn)
             self.look()
 
     def is_only(self, member: ShareMember) -> bool:
-        """Whether there is no other member."""
+        """True if there is no other member."""
         return len(self._members) == 1 and member in self._members
 
     def held_by(self, member: ShareMember) -> list[Ticket]:
-        """What a member has not settled."""
+        """The messages that a member has not settled."""
         membership = self._members.get(member)
         return [] if membership is None else list(membership.held)
 
     def remove(self, member: ShareMember, ended: Collection[Ticket] = ()) -> None:
-        """Give back at once all that the member holds but for `ended`, and what is kept where it was the last one."""
+        """Release all of the member's messages at once except `ended`, and kept ones after the last member."""
         membership = self._members.pop(member, None)
         if membership is None:
             return
@@ -137,12 +136,12 @@ class Share:
         self._wake_all()
 
     def remove_all(self) -> None:
-        """Give back everything."""
+        """Release everything."""
         for member in tuple(self._members):
             self.remove(member)
 
     def look(self) -> None:
-        """There may be more credit: at the end of this tick hand out what is kept, and let pumps ask."""
+        """At the end of this tick, hand out kept messages and wake pumps: there may be more credit."""
         if not self._look_is_due:
             self._look_is_due = True
             asyncio.get_running_loop().call_soon(self._look)
@@ -161,11 +160,8 @@ class Share:
         return sum(membership.room() for membership in self._members.values()) - len(self._kept)
 
     async def reserve(self, at_most: int, *, is_idle: bool) -> Reservation | None:
-        """Credit for the next pop of a topic, `at_most` so much, once there is some; None when nobody is a member.
-
-        Topics come to their turn, and share out what there is; `is_idle`, one that had nothing of late, asks for what
-        is its part among all topics.
-        """
+        """Wait for credit for the next pop of a topic, up to `at_most`; None when no member is left. Topics take turns
+        and share the credit; with `is_idle`, a topic without recent messages asks for its part among all topics."""
         is_my_turn = not self._waiting
         while self._members:
             room = self._credit() - self._reserved
@@ -179,7 +175,7 @@ class Share:
         return None
 
     def reserved(self, change: int) -> None:
-        """Reservations grew or fell."""
+        """Note that reservations grew or fell."""
         self._reserved += change
         if change < 0:
             self.look()
@@ -194,7 +190,7 @@ class Share:
                 self._waiting.remove(future)
 
     def _wake_some(self) -> None:
-        """Let as many pumps look as there is room for messages, those first that have waited longest."""
+        """Wake as many pumps as there is room for messages, those first that have waited longest."""
         if self._waiting:
             room = self._credit() - self._reserved
             for _ in range(min(room, len(self._waiting))):
@@ -212,11 +208,11 @@ class Share:
     # -- handing out ---------------------------------------------------------------------------------------------
 
     def hand_out(self, tickets: Sequence[Ticket]) -> None:
-        """Give messages to members; what came too late for the last of them goes back at once."""
+        """Give messages to members; those too late for the last member are released at once."""
         if not self._members:
             for ticket in tickets:
                 ticket.release()
-        elif self._kept:  # in the order in which they came
+        elif self._kept:  # in their order
             self._kept.extend(tickets)
             self.look()
             self._release_later()
@@ -232,7 +228,7 @@ class Share:
             self._release_later()
 
     def _assign_freely(self, tickets: list[Ticket]) -> None:
-        """Messages that have no order among them: each member gets its part in one piece."""
+        """Give messages without an order to members: each gets its part in one piece."""
         at = 0
         for membership, count in self._parts(len(tickets)):
             part = tickets[at : at + count]
@@ -240,12 +236,12 @@ class Share:
             if membership.member in self._members:
                 self._give(membership, part)
                 membership.member.flush()
-            else:  # it went while others were given theirs
+            else:  # the member went during the hand-out
                 self._kept.extend(part)
         self._kept.extend(tickets[at:])
 
     def _parts(self, count: int) -> list[tuple[_Membership, int]]:
-        """Messages for each member, so that all use about the same part of their credit afterwards."""
+        """Split messages so that all members use about the same part of their credit afterwards."""
         rooms = {each: each.room() for each in self._members.values()}
         order = sorted((each for each, room in rooms.items() if room > 0), key=lambda m: (_use(m, rooms[m]), m.turn))
         capacity = sum(len(each.held) + rooms[each] for each in order)
@@ -302,7 +298,7 @@ class Share:
     def _next(
         self, order: list[tuple[float, int, int, _Membership]], rooms: dict[_Membership, int]
     ) -> _Membership | None:
-        """The member whose turn it is.  An entry that says another turn than its member is an old one."""
+        """The member whose turn it is; entries with an outdated turn are skipped."""
         while order:
             _, turn, _, membership = heapq.heappop(order)
             if turn == membership.turn and rooms[membership] > 0 and membership.member in self._members:
@@ -319,7 +315,7 @@ class Share:
         membership.member.take(tickets)
 
     def ended(self, tickets: Sequence[Ticket], is_released: bool) -> None:
-        """Tickets were settled or lost."""
+        """Note tickets that were settled or lost."""
         members = self._members
         for ticket in tickets:
             member: ShareMember | None = ticket.member
@@ -331,7 +327,7 @@ class Share:
         self.look()
 
     def _order_ended(self, ticket: Ticket, member: ShareMember | None, is_released: bool) -> None:
-        """What is kept of a message group goes back with what comes before it in the order."""
+        """Release kept messages of a message group behind a released one, to keep the order."""
         key = (ticket.consumer.topic, ticket.message_group)
         if member is not None and key in self._owners:
             owner, held = self._owners.pop(key)
@@ -365,6 +361,6 @@ class Share:
 
 
 def _use(membership: _Membership, room: int) -> float:
-    """The part of its credit that a member uses."""
+    """The used part of a member's credit."""
     held = len(membership.held)
     return held / (held + room) if room > 0 else 1.0

@@ -1,8 +1,8 @@
 """Shares: the shared subscriptions of this gateway's connections, as consumers of consumer groups.
 
-A share takes what its members have credit for, by popping every Topic that its filter can match, and each message has
-one holder: it is with one member until that one settles it, releases it or leaves.  Gateways that share a group know
-nothing of each other; the store shares out.
+A share pops every Topic that its filter can match, as far as its members have credit. Each message has one holder,
+until that member settles it, releases it or leaves. Gateways that share a group know nothing of each other; the store
+shares out.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ ShareKey = tuple[str, str]
 
 
 class QueueRules(Protocol):
-    """What AMQP's queues ask of those who share them."""
+    """The rules of AMQP's queues for shares."""
 
     def check_shareable(self, topic: str) -> None:
         """Raise TOPIC_NOT_FOUND or FORBIDDEN unless others than AMQP's consumers may consume from the queue."""
         ...
 
     def sort_out(self, topic: str, tickets: list[Ticket]) -> list[Ticket]:
-        """What of these may be delivered."""
+        """Return the messages to deliver."""
         ...
 
     def came_back(self, topic: str, tickets: Sequence[Ticket]) -> list[Ticket]:
-        """Those of what a member leaves behind that are not to be released: they have come back too often."""
+        """Return a leaving member's messages that are not to be released: they have come back too often."""
         ...
 
 
 class Shares:
-    """`new_group` gives the definition of a group that a share makes, by name, but for where it begins.
-    `any_level_topics`: Topics whose names may start with any level."""
+    """The shares; `new_group` makes the definition of a share's group by name, except for its start. Names in
+    `any_level_topics` may start with any level."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class Shares:
         self._any_level_topics = any_level_topics
         self._traffic = traffic
         self.queues: QueueRules | None = None
-        """Of the AMQP door, where there is one; without it no queue is shared."""
+        """Rules of AMQP's queues, if AMQP is enabled; without them no queue is shared."""
         self._shares: dict[ShareKey, Share] = {}
         self._pumps: dict[Share, dict[str, SharePump]] = {}
         self._leased: dict[Share, dict[str, LeasedConsumer]] = {}
-        """Of each share by topic; it outlives its pump while anything is held."""
+        """Consumers of each share by topic; they outlive their pump while they hold anything."""
         self._joining: set[tuple[ShareKey, ShareMember]] = set()
         self._making: dict[str, asyncio.Task[ConsumerGroup]] = {}
         self._is_closed = False
@@ -84,8 +84,8 @@ class Shares:
     # -- membership ----------------------------------------------------------------------------------------------
 
     def group_name(self, share_name: str, topic_filter: str) -> str:
-        """The consumer group of a share.  One whole Topic, or what the group of its name declares as its filter, is
-        read by that group; any other filter has one of its own.
+        """The consumer group of a share: that of its name for a whole Topic or the group's declared filter, else one
+        of its own.
 
         Raises ILLEGAL_CONSUMER_GROUP; FORBIDDEN (an AMQP queue by another name than its own).
         """
@@ -97,11 +97,10 @@ class Shares:
         return filtered_share_group(share_name, topic_filter)
 
     async def join(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
-        """Let a member have its part of the messages; returns when what is published from now on is shared with it.
-        Joining again changes nothing.
+        """Add a member; on return, later messages are shared with it. Joining again changes nothing.
 
         Raises ILLEGAL_CONSUMER_GROUP, ILLEGAL_FILTER_EXPRESSION, FORBIDDEN (the Topic is not readable, or a queue that
-        is not shared), TOPIC_NOT_FOUND (no such queue), UNAVAILABLE, and what else making the group is refused with.
+        is not shared), TOPIC_NOT_FOUND (no such queue), UNAVAILABLE, and refusals of making the group.
         """
         key = share_name, topic_filter
         compile_filter(_expression(topic_filter))
@@ -130,7 +129,7 @@ class Shares:
         self._pump_all(share)
 
     def leave(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
-        """Give back at once all that the member holds.  One that is no member changes nothing."""
+        """Release all of the member's messages at once; no error for a consumer that is no member."""
         key = share_name, topic_filter
         self._joining.discard((key, member))
         share = self._shares.get(key)
@@ -144,34 +143,34 @@ class Shares:
         self._forget_if_over(share)
 
     def _stop(self, share: Share) -> None:
-        """Nobody is left: a pop that waits would take what is given back, and that would be an attempt."""
+        """Stop the pumps of a share without members: a waiting pop would take released messages as an attempt."""
         for pump in self._pumps.get(share, {}).values():
             pump.task.cancel()
 
     def has_room(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
-        """The member's credit grew."""
+        """Note that the member's credit grew."""
         share = self._shares.get((share_name, topic_filter))
         if share is not None and share.has(member):
             share.look()
 
     def look_again(self) -> None:
-        """Other Topics than before may have names that start with any level."""
+        """Pump again after a change of the Topics whose names may start with any level."""
         for share in tuple(self._shares.values()):
             self._pump_all(share)
 
     @property
     def delivered(self) -> int:
-        """Messages that members were handed."""
+        """Messages handed to members."""
         return self._delivered_before + sum(share.delivered for share in self._shares.values())
 
     @property
     def renewed(self) -> int:
-        """Leases that were renewed."""
+        """Renewed leases."""
         return self._renewed_before + sum(each.renewed for each in self._all_leased())
 
     @property
     def lost(self) -> int:
-        """Leases that the store ended although they were held."""
+        """Leases that the store ended while they were held."""
         return self._lost_before + sum(each.lost for each in self._all_leased())
 
     def _all_leased(self) -> list[LeasedConsumer]:
@@ -189,7 +188,7 @@ class Shares:
     # -- groups --------------------------------------------------------------------------------------------------
 
     def _queue_group(self, group: str, topic: str) -> ConsumerGroup:
-        """The group of an AMQP queue, which its declaration made: without it the queue is gone."""
+        """The group of an AMQP queue, made by its declaration: without it the queue is gone."""
         found = self._store.topology.group(group)
         if found is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue behind {topic!r}")
@@ -200,13 +199,13 @@ class Shares:
         return definition is not None and definition.filter == _expression(topic_filter)
 
     async def _ensure_side_group(self, share_name: str, topic_filter: str) -> ConsumerGroup:
-        """The group by which a share of one whole Topic reads others: it begins where the share's own does."""
+        """The group by which a share of one whole Topic reads others; it starts where the share's own does."""
         main = self._store.topology.group(share_group(share_name))
         start = None if main is None or main.start == LATEST else main.start
         return await self._ensure_group(filtered_share_group(share_name, topic_filter), share_name, start)
 
     async def _ensure_group(self, name: str, share_name: str, start: str | None = None) -> ConsumerGroup:
-        """The group, made if it is not there; those who ask at the same time wait for the same."""
+        """The group, created if needed; concurrent callers wait for one creation."""
         found = self._store.topology.group(name)
         if found is not None:
             return found
@@ -218,9 +217,8 @@ class Shares:
         return await asyncio.shield(making)
 
     async def _make_group(self, name: str, share_name: str, start: str | None) -> ConsumerGroup:
-        """A group that begins now, unless `start` says otherwise: what was stored before is not for it, and of a Topic
-        that comes later it gets all.
-        One with a filter of its own is defined as the group of the share's name where there is one."""
+        """Make a group that begins now, or at `start`; it gets all messages of Topics that come later. One with a
+        filter of its own takes the definition of the share name's group, if there is one."""
         share_named = self._store.topology.group(share_group(share_name))
         if share_named is None:
             group = self._new_group(name)
@@ -231,10 +229,10 @@ class Shares:
         return self._store.topology.group(name) or group
 
     async def _beginning(self) -> str:
-        """The time of now as the beginning of a group.
+        """The present time as the start of a group.
 
-        The store begins at the first message of this millisecond or a later one.  So the clock is let move first:
-        what was confirmed before has an earlier time then.  A clock that stands still is not waited for.
+        The store begins at the first message of this millisecond or a later one. So the clock must move first: messages
+        confirmed before then have an earlier time. A clock that stands still is not awaited for long.
         """
         before_ms = self._clock.now_ms()
         for _ in range(MAX_CLOCK_STEPS):
@@ -246,7 +244,7 @@ class Shares:
     # -- topics --------------------------------------------------------------------------------------------------
 
     def _can_match(self, topic: str, topic_filter: str) -> bool:
-        """Whether names of a Topic can match a filter.  MQTT names are those of the default namespace."""
+        """True if names of a Topic can match a filter. MQTT names are those of the default namespace."""
         found = self._store.topology.topic(topic)
         if NAMESPACE_SEPARATOR in topic or found is None or not found.permission.readable:
             return False
@@ -304,7 +302,7 @@ class Shares:
         return leased
 
     def _forget_leased(self, share: Share, topic: str) -> None:
-        """Nobody asks for the topic and nothing of it is held: it is done with."""
+        """Forget the consumer of a topic that has no pump and holds nothing."""
         by_topic = self._leased.get(share, {})
         leased = by_topic.get(topic)
         if leased is None or not leased.is_idle or topic in self._pumps.get(share, {}):
@@ -316,8 +314,8 @@ class Shares:
             del self._leased[share]
 
     def _group_and_filter(self, share: Share, topic: str) -> tuple[str, FilterExpression | None]:
-        """The pop of a Topic.  What a filter does not want is settled for the group: so a share of one whole Topic
-        reads other Topics, where such names may be too, with a group of its own."""
+        """The group and filter for the pops of a Topic. Messages that do not match are settled for the group. So a
+        share of one whole Topic reads other Topics, which may have such names, too, with a group of its own."""
         text = share.topic_filter
         if shared_queue(text) is not None:
             return queue_group(share.share_name, topic), None
@@ -336,7 +334,7 @@ class Shares:
         del self._pumps[share][topic]
         is_wanted = not self._is_closed and not pump.has_failed and share.has_members
         if is_wanted and self._can_match(topic, share.topic_filter):
-            self._pump(share, topic)  # somebody joined, or the topic came back, in this moment
+            self._pump(share, topic)  # a member joined, or the topic came back, at this moment
         self._forget_leased(share, topic)
         self._forget_if_over(share)
 
@@ -350,7 +348,7 @@ class Shares:
         self._pumps.pop(share, None)
 
     async def close(self) -> None:
-        """Give everything back, and return when the store knows."""
+        """Release everything, and return when the store knows."""
         if not self._is_closed:
             self._stop_watching()
         self._is_closed = True
