@@ -21,12 +21,12 @@ from domain.cluster import Clustered
 from domain.errors import EntrepotError
 from domain.ports import Store
 from gateway.amqp.frontend import AmqpFrontend
-from gateway.amqp.listener import AmqpDoors
+from gateway.amqp.listener import amqp_listeners
 from gateway.amqp.virtual_hosts.bindings import Bindings
 from gateway.amqp.virtual_hosts.definitions import Definitions
 from gateway.amqp.virtual_hosts.shared_queues import SharedQueues
 from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
-from gateway.counters import Counters, door_counters, event_counters, rocketmq_counters
+from gateway.counters import Counters, event_counters, protocol_counters, rocketmq_counters
 from gateway.deadlines import DeadlineWheel
 from gateway.events.admission import Admission
 from gateway.events.deduplication import Deduplication
@@ -38,7 +38,7 @@ from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.mqtt.fan_out.hub import DeliveryHub
 from gateway.mqtt.frontend import MqttFrontend
-from gateway.mqtt.listener import HTTP_PATH, MqttDoors
+from gateway.mqtt.listener import HTTP_PATH, MqttListeners
 from gateway.mqtt.retained.retained import RetainedMessages
 from gateway.mqtt.shares.shares import Shares
 from gateway.mqtt.sys_messages import SysMessages
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from gateway.events.webhooks.webhooks import Webhooks
     from gateway.http.context import HttpContext
     from gateway.http.server import HttpListener
-    from gateway.rocketmq.listener import GrpcDoor
+    from gateway.rocketmq.listener import GrpcListener
     from gateway.rocketmq.service import RocketMqService
 
 WEBHOOK_MARGIN_SECONDS: Final = 3.0
@@ -121,9 +121,9 @@ class Gateway:
         self.sender.bindings = Bindings(store, hosts.definitions, hosts.expiry.expect)
         self.amqp = AmqpFrontend(hosts, self.sender, self.security, settings.amqp, clock, own_version())
         self.shares.queues = SharedQueues(hosts.definitions, hosts.dead_letters)
-        self._amqp_doors = AmqpDoors(settings.amqp, sockets, self.amqp.converse, self._wheel, self._early)
+        self._amqp_listeners = amqp_listeners(settings.amqp, sockets, self.amqp.converse, self._wheel, self._early)
         self._sys = SysMessages(self.mqtt, own_version(), settings.mqtt.sys_interval_seconds)
-        self._mqtt_doors = MqttDoors(
+        self._mqtt_listeners = MqttListeners(
             settings.mqtt,
             sockets,
             self.mqtt.converse,
@@ -135,18 +135,18 @@ class Gateway:
         )
         self._bridges = self._build_bridges(clock)
         self.rocketmq: RocketMqService | None = None
-        self._grpc_door: GrpcDoor | None = None
+        self._grpc_listener: GrpcListener | None = None
         if "grpc" in sockets:
             self._build_grpc(sockets["grpc"], topology, clock)
         self._http_listener: HttpListener | None = None
         if "http" in sockets:
             self._http_listener = self._build_http(sockets["http"], topology, clock)
         https = self._http_listener.certificates if self._http_listener is not None else None
-        grpcs = self._grpc_door.certificates if self._grpc_door is not None else None
+        grpcs = self._grpc_listener.certificates if self._grpc_listener is not None else None
         self._certificate_watch = CertificateWatch(
             [
                 each
-                for each in (self._mqtt_doors.certificates, self._amqp_doors.certificates, grpcs, https)
+                for each in (self._mqtt_listeners.certificates, self._amqp_listeners.certificates, grpcs, https)
                 if each is not None
             ],
             settings.mqtt.tls_reload_seconds,
@@ -173,7 +173,7 @@ class Gateway:
     def _build_grpc(self, reserved: socket.socket, topology: Topology, clock: Clock) -> None:
         """The door for RocketMQ's clients; its libraries are loaded only where it is open."""
         from gateway.rocketmq.frontend import RocketMqFrontend
-        from gateway.rocketmq.listener import GrpcDoor
+        from gateway.rocketmq.listener import GrpcListener
         from gateway.rocketmq.service import RocketMqService
 
         host, port = reserved.getsockname()[:2]
@@ -200,7 +200,9 @@ class Gateway:
                 hosts[peer] = source
 
         is_shared = settings.cluster.workers > 1
-        self._grpc_door = GrpcDoor(settings.grpc, reserved, self.rocketmq.handler(), relayed, is_shared=is_shared)
+        self._grpc_listener = GrpcListener(
+            settings.grpc, reserved, self.rocketmq.handler(), relayed, is_shared=is_shared
+        )
 
     def _build_http(self, listener: socket.socket, topology: Topology, clock: Clock) -> HttpListener:
         """The HTTP door; its libraries are loaded only where it is open."""
@@ -252,13 +254,13 @@ class Gateway:
             ),
         )
         has_websocket = self.settings.mqtt.enabled and self.settings.mqtt.ws_on_http
-        websockets = {HTTP_PATH.encode(): self._mqtt_doors.http_upgrade()} if has_websocket else {}
+        websockets = {HTTP_PATH.encode(): self._mqtt_listeners.http_upgrade()} if has_websocket else {}
         app = build_app(context)
         return HttpListener(app.asgi, listener, self.settings.http, self._early, websockets, app.publish)
 
     def _counters(self, webhooks: Webhooks, deduplication: Deduplication) -> Counters:
         """What the doors count, for `/metrics`."""
-        found = door_counters(self.hub, self.mqtt, self.amqp, self._mqtt_doors)
+        found = protocol_counters(self.hub, self.mqtt, self.amqp, self._mqtt_listeners)
         found |= event_counters(webhooks, deduplication, self._admission)
         return found if self.rocketmq is None else {**found, **rocketmq_counters(self.rocketmq)}
 
@@ -273,11 +275,11 @@ class Gateway:
             self._sys.start()
         if self.settings.amqp.enabled:
             await self.amqp.start()
-        await self._mqtt_doors.start()
-        await self._amqp_doors.start()
-        if self._grpc_door is not None and self.rocketmq is not None:
+        await self._mqtt_listeners.start()
+        await self._amqp_listeners.start()
+        if self._grpc_listener is not None and self.rocketmq is not None:
             await self.rocketmq.start()
-            await self._grpc_door.start()
+            await self._grpc_listener.start()
         if self._http_listener is not None:
             await self._http_listener.start()
         self._certificate_watch.start()
@@ -320,10 +322,10 @@ class Gateway:
         self.memberships.release_waiting()
         self._certificate_watch.close()
         self._sys.close()
-        self._mqtt_doors.stop_accepting()
-        self._amqp_doors.stop_accepting()
-        if self._grpc_door is not None and self.rocketmq is not None:
-            await self._grpc_door.stop(max(end - self._loop.time(), 0.1))
+        self._mqtt_listeners.stop_accepting()
+        self._amqp_listeners.stop_accepting()
+        if self._grpc_listener is not None and self.rocketmq is not None:
+            await self._grpc_listener.stop(max(end - self._loop.time(), 0.1))
             await self._settle(end, self.rocketmq.close)
         await self._settle(end)
         self.mqtt.shut_down()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gateway.amqp.frontend import AmqpFrontend
 from gateway.mqtt.fan_out.hub import DeliveryHub
 from gateway.mqtt.frontend import MqttFrontend
-from gateway.mqtt.listener import MqttDoors
+from gateway.mqtt.listener import MqttListeners
 
 if TYPE_CHECKING:
     from gateway.events.admission import Admission
@@ -20,7 +20,9 @@ Counters = dict[str, tuple[str, Callable[[], int]]]
 """Description and getter of each counter, by name."""
 
 
-def door_counters(hub: DeliveryHub, mqtt: MqttFrontend, amqp: AmqpFrontend, mqtt_doors: MqttDoors) -> Counters:
+def protocol_counters(
+    hub: DeliveryHub, mqtt: MqttFrontend, amqp: AmqpFrontend, mqtt_listeners: MqttListeners
+) -> Counters:
     """The counters of MQTT and AMQP."""
     counted, consumption = amqp.counters, amqp.virtual_hosts.consumption
     return {
@@ -45,7 +47,7 @@ def door_counters(hub: DeliveryHub, mqtt: MqttFrontend, amqp: AmqpFrontend, mqtt
         "entrepot_amqp_dead_letters": ("Dead letters published", lambda: amqp.virtual_hosts.dead_letters.count),
         "entrepot_mqtt_refused_connections": (
             "Connections closed before a CONNECT: limits, TLS, WebSocket, PROXY",
-            lambda: mqtt_doors.refused,
+            lambda: mqtt_listeners.refused,
         ),
     }
 

@@ -74,7 +74,7 @@ class Conversation(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ListenerTerms:
     """Parts shared by all connections of one listener. `name` is the listener's, as in the ready file; `write_limit` is
     the most bytes that may wait for one socket."""
 
@@ -101,7 +101,7 @@ class Driver(asyncio.Protocol):
     __slots__ = (
         "_congested_from",
         "_conversation",
-        "_door",
+        "_terms",
         "_early",
         "_ending",
         "_header",
@@ -118,9 +118,13 @@ class Driver(asyncio.Protocol):
     """Origin of the connection; set from `connected` on."""
 
     def __init__(
-        self, door: Door, conversation: Conversation, place: Place | None = None, header: ProxyHeader | None = None
+        self,
+        terms: ListenerTerms,
+        conversation: Conversation,
+        place: Place | None = None,
+        header: ProxyHeader | None = None,
     ) -> None:
-        self._door = door
+        self._terms = terms
         self._conversation = conversation
         self._place = place
         self._header = header
@@ -136,21 +140,21 @@ class Driver(asyncio.Protocol):
         self.is_congested = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        door = self._door
+        terms = self._terms
         stream = cast("asyncio.Transport", transport)  # uvloop's class does not inherit from it
-        self.source = source_of(transport, door.name, self._header)
+        self.source = source_of(transport, terms.name, self._header)
         self._header = None
         if self._place is None and not self._enter():
             stream.abort()
             return
         self._transport = stream
-        stream.set_write_buffer_limits(high=door.write_limit)
+        stream.set_write_buffer_limits(high=terms.write_limit)
         self._conversation.connected(self)
-        door.wheel.add(self._conversation)
+        terms.wheel.add(self._conversation)
 
     def _enter(self) -> bool:
-        now = self._door.loop.time()
-        self._place = self._door.intake.enter(now)
+        now = self._terms.loop.time()
+        self._place = self._terms.intake.enter(now)
         return self._place is not None and self._place.claim(self.source.host, now)
 
     def data_received(self, data: bytes) -> None:
@@ -170,7 +174,7 @@ class Driver(asyncio.Protocol):
         if not self._is_behind:
             self._is_behind = True
             self._look_at_reading()
-            self._door.loop.call_soon(self._read_on)
+            self._terms.loop.call_soon(self._read_on)
 
     def _read_on(self) -> None:
         self._is_behind = False
@@ -179,9 +183,9 @@ class Driver(asyncio.Protocol):
     def _takes_early(self, count: int) -> bool:
         """Count bytes before the login; False, with a goodbye to the peer, if there are too many."""
         self._early += count
-        if self._door.early.take(count, self._early):
+        if self._terms.early.take(count, self._early):
             return True
-        self._door.intake.refuse("connections that have not logged in hold too much", self.source.host)
+        self._terms.intake.refuse("connections that have not logged in hold too much", self.source.host)
         self._conversation.overburdened()
         self.flush()
         return False
@@ -208,7 +212,7 @@ class Driver(asyncio.Protocol):
         """Give bytes to the conversation; a failure ends this connection alone and returns False."""
         conversation = self._conversation
         try:
-            conversation.received(data, self._door.loop.time())
+            conversation.received(data, self._terms.loop.time())
         except Exception as error:
             log.exception("a conversation failed", seldom=type(error).__name__)
             self.abort()
@@ -224,7 +228,7 @@ class Driver(asyncio.Protocol):
         if self._transport is not None:
             self._transport = None
             self._pauses = frozenset()
-            self._door.wheel.remove(self._conversation)
+            self._terms.wheel.remove(self._conversation)
             self._conversation.lost()
 
     def pause_writing(self) -> None:
@@ -260,7 +264,7 @@ class Driver(asyncio.Protocol):
     @property
     def write_limit(self) -> int:
         """Bytes that may wait to be written."""
-        return self._door.write_limit
+        return self._terms.write_limit
 
     @property
     def unwritten(self) -> int:
@@ -275,7 +279,7 @@ class Driver(asyncio.Protocol):
 
     def _release_early(self) -> None:
         if self._early > 0:
-            self._door.early.release(self._early)
+            self._terms.early.release(self._early)
         self._early = -1
 
     @property
@@ -300,15 +304,15 @@ class Driver(asyncio.Protocol):
             return
         self._pauses -= {reason}
         if not self._pauses and self._transport is not None and not self._transport.is_closing():
-            self._conversation.resumed(self._door.loop.time())
+            self._conversation.resumed(self._terms.loop.time())
             self._look_at_reading()
             self.deadline_moved()
 
     def deadline_moved(self) -> None:
         """Look at the deadline, which may be sooner than before."""
         if self._transport is not None:
-            self._door.wheel.remove(self._conversation)
-            self._door.wheel.add(self._conversation)
+            self._terms.wheel.remove(self._conversation)
+            self._terms.wheel.add(self._conversation)
 
     def close(self) -> None:
         """Write what is due, then close; a peer that reads too slowly loses it."""
@@ -331,7 +335,7 @@ class Driver(asyncio.Protocol):
         """End the connection after a while, if it has not ended by then."""
         if self._ending is not None:
             self._ending.cancel()
-        self._ending = self._door.loop.call_later(seconds, end)
+        self._ending = self._terms.loop.call_later(seconds, end)
 
     def abort(self) -> None:
         """Close at once."""

@@ -16,11 +16,11 @@ from domain.cluster import Clustered
 from domain.ports import Store
 from domain.printable import printable
 from domain.route import UNIX
-from gateway.amqp.listener import open_amqp_doors
+from gateway.amqp.listener import amqp_listener_names
 from gateway.app import Gateway
 from gateway.clock import SystemClock
 from gateway.log import configure_logging
-from gateway.mqtt.listener import open_mqtt_doors
+from gateway.mqtt.listener import mqtt_listener_names
 from gateway.process import bind_listeners, run_process, settle_memory
 from gateway.security.security import Security
 from gateway.settings import LoadedSettings, Settings
@@ -100,7 +100,7 @@ def doors_of(settings: Settings) -> tuple[str, ...]:
     """The listeners for clients that are enabled."""
     http = ("http",) if settings.http.enabled else ()
     grpc = ("grpc",) if settings.grpc.enabled else ()
-    return (*open_mqtt_doors(settings.mqtt), *open_amqp_doors(settings.amqp), *grpc, *http)
+    return (*mqtt_listener_names(settings.mqtt), *amqp_listener_names(settings.amqp), *grpc, *http)
 
 
 def broker_door_of(settings: Settings) -> tuple[str, ...]:

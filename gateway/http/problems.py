@@ -18,8 +18,9 @@ from starlette.exceptions import HTTPException
 
 from domain.errors import Code, EntrepotError, FieldError
 from gateway.http.asgi import ClientGoneError, Headers, Scope, Send, answer
+from gateway.http.problem_types import EVENT_PROBLEMS, PROBLEMS, Problem, problem_of
 from gateway.security.setup_token import SetupTokenNeededError
-from protocols.cloudevents.errors import PROBLEMS, CloudEventError, Problem, problem_of
+from protocols.cloudevents.errors import CloudEventError
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 PROBLEM_TYPE_PREFIX: Final = "urn:entrepot:problem:"
@@ -98,8 +99,7 @@ MISSING: Final = (
 
 def problem_types() -> list[str]:
     """The `type` of every refusal that has a word of its own; others have that of their HTTP status."""
-    kinds: list[type[CloudEventError]] = [CloudEventError, *CloudEventError.__subclasses__()]
-    slugs = [problem.slug for problem in PROBLEMS.values()] + [kind.problem.slug for kind in kinds]
+    slugs = [problem.slug for problem in (*PROBLEMS.values(), *EVENT_PROBLEMS.values())]
     own = (ForeignPageError.problem_of_all, UnknownHostError.problem_of_all, FormBodyError.problem_of_all, SETUP_NEEDED)
     slugs += [problem.slug for problem in own]
     slugs += [f"{each}-not-found" for each in MISSING]

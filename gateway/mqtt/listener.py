@@ -1,4 +1,4 @@
-"""MqttDoors: the MQTT listeners: TCP, TLS, WebSocket, WebSocket over TLS, and WebSocket on the HTTP port."""
+"""MqttListeners: the MQTT listeners: TCP, TLS, WebSocket, WebSocket over TLS, and WebSocket on the HTTP port."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from gateway.deadlines import DeadlineWheel
-from gateway.driver import Conversation, Door, Driver
+from gateway.driver import Conversation, ListenerTerms
 from gateway.listener import TcpListener
 from gateway.settings import MqttSettings
 from gateway.transport.acceptor import Acceptor
 from gateway.transport.certificates import CertificateFiles, HostCertificate, ServerCertificates
 from gateway.transport.early_bytes import EarlyBytes
-from gateway.transport.intake import Intake, IntakeLimits, Place
+from gateway.transport.intake import Intake, IntakeLimits
+from gateway.transport.listeners import Listeners, listener
 from gateway.transport.proxy_trust import ProxyTrust
 from gateway.transport.web_origin import WebOrigins
-from gateway.transport.websocket import WebSocketDriver, WebSocketTerms, upgraded
-from protocols.proxy import ProxyHeader
+from gateway.transport.websocket import WebSocketTerms, upgraded
 
-MQTT_DOORS: Final = ("mqtt", "mqtts", "ws", "wss")
+LISTENERS: Final = ("mqtt", "mqtts", "ws", "wss")
 HTTP_PATH: Final = "/mqtt"
 """Path of MQTT over WebSocket on the HTTP port."""
 
 
-def open_mqtt_doors(settings: MqttSettings) -> tuple[str, ...]:
+def mqtt_listener_names(settings: MqttSettings) -> tuple[str, ...]:
     """The names of the listeners that the settings ask for."""
     if not settings.enabled:
         return ()
     ports = (settings.tls_port, settings.ws_port, settings.wss_port)
     is_open = (settings.tcp, *(port is not None for port in ports))
-    return tuple(name for name, wanted in zip(MQTT_DOORS, is_open, strict=True) if wanted)
+    return tuple(name for name, wanted in zip(LISTENERS, is_open, strict=True) if wanted)
 
 
-class MqttDoors:
-    """The listeners, and their shared certificates. Raises OSError for unusable certificates."""
+class MqttListeners(Listeners):
+    """The listeners, and what takes WebSocket connections over on the HTTP port."""
 
     def __init__(
         self,
@@ -48,62 +48,37 @@ class MqttDoors:
         hosts: Sequence[str],
         takes_anonymous: Callable[[str], bool],
     ) -> None:
-        """Make the listeners; `further_origins` are also allowed on the HTTP port. For `hosts` see `WebOrigins`, for
-        `takes_anonymous` `WebSocketTerms`."""
+        """`further_origins` are also allowed on the HTTP port. For `hosts` see `WebOrigins`, for `takes_anonymous`
+        `WebSocketTerms`. Raises OSError for unusable certificates."""
         self._settings = settings
         self._further_origins, self._hosts, self._takes_anonymous = further_origins, hosts, takes_anonymous
-        self._converse = converse
-        self._wheel = wheel
-        self._early = early
+        self._converse, self._wheel, self._early = converse, wheel, early
         self._loop = asyncio.get_running_loop()
         self._intakes: list[Intake] = []
-        self.certificates: ServerCertificates | None = None
-        if "mqtts" in sockets or "wss" in sockets:
-            self.certificates = ServerCertificates(_files(settings))
         self._proxies = ProxyTrust(settings.proxy_protocol, settings.trusted_proxies)
-        self._listeners = [self._listener(name, sockets[name]) for name in MQTT_DOORS if name in sockets]
+        is_tls = "mqtts" in sockets or "wss" in sockets
+        certificates = ServerCertificates(_files(settings)) if is_tls else None
+        there = [name for name in LISTENERS if name in sockets]
+        super().__init__([self._listener(name, sockets[name], certificates) for name in there], certificates)
 
     @property
     def refused(self) -> int:
         """Connections that were refused."""
         return sum(intake.refused for intake in self._intakes)
 
-    @property
-    def half_open(self) -> int:
-        """Connections before their login."""
-        return sum(intake.half_open for intake in self._intakes)
-
     def http_upgrade(self) -> type[asyncio.Protocol]:
         """The protocol class for WebSocket connections on the HTTP port."""
-        return upgraded(self._door("http"), self._terms(HTTP_PATH, self._further_origins))
+        return upgraded(self._terms("http"), self._websocket(HTTP_PATH, self._further_origins))
 
-    async def start(self) -> None:
-        """Accept connections."""
-        for listener in self._listeners:
-            await listener.start()
+    def _listener(
+        self, name: str, listening: socket.socket, certificates: ServerCertificates | None
+    ) -> TcpListener | Acceptor:
+        settings = self._settings
+        websocket = self._websocket(settings.ws_path) if name in ("ws", "wss") else None
+        own = certificates if name in ("mqtts", "wss") else None
+        return listener(self._terms(name), listening, settings.connect_timeout_seconds, own, self._proxies, websocket)
 
-    def stop_accepting(self) -> None:
-        """Close the listening sockets; connections stay."""
-        for listener in self._listeners:
-            listener.stop_accepting()
-
-    def _listener(self, name: str, listener: socket.socket) -> TcpListener | Acceptor:
-        door = self._door(name)
-        terms = self._terms(self._settings.ws_path) if name in ("ws", "wss") else None
-        certificates = self.certificates if name in ("mqtts", "wss") else None
-
-        def begin(place: Place | None) -> Callable[[ProxyHeader | None], Driver]:
-            conversation = door.converse()
-            if terms is None:
-                return lambda header: Driver(door, conversation, place, header)
-            return lambda header: WebSocketDriver(door, terms, conversation, place, header)
-
-        if certificates is None and self._proxies.mode == "off":
-            return TcpListener(listener, lambda: begin(None)(None))
-        seconds = self._settings.connect_timeout_seconds
-        return Acceptor(listener, begin, door.intake, seconds, certificates, self._proxies)
-
-    def _door(self, name: str) -> Door:
+    def _terms(self, name: str) -> ListenerTerms:
         settings = self._settings
         limits = IntakeLimits(
             connections=settings.max_connections_per_listener,
@@ -113,9 +88,11 @@ class MqttDoors:
         )
         intake = Intake(name, limits, self._loop.time())
         self._intakes.append(intake)
-        return Door(name, self._converse, self._loop, self._wheel, intake, settings.write_buffer_bytes, self._early)
+        return ListenerTerms(
+            name, self._converse, self._loop, self._wheel, intake, settings.write_buffer_bytes, self._early
+        )
 
-    def _terms(self, path: str, further_origins: Sequence[str] = ()) -> WebSocketTerms:
+    def _websocket(self, path: str, further_origins: Sequence[str] = ()) -> WebSocketTerms:
         settings = self._settings
         origins = WebOrigins((*settings.ws_origins, *further_origins), self._hosts)
         return WebSocketTerms(path, origins, settings.max_packet_size_bytes, self._takes_anonymous)

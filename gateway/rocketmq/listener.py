@@ -1,4 +1,4 @@
-"""GrpcDoor: the port of the RocketMQ listener, and the gRPC server behind it.
+"""GrpcListener: the port of the RocketMQ listener, and the gRPC server behind it.
 
 gRPC listens by itself: the port was reserved before, and is gRPC's from `start` on. Where a port takes TLS and
 plaintext, connections are accepted here, and relayed to one of two ports of this machine by their first byte.
@@ -26,7 +26,7 @@ PING_MS: Final = 5_000
 log = structlog.get_logger(__name__)
 
 
-class GrpcDoor:
+class GrpcListener:
     """The port and its server. Raises OSError for unusable certificates. `on_relayed` gets the client's address by
     gRPC's name of the peer; None after the end of the connection."""
 

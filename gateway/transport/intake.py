@@ -90,11 +90,6 @@ class Intake:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
         self._half_open: dict[str, int] = {}
 
-    @property
-    def half_open(self) -> int:
-        """Connections with a known address and no login."""
-        return sum(self._half_open.values())
-
     def enter(self, now: float) -> Place | None:
         """Take a new connection; None if the listener has too many, or they come too fast."""
         limits = self.limits

@@ -29,7 +29,7 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.handshake import H11Handshake
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from gateway.driver import GOODBYE_SECONDS, Conversation, Door, Driver
+from gateway.driver import GOODBYE_SECONDS, Conversation, Driver, ListenerTerms
 from gateway.transport.intake import Place
 from gateway.transport.web_origin import WebOrigins
 from protocols.proxy import ProxyHeader
@@ -87,18 +87,18 @@ def subprotocol_of(request: Request) -> str | None:
 class WebSocketDriver(Driver):
     """One connection, from its HTTP request on."""
 
-    __slots__ = ("_connection", "_early_frames", "_frame_bytes", "_handshake", "_terms")
+    __slots__ = ("_connection", "_early_frames", "_frame_bytes", "_handshake", "_websocket")
 
     def __init__(
         self,
-        door: Door,
-        terms: WebSocketTerms,
+        terms: ListenerTerms,
+        websocket: WebSocketTerms,
         conversation: Conversation,
         place: Place | None = None,
         header: ProxyHeader | None = None,
     ) -> None:
-        super().__init__(door, conversation, place, header)
-        self._terms = terms
+        super().__init__(terms, conversation, place, header)
+        self._websocket = websocket
         self._handshake: H11Handshake | None = H11Handshake(ConnectionType.SERVER)
         self._connection: Connection | None = None
         self._frame_bytes = self._early_frames = 0
@@ -136,7 +136,7 @@ class WebSocketDriver(Driver):
                 self._answer(handshake, event)
 
     def _answer(self, handshake: H11Handshake, request: Request) -> None:
-        status = self._terms.refusal_of(request, self.source.host)
+        status = self._websocket.refusal_of(request, self.source.host)
         if status:
             self._reject(handshake, RejectConnection(status_code=status))
             return
@@ -148,7 +148,7 @@ class WebSocketDriver(Driver):
         rejection = replace(rejection, headers=[*rejection.headers, (b"connection", b"close")])
         self._handshake = None
         reason = f"WebSocket handshake refused with {rejection.status_code}"
-        self._door.intake.refuse(reason, self.source.host)
+        self._terms.intake.refuse(reason, self.source.host)
         try:
             self._write(handshake.send(rejection))
         except LocalProtocolError:  # not HTTP at all
@@ -198,7 +198,7 @@ class WebSocketDriver(Driver):
             self._is_behind = is_behind
             self._look_at_reading()
         if is_behind:
-            self._door.loop.call_soon(self._take_frames)
+            self._terms.loop.call_soon(self._take_frames)
 
     def _take_event(
         self, connection: Connection, event: Event, parts: list[bytes], *, answers: bool
@@ -206,7 +206,7 @@ class WebSocketDriver(Driver):
         """Take one frame: add its data to `parts`, or return the end of the connection."""
         if isinstance(event, BytesMessage):
             self._frame_bytes += len(event.data)
-            if self._frame_bytes > self._terms.max_frame_bytes:
+            if self._frame_bytes > self._websocket.max_frame_bytes:
                 return CloseConnection(CloseReason.MESSAGE_TOO_BIG)
             if event.frame_finished:
                 self._frame_bytes = 0
@@ -265,7 +265,7 @@ class WebSocketDriver(Driver):
             self._transport.write(data)
 
 
-def upgraded(door: Door, terms: WebSocketTerms) -> type[asyncio.Protocol]:
+def upgraded(terms: ListenerTerms, websocket: WebSocketTerms) -> type[asyncio.Protocol]:
     """Return the protocol class for the HTTP listener's WebSocket connections, called as uvicorn calls its own."""
 
     class Upgraded(WebSocketDriver):
@@ -274,6 +274,6 @@ def upgraded(door: Door, terms: WebSocketTerms) -> type[asyncio.Protocol]:
         __slots__ = ()
 
         def __init__(self, **_of_uvicorn: object) -> None:
-            super().__init__(door, terms, door.converse())
+            super().__init__(terms, websocket, terms.converse())
 
     return Upgraded

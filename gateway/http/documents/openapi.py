@@ -14,7 +14,7 @@ from gateway.http.documents.rabbitmq_operations import RABBITMQ_OPERATIONS
 from gateway.http.documents.refusals import problem_responses, problem_schemas, refusals
 from gateway.http.documents.shapes import Schema
 from gateway.http.namespaced import NAMESPACE_PATH
-from gateway.http.rabbitmq.door import PREFIX as RABBITMQ_PREFIX
+from gateway.http.rabbitmq.api import PREFIX as RABBITMQ_PREFIX
 from gateway.http.request_times import PUBLISH
 from gateway.http.rights import Open
 from gateway.http.routes import RouteTable

@@ -25,7 +25,7 @@ from gateway.http.documents.rabbitmq_shapes import (
     VHOST,
 )
 from gateway.http.documents.shapes import Anything, Choice, Either, Keyed, Schema, shape
-from gateway.http.rabbitmq.door import PREFIX
+from gateway.http.rabbitmq.api import PREFIX
 from gateway.http.rabbitmq.listing import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 
 _TEXT: Final[Schema] = {"type": "string"}

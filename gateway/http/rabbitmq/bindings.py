@@ -23,7 +23,7 @@ from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.problems import bad_request
-from gateway.http.rabbitmq.door import (
+from gateway.http.rabbitmq.api import (
     CREATED,
     ArgumentsBody,
     exchange_name_in_path,

@@ -16,7 +16,7 @@ from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
 from gateway.http.problems import MissingError
-from gateway.http.rabbitmq.door import frontend_of, new_router, nothing, vhost_in_path
+from gateway.http.rabbitmq.api import frontend_of, new_router, nothing, vhost_in_path
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.shapes import node_name, plain
 from gateway.http.rights import cluster

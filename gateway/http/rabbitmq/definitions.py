@@ -16,7 +16,7 @@ from gateway.amqp.virtual_hosts.vhost import Vhost, vhost_of
 from gateway.http.bodies import json_answer, json_body
 from gateway.http.context import HttpContext
 from gateway.http.problems import bad_request
-from gateway.http.rabbitmq.door import new_router, nothing, vhost_in_path, virtual_hosts_of
+from gateway.http.rabbitmq.api import new_router, nothing, vhost_in_path, virtual_hosts_of
 from gateway.http.rabbitmq.importing import Import
 from gateway.http.rabbitmq.permissions import permission_rows
 from gateway.http.rabbitmq.shapes import binding_shape, exchange_shape, plain, policy_shape

@@ -23,8 +23,7 @@ from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.problems import bad_request
-from gateway.http.rabbitmq.bindings import default_bindings
-from gateway.http.rabbitmq.door import (
+from gateway.http.rabbitmq.api import (
     ArgumentsBody,
     LenientBody,
     created,
@@ -36,6 +35,7 @@ from gateway.http.rabbitmq.door import (
     vhost_in_path,
     virtual_hosts_of,
 )
+from gateway.http.rabbitmq.bindings import default_bindings
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.rights import DECLARE, DELETE, GET, LIST, check
 from gateway.http.rabbitmq.shapes import binding_shape, exchange_shape

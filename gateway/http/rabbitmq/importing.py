@@ -19,8 +19,8 @@ from gateway.amqp.virtual_hosts.vhost import Vhost
 from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
 from gateway.http.context import HttpContext
 from gateway.http.problems import bad_json, bad_request
+from gateway.http.rabbitmq.api import LenientBody, vhost_of_name
 from gateway.http.rabbitmq.bindings import BindingBody
-from gateway.http.rabbitmq.door import LenientBody, vhost_of_name
 from gateway.http.rabbitmq.exchanges import ExchangeBody
 from gateway.http.rabbitmq.permissions import PermissionBody, set_permission
 from gateway.http.rabbitmq.policies import PolicyBody

@@ -17,7 +17,7 @@ from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
 from gateway.http.problems import MissingError
-from gateway.http.rabbitmq.door import frontend_of, new_router, vhost_in_path, virtual_hosts_of
+from gateway.http.rabbitmq.api import frontend_of, new_router, vhost_in_path, virtual_hosts_of
 from gateway.http.rabbitmq.exchanges import PublishBody, publish_of, published
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.message_stats import MessageRates, totals_of_all

@@ -13,7 +13,7 @@ from gateway.amqp.virtual_hosts.vhost import Vhost
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
-from gateway.http.rabbitmq.door import (
+from gateway.http.rabbitmq.api import (
     LenientBody,
     created,
     missing,

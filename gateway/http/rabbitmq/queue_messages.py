@@ -13,7 +13,7 @@ from gateway.amqp.virtual_hosts.vhost import Queue
 from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts, check_owner
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
-from gateway.http.rabbitmq.door import (
+from gateway.http.rabbitmq.api import (
     LenientBody,
     new_router,
     nothing,

@@ -18,8 +18,7 @@ from gateway.amqp.virtual_hosts.virtual_hosts import check_owner
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
-from gateway.http.rabbitmq.connections import consumer_shape
-from gateway.http.rabbitmq.door import (
+from gateway.http.rabbitmq.api import (
     ArgumentsBody,
     created,
     frontend_of,
@@ -30,6 +29,7 @@ from gateway.http.rabbitmq.door import (
     vhost_in_path,
     virtual_hosts_of,
 )
+from gateway.http.rabbitmq.connections import consumer_shape
 from gateway.http.rabbitmq.listing import Row, listing
 from gateway.http.rabbitmq.message_stats import MessageRates, totals_of_queue, totals_of_queues
 from gateway.http.rabbitmq.rights import DECLARE, DELETE, GET, LIST, check

@@ -14,7 +14,7 @@ from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.problems import MissingError, bad_request
-from gateway.http.rabbitmq.door import LenientBody, created, new_router, nothing
+from gateway.http.rabbitmq.api import LenientBody, created, new_router, nothing
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rights import SUPER_USERS
 from gateway.http.routes import Router

@@ -14,7 +14,7 @@ from gateway.amqp.virtual_hosts.vhost import Vhost, namespace_of
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
-from gateway.http.rabbitmq.door import created, frontend_of, new_router, nothing, vhost_in_path, virtual_hosts_of
+from gateway.http.rabbitmq.api import created, frontend_of, new_router, nothing, vhost_in_path, virtual_hosts_of
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rights import Needs, listed
 from gateway.http.routes import Router

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from domain.errors import Code, EntrepotError, StorageFullError
+from gateway.http.problem_types import PROBLEMS, problem_of
 from protocols.cloudevents import media_type
-from protocols.cloudevents.errors import PROBLEMS, CloudEventError, UnsupportedFormatError, problem_of
+from protocols.cloudevents.errors import CloudEventError, UnsupportedFormatError
 from protocols.cloudevents.event import CloudEvent, check_attributes, is_attribute_name
 from tests.support.cases import cases
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.http.problem_types import problem_of
 from protocols.cloudevents import http
 from protocols.cloudevents.errors import BatchTooLargeError, CloudEventError, UnsupportedFormatError
 from protocols.cloudevents.event import (
@@ -176,7 +177,7 @@ def test_bad_headers_are_refused_in_a_sentence(headers: list[tuple[bytes, bytes]
         http.from_binary(headers, b"")
     assert fragment in caught.value.message
     assert caught.value.attribute is not None
-    assert caught.value.problem.status == 400
+    assert problem_of(caught.value).status == 400
 
 
 def test_limits_of_attributes() -> None:
@@ -209,7 +210,7 @@ def test_limits_of_attributes() -> None:
 def test_another_event_format_is_told_apart(content_type: bytes | str) -> None:
     with pytest.raises(UnsupportedFormatError) as caught:
         http.from_structured(b"{}", content_type)
-    assert caught.value.problem.status == 415
+    assert problem_of(caught.value).status == 415
 
 
 def test_another_batch_format_is_told_apart() -> None:
@@ -223,7 +224,7 @@ def test_limit_of_a_batch() -> None:
     assert http.from_batch(body, max_events=3) == [event] * 3
     with pytest.raises(BatchTooLargeError, match="3 events; at most 2") as caught:
         http.from_batch(body, max_events=2)
-    assert caught.value.problem.status == 413
+    assert problem_of(caught.value).status == 413
 
 
 def test_an_empty_body_is_no_data() -> None:

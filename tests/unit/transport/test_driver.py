@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from gateway.deadlines import DeadlineWheel
-from gateway.driver import MAX_UNREAD_BYTES, Door, Driver
+from gateway.driver import MAX_UNREAD_BYTES, Driver, ListenerTerms
 from gateway.listener import TcpListener, bind
 from gateway.transport.early_bytes import EarlyBytes
 from gateway.transport.intake import Intake, IntakeLimits
@@ -74,10 +74,10 @@ class World:
         loop = asyncio.get_running_loop()
         self.wheel = DeadlineWheel(loop)
         self.intake = Intake("test", IntakeLimits(half_open_per_address=1), loop.time())
-        door = Door("test", self._echo, loop, self.wheel, self.intake, 64 * 1024, EarlyBytes(1 << 30))
-        self._make: Callable[[], Driver] = lambda: Driver(door, door.converse())
+        terms = ListenerTerms("test", self._echo, loop, self.wheel, self.intake, 64 * 1024, EarlyBytes(1 << 30))
+        self._make: Callable[[], Driver] = lambda: Driver(terms, terms.converse())
         if kind == "ws":
-            self._make = lambda: WebSocketDriver(door, TERMS, door.converse())
+            self._make = lambda: WebSocketDriver(terms, TERMS, terms.converse())
         bound = bind("127.0.0.1", 0)
         self.port = bound.getsockname()[1]
         self.listener = TcpListener(bound, self._make)
@@ -131,21 +131,21 @@ async def test_whoever_is_admitted_makes_room_for_the_next(world: World) -> None
     first = await world.client()
     await first.say(b"hello")
     assert await first.hear() == b"hello"
-    assert world.intake.half_open == 1
+    assert world.intake._half_open == {"127.0.0.1": 1}
     if world.kind == "tcp":
         second = await world.client()
         assert await second.hear() == b"", "one half-open connection is the limit"
         await until(lambda: world.intake.connections == 1, "it has left")
         assert world.echoes[1].ends == 0, "it was never told of"
     await first.say(b"in")
-    await until(lambda: world.intake.half_open == 0, "it is admitted")
+    await until(lambda: world.intake._half_open == {}, "it is admitted")
     third = await world.client()
     await third.say(b"hello")
     assert await third.hear() == b"hello"
     for client in (first, third):
         client.socket.close()
     await until(lambda: world.intake.connections == 0, "all are gone")
-    assert (world.intake.half_open, [echo.ends for echo in world.echoes if echo.heard]) == (0, [1, 1])
+    assert (world.intake._half_open, [echo.ends for echo in world.echoes if echo.heard]) == ({}, [1, 1])
 
 
 async def test_a_conversation_that_fails_ends_alone(world: World) -> None:

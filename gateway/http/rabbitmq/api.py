@@ -17,6 +17,7 @@ from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
 from gateway.http.asgi import name_in_path
 from gateway.http.context import HttpContext
+from gateway.http.problem_types import Problem
 from gateway.http.problems import (
     MissingError,
     answer_of,
@@ -26,7 +27,6 @@ from gateway.http.problems import (
 from gateway.http.routes import Router
 from protocols.amqp.errors import AmqpError
 from protocols.amqp.reply_codes import ReplyCode
-from protocols.cloudevents.errors import Problem
 
 PREFIX: Final = "/api"
 DEFAULT_EXCHANGE_NAME: Final = "amq.default"

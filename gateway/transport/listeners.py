@@ -1,0 +1,53 @@
+"""Listeners: the listening sockets of one protocol, and the certificates that they share."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+
+from gateway.driver import Driver, ListenerTerms
+from gateway.listener import TcpListener
+from gateway.transport.acceptor import Acceptor
+from gateway.transport.certificates import ServerCertificates
+from gateway.transport.intake import Place
+from gateway.transport.proxy_trust import ProxyTrust
+from gateway.transport.websocket import WebSocketDriver, WebSocketTerms
+from protocols.proxy import ProxyHeader
+
+
+class Listeners:
+    """`certificates`: None where no listener speaks TLS."""
+
+    def __init__(self, listeners: Sequence[TcpListener | Acceptor], certificates: ServerCertificates | None) -> None:
+        self._listeners, self.certificates = listeners, certificates
+
+    async def start(self) -> None:
+        """Accept connections."""
+        for listener in self._listeners:
+            await listener.start()
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets; connections stay."""
+        for listener in self._listeners:
+            listener.stop_accepting()
+
+
+def listener(
+    terms: ListenerTerms,
+    listening: socket.socket,
+    handshake_seconds: float,
+    certificates: ServerCertificates | None,
+    proxies: ProxyTrust,
+    websocket: WebSocketTerms | None = None,
+) -> TcpListener | Acceptor:
+    """The listener of a socket.  `websocket`: for connections that speak WebSocket."""
+
+    def begin(place: Place | None) -> Callable[[ProxyHeader | None], Driver]:
+        conversation = terms.converse()
+        if websocket is None:
+            return lambda header: Driver(terms, conversation, place, header)
+        return lambda header: WebSocketDriver(terms, websocket, conversation, place, header)
+
+    if certificates is None and proxies.mode == "off":
+        return TcpListener(listening, lambda: begin(None)(None))
+    return Acceptor(listening, begin, terms.intake, handshake_seconds, certificates, proxies)
