@@ -110,11 +110,11 @@ demo-spark: $(SPARK) ## 500 devices into a Delta table, a job that is killed, th
 	$(BIN)/python examples/demo_spark.py $(ARGS)
 
 docs: setup ## write the references of settings and commands into docs/, from the program
-	$(BIN)/python -m gateway.cli.references docs
+	$(BIN)/python -m entrepot.gateway.cli.references docs
 
 proto: setup ## generate the stubs of protocols from their .proto
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --mypy_out=quiet:. \
-	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy protocols/rocketmq/v2.proto protocols/cloudevents/cloudevents.proto
+	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy entrepot/protocols/rocketmq/v2.proto entrepot/protocols/cloudevents/cloudevents.proto
 
 # Other people's programs that the tests talk to.  Debian starts servers of its own, on 1883 and 5672: they are stopped.
 PEERS := mosquitto mosquitto-clients rabbitmq-server amqp-tools strace curl iproute2 chromium

@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 import uvloop
 
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 
 SERVICE = "apache.rocketmq.v2.MessagingService"
 OK = v2.Status(code=v2.OK, message="OK")

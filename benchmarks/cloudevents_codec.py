@@ -9,9 +9,9 @@ import sys
 import timeit
 from collections.abc import Callable
 
-from domain.message import StoredMessage
-from protocols.cloudevents import http
-from protocols.cloudevents.mapping import to_event, to_message
+from entrepot.domain.message import StoredMessage
+from entrepot.protocols.cloudevents import http
+from entrepot.protocols.cloudevents.mapping import to_event, to_message
 
 _BATCH = 100
 _DATA = b'{"device":"line1","readings":[21.5,21.75,22],"text":"' + b"x" * 168 + b'"}'

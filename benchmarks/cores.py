@@ -28,8 +28,8 @@ STORE_GOAL: Final = Goal(250_000)
 """Messages that the store's process is to append per second of its CPU."""
 _SCRIPT: Final = """\
 import json, sys
-from gateway.serving import run_around_store
-from gateway.settings import load_settings
+from entrepot.gateway.serving import run_around_store
+from entrepot.gateway.settings import load_settings
 sys.exit(run_around_store(load_settings(flags=json.loads(sys.argv[1]))))
 """
 """A store and a gateway, since `serve --workers` with one gateway is one process."""

@@ -16,9 +16,9 @@ from rich.console import Console
 
 from benchmarks.processes import BenchmarkError
 from benchmarks.report import Goal, Report
-from domain.exchanges.binding import Binding, DestinationKind
-from domain.exchanges.exchange import Exchange, ExchangeType
-from domain.exchanges.routing import Routing
+from entrepot.domain.exchanges.binding import Binding, DestinationKind
+from entrepot.domain.exchanges.exchange import Exchange, ExchangeType
+from entrepot.domain.exchanges.routing import Routing
 
 BINDINGS: Final = 100_000
 QUICK_BINDINGS: Final = 10_000

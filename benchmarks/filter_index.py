@@ -14,13 +14,13 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from broker.store.consume_queue import ENTRIES_PER_FILE, ENTRY_SIZE
-from broker.store.disk import OsDisk
-from broker.store.filter_index import FilterIndex
-from broker.store.hash_scan import HashSet, scan
-from broker.store.open_files import OpenFiles
-from broker.store.sub_topics import SubTopicDictionary
-from domain.filter_hash import TAG_BITS, sub_topic_hash
+from entrepot.broker.store.consume_queue import ENTRIES_PER_FILE, ENTRY_SIZE
+from entrepot.broker.store.disk import OsDisk
+from entrepot.broker.store.filter_index import FilterIndex
+from entrepot.broker.store.hash_scan import HashSet, scan
+from entrepot.broker.store.open_files import OpenFiles
+from entrepot.broker.store.sub_topics import SubTopicDictionary
+from entrepot.domain.filter_hash import TAG_BITS, sub_topic_hash
 
 Answer = TypeVar("Answer")
 

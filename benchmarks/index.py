@@ -10,9 +10,9 @@ import tempfile
 import time
 from typing import Final
 
-from broker.store.disk import OsDisk
-from broker.store.message_index import FLUSH_ENTRIES, MessageIndex
-from broker.store.open_files import OpenFiles
+from entrepot.broker.store.disk import OsDisk
+from entrepot.broker.store.message_index import FLUSH_ENTRIES, MessageIndex
+from entrepot.broker.store.open_files import OpenFiles
 
 ENTRIES: Final = 10_000_000
 MATCHES: Final = 100

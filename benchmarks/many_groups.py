@@ -23,14 +23,14 @@ from rich.console import Console
 
 from benchmarks.processes import ENTREPOT, BenchmarkError, free_port, start, stop, wait_until
 from benchmarks.report import Report
-from broker.remoting.link import ClientStream, Link, LinkSettings
-from domain.errors import EntrepotError
-from domain.replication.control import NEVER, GroupShape, Order, OrderAnswer, ReportAnswer
-from domain.replication.control import Report as Heartbeat
-from domain.replication.mastership import Appointment, FenceAnswer, Member, Promise
-from domain.replication.rule import Rule, RuleKind
-from protocols.remoting import operations as wire
-from protocols.remoting.values import Codec
+from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.replication.control import NEVER, GroupShape, Order, OrderAnswer, ReportAnswer
+from entrepot.domain.replication.control import Report as Heartbeat
+from entrepot.domain.replication.mastership import Appointment, FenceAnswer, Member, Promise
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.values import Codec
 
 GROUPS: Final = 100
 REPLICAS: Final = 3

@@ -27,12 +27,12 @@ from rich.console import Console
 from benchmarks.processes import ROOT, BenchmarkError, cpu_seconds
 from benchmarks.report import Goal, Report
 from benchmarks.store_parts import append_all
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from domain.filter_hash import filter_hash
-from domain.message import Message
-from domain.topic import Topic
-from gateway.clock import SystemClock
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import Message
+from entrepot.domain.topic import Topic
+from entrepot.gateway.clock import SystemClock
 
 TOPICS: Final = 20_000
 LIGHT: Final = 200_000

@@ -10,9 +10,9 @@ import timeit
 from collections.abc import Callable
 from typing import Final
 
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import PUBACK_WORD, encode_publish, encode_words, publish_template
-from protocols.mqtt.properties import EMPTY, Properties, PropertyId
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.encoder import PUBACK_WORD, encode_publish, encode_words, publish_template
+from entrepot.protocols.mqtt.properties import EMPTY, Properties, PropertyId
 
 PACKETS: Final = 20_000
 TOPICS: Final = 1_000

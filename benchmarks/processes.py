@@ -20,7 +20,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 GWLOAD_SOURCE: Final = ROOT / "benchmarks" / "gwload"
-ENTREPOT: Final = (sys.executable, "-c", "from gateway.cli.app import main; main()")
+ENTREPOT: Final = (sys.executable, "-c", "from entrepot.gateway.cli.app import main; main()")
 START_SECONDS: Final = 20
 FILES_WANTED: Final = 25_000
 """Descriptors for 10,000 connections of a client and of a server that is its child."""

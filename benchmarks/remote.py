@@ -33,14 +33,14 @@ from benchmarks.store_parts import (
     make_messages,
     timed,
 )
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from domain.message import Message
-from domain.ports import Store
-from domain.topic import Topic
-from gateway.clock import SystemClock
-from protocols.remoting import operations as wire
-from store_client.remote import RemoteSettings, RemoteStore, open_remote
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.message import Message
+from entrepot.domain.ports import Store
+from entrepot.domain.topic import Topic
+from entrepot.gateway.clock import SystemClock
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote import RemoteSettings, RemoteStore, open_remote
 
 FAN_IN: Final = ("--pubs", "100", "--topics", "10", "--size", "200", "--qos", "1", "--warmup", "2000")
 PINGS: Final = 3000

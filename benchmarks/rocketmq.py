@@ -21,8 +21,8 @@ from rich.console import Console
 
 from benchmarks.processes import Server, accepts, entrepot, free_port, start, stop, wait_until
 from benchmarks.report import Goal, Report
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.headers import Credentials, headers
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.headers import Credentials, headers
 
 ROUNDS: Final = 3
 CHANNELS: Final = 8

@@ -28,22 +28,22 @@ from rich.console import Console
 
 from benchmarks.processes import entrepot
 from benchmarks.report import Goal, Report
-from domain.message import Message
-from domain.topic import Topic
-from protocols.remoting.records import RecordRun
-from protocols.remoting.stored_record import decode_message
-from spark_ingest.job.rows import GOOD
-from spark_ingest.job.task_files import TaskFiles, rows_of
-from spark_ingest.session import open_session
-from spark_ingest.source.arrow_schema import arrow_schema
-from spark_ingest.source.options import Parse
-from spark_ingest.source.planning import Range
-from spark_ingest.source.reading import ReadPlan, read_ranges
-from spark_ingest.source.stores import close_readers, reader_of
-from spark_ingest.tables import Staging
-from spark_ingest.tables.delta import DeltaTableFiles
-from spark_ingest.tables.staging import staged_file
-from store_client.blocking import StoreLocation, open_store
+from entrepot.domain.message import Message
+from entrepot.domain.topic import Topic
+from entrepot.protocols.remoting.records import RecordRun
+from entrepot.protocols.remoting.stored_record import decode_message
+from entrepot.spark_ingest.job.rows import GOOD
+from entrepot.spark_ingest.job.task_files import TaskFiles, rows_of
+from entrepot.spark_ingest.session import open_session
+from entrepot.spark_ingest.source.arrow_schema import arrow_schema
+from entrepot.spark_ingest.source.options import Parse
+from entrepot.spark_ingest.source.planning import Range
+from entrepot.spark_ingest.source.reading import ReadPlan, read_ranges
+from entrepot.spark_ingest.source.stores import close_readers, reader_of
+from entrepot.spark_ingest.tables import Staging
+from entrepot.spark_ingest.tables.delta import DeltaTableFiles
+from entrepot.spark_ingest.tables.staging import staged_file
+from entrepot.store_client.blocking import StoreLocation, open_store
 
 QUEUES: Final = 8
 TURNS: Final = 3

@@ -34,10 +34,10 @@ from benchmarks.store_parts import (
     make_messages,
     timed,
 )
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from domain.topic import Topic
-from gateway.clock import SystemClock
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.topic import Topic
+from entrepot.gateway.clock import SystemClock
 
 LOG_BYTES: Final = 1_000_000_000
 

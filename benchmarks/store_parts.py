@@ -9,10 +9,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from benchmarks.processes import BenchmarkError, cpu_seconds
-from domain.confirmation import Confirmation
-from domain.filter_hash import filter_hash
-from domain.message import Message
-from domain.ports import PopRequest, Store
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import Message
+from entrepot.domain.ports import PopRequest, Store
 
 TOPIC: Final = "bench"
 GROUP: Final = "workers"

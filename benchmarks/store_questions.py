@@ -17,23 +17,23 @@ from rich.console import Console
 from benchmarks.filter_index import ENTRIES, NAMES, RARE, RARE_MATCHES, QueueFile, best, make_entries
 from benchmarks.report import Goal, Report
 from benchmarks.store_parts import GROUP, POP_BATCH, QUEUES, TOPIC, append_all, make_messages, timed
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from broker.store import engine
-from broker.store.commit_log import CommitLog
-from broker.store.disk import OsDisk
-from broker.store.filter_index import FilterIndex
-from broker.store.hash_scan import HashSet, scan
-from broker.store.open_files import OpenFiles
-from broker.store.record_reading import Entry, read_messages, read_records
-from broker.store.sub_topics import SubTopicDictionary
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.filter_hash import filter_hash
-from domain.message import Message
-from domain.ports import PopRequest
-from domain.query import MessageQuery
-from domain.topic import Topic
-from gateway.clock import SystemClock
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store import engine
+from entrepot.broker.store.commit_log import CommitLog
+from entrepot.broker.store.disk import OsDisk
+from entrepot.broker.store.filter_index import FilterIndex
+from entrepot.broker.store.hash_scan import HashSet, scan
+from entrepot.broker.store.open_files import OpenFiles
+from entrepot.broker.store.record_reading import Entry, read_messages, read_records
+from entrepot.broker.store.sub_topics import SubTopicDictionary
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import Message
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.query import MessageQuery
+from entrepot.domain.topic import Topic
+from entrepot.gateway.clock import SystemClock
 
 KEYS: Final = 10_000
 EVERY: Final = 100

@@ -19,14 +19,14 @@ from rich.console import Console
 from benchmarks.processes import BenchmarkError, cpu_seconds
 from benchmarks.report import Goal, Report
 from benchmarks.store_parts import CONSUMERS, GROUP, POP_BATCH, QUEUES, TOPIC, append_all, make_messages, timed
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from domain.consumer_group import ConsumerGroup
-from domain.key_value import KeyValueChange
-from domain.message import Message, StoredMessage, SystemProperty
-from domain.ports import PopRequest
-from domain.topic import Topic
-from gateway.clock import SystemClock
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.message import Message, StoredMessage, SystemProperty
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.topic import Topic
+from entrepot.gateway.clock import SystemClock
 
 HOUR_MS: Final = 3_600_000
 DUE_A_SECOND: Final = 1000

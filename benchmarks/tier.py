@@ -21,18 +21,18 @@ from rich.console import Console
 from benchmarks import tier_broker, tier_spark
 from benchmarks.report import Goal, Report
 from benchmarks.tier_load import RUN_BYTES, SmallTopics, counted, telemetry
-from broker.tiered.columns import to_messages
-from broker.tiered.delta_actions import AddFile, Transaction
-from broker.tiered.delta_log import DeltaLog
-from broker.tiered.digest import digest_of
-from broker.tiered.fence import Writer
-from broker.tiered.folder import FolderStore
-from broker.tiered.record_rows import rows_of_run
-from broker.tiered.segment import encode_segment
-from broker.tiered.table import TopicTable
-from broker.tiered.uploader import Uploader
-from gateway.clock import SystemClock
-from protocols.remoting.records import RecordColumns, decode_run
+from entrepot.broker.tiered.columns import to_messages
+from entrepot.broker.tiered.delta_actions import AddFile, Transaction
+from entrepot.broker.tiered.delta_log import DeltaLog
+from entrepot.broker.tiered.digest import digest_of
+from entrepot.broker.tiered.fence import Writer
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.record_rows import rows_of_run
+from entrepot.broker.tiered.segment import encode_segment
+from entrepot.broker.tiered.table import TopicTable
+from entrepot.broker.tiered.uploader import Uploader
+from entrepot.gateway.clock import SystemClock
+from entrepot.protocols.remoting.records import RecordColumns, decode_run
 from tests.support.clock import ManualClock
 from tests.support.failing_objects import Fault, MemoryObjects
 from tests.support.tier_rows import record_of, run_of

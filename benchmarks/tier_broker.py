@@ -22,22 +22,22 @@ from benchmarks.processes import BenchmarkError
 from benchmarks.report import Goal, Report
 from benchmarks.store_parts import append_all
 from benchmarks.tier_load import telemetry
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from broker.tiered import cold as cold_reading
-from broker.tiered.cold import ColdTopic
-from broker.tiered.columns import to_messages
-from broker.tiered.objects import ObjectStore
-from broker.tiered.opening_store import open_objects
-from broker.tiered.segment_reader import SegmentReader
-from broker.tiered.settings import TierSettings
-from broker.tiered.store_options import StoreOptions
-from broker.tiered.table import TopicTable
-from domain.expression.filter import FilterExpression, FilterKind, compile_filter
-from domain.message import Message
-from domain.topic import Topic
-from gateway.clock import SystemClock
-from protocols.remoting.records import decode_run
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.tiered import cold as cold_reading
+from entrepot.broker.tiered.cold import ColdTopic
+from entrepot.broker.tiered.columns import to_messages
+from entrepot.broker.tiered.objects import ObjectStore
+from entrepot.broker.tiered.opening_store import open_objects
+from entrepot.broker.tiered.segment_reader import SegmentReader
+from entrepot.broker.tiered.settings import TierSettings
+from entrepot.broker.tiered.store_options import StoreOptions
+from entrepot.broker.tiered.table import TopicTable
+from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from entrepot.domain.message import Message
+from entrepot.domain.topic import Topic
+from entrepot.gateway.clock import SystemClock
+from entrepot.protocols.remoting.records import decode_run
 
 PAGE: Final = 1024
 RUN_BYTES: Final = 1 << 20

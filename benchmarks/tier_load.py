@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from broker.tiered.uploader import Progress, QueueState, TopicState
-from domain.filter_hash import filter_hash
-from domain.message import StoredMessage
+from entrepot.broker.tiered.uploader import Progress, QueueState, TopicState
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import StoredMessage
 from tests.support.tier_rows import record_of, run_of
 
 RUN_BYTES: Final = 4 << 20

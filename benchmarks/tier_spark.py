@@ -21,13 +21,13 @@ from rich.console import Console
 
 from benchmarks.report import Goal, Report, machine_facts
 from benchmarks.spark import SCHEMA, TOPIC, body
-from broker.tiered.folder import FolderStore
-from broker.tiered.table import TopicTable, root_of
-from domain.filter_hash import filter_hash
-from domain.message import StoredMessage
-from gateway.clock import SystemClock
-from spark_ingest.session import open_session
-from spark_ingest.source.stores import close_readers
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.table import TopicTable, root_of
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import StoredMessage
+from entrepot.gateway.clock import SystemClock
+from entrepot.spark_ingest.session import open_session
+from entrepot.spark_ingest.source.stores import close_readers
 from tests.support.tier_rows import rows_of
 
 QUEUES: Final = 8

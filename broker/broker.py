@@ -14,31 +14,31 @@ from typing import Final
 
 import structlog
 
-from broker.commit_pace import CommitPace
-from broker.group_commit import GroupCommit
-from broker.opening import OpenedStore, open_store
-from broker.ports.condition import Condition
-from broker.ports.consumption import Consumption
-from broker.ports.core import BrokerCore
-from broker.ports.finder import Finder
-from broker.ports.key_values import KeyValues
-from broker.ports.messages import Messages
-from broker.ports.missing import Missing
-from broker.ports.tables import Tables
-from broker.ports.timers import Timers
-from broker.ports.topology import Topology
-from broker.ports.transactions import Transactions
-from broker.replication.replica_files import FILE as REPLICA_FILE
-from broker.retention.cleaner import Cleaner
-from broker.retention.watermarks import DiskState, tell
-from broker.settings import BrokerSettings
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.store_files import DirectoryLock
-from broker.tiered.tier import Tier
-from domain.clock import Clock
-from domain.confirmation import Confirmation
-from domain.errors import EntrepotError, StoreFailedError
-from domain.names import is_retry_topic, retried_topic, retry_group
+from entrepot.broker.commit_pace import CommitPace
+from entrepot.broker.group_commit import GroupCommit
+from entrepot.broker.opening import OpenedStore, open_store
+from entrepot.broker.ports.condition import Condition
+from entrepot.broker.ports.consumption import Consumption
+from entrepot.broker.ports.core import BrokerCore
+from entrepot.broker.ports.finder import Finder
+from entrepot.broker.ports.key_values import KeyValues
+from entrepot.broker.ports.messages import Messages
+from entrepot.broker.ports.missing import Missing
+from entrepot.broker.ports.tables import Tables
+from entrepot.broker.ports.timers import Timers
+from entrepot.broker.ports.topology import Topology
+from entrepot.broker.ports.transactions import Transactions
+from entrepot.broker.replication.replica_files import FILE as REPLICA_FILE
+from entrepot.broker.retention.cleaner import Cleaner
+from entrepot.broker.retention.watermarks import DiskState, tell
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.store_files import DirectoryLock
+from entrepot.broker.tiered.tier import Tier
+from entrepot.domain.clock import Clock
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import EntrepotError, StoreFailedError
+from entrepot.domain.names import is_retry_topic, retried_topic, retry_group
 
 BACKGROUND_STEP_SECONDS: Final = 0.5
 CLEANING_SECONDS: Final = 0.01

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from domain.printable import printable, printable_json
+from entrepot.domain.printable import printable, printable_json
 
 if TYPE_CHECKING:
-    from broker.inspect.verification import Report
-    from broker.replication.verifying import Comparison
+    from entrepot.broker.inspect.verification import Report
+    from entrepot.broker.replication.verifying import Comparison
 
 PROBLEMS = 1
 UNUSABLE = 2
@@ -76,7 +76,7 @@ def verify(
 
 def _look_into(data_dir: Path, *, full: bool, as_json: bool) -> tuple[dict[str, Any], bool]:
     """Return the report of a directory, and True if it is healthy."""
-    from broker.inspect.verification import verify as look
+    from entrepot.broker.inspect.verification import verify as look
 
     with _readable():
         report = look(str(data_dir), full=full)
@@ -94,11 +94,11 @@ def _compare(
 ) -> Comparison:
     import asyncio
 
-    from broker.remoting.link import LinkSettings
-    from broker.remoting.tls import TlsFiles
-    from broker.replication.verifying import compare
-    from broker.store.disk import OsDisk
-    from broker.store.store_files import StoreFiles
+    from entrepot.broker.remoting.link import LinkSettings
+    from entrepot.broker.remoting.tls import TlsFiles
+    from entrepot.broker.replication.verifying import compare
+    from entrepot.broker.store.disk import OsDisk
+    from entrepot.broker.store.store_files import StoreFiles
 
     settings = LinkSettings(who="verify", cluster=cluster, tls=TlsFiles(*tls).client())
     identity = None if data_dir is None else StoreFiles(OsDisk(), str(data_dir)).identity()
@@ -129,10 +129,10 @@ def dump(
     as_json: Json = False,
 ) -> None:
     """The records of the log, one a line: offset, kind, time, size, and what they say."""
-    from broker.inspect import dump as dumping
-    from broker.inspect.log_files import LogFiles
-    from broker.inspect.verification import lock_store
-    from broker.inspect.words import kind_names
+    from entrepot.broker.inspect import dump as dumping
+    from entrepot.broker.inspect.log_files import LogFiles
+    from entrepot.broker.inspect.verification import lock_store
+    from entrepot.broker.inspect.words import kind_names
 
     kinds = frozenset(word.strip() for word in kind.split(",") if word.strip())
     if unknown := sorted(kinds - set(kind_names())):
@@ -158,8 +158,8 @@ def rows(
     as_json: Json = False,
 ) -> None:
     """The rows of the state file, one a line; those that fail their check are told last, with exit code 1."""
-    from broker.inspect.state_rows import ROW_KINDS, read_state
-    from broker.inspect.verification import lock_store
+    from entrepot.broker.inspect.state_rows import ROW_KINDS, read_state
+    from entrepot.broker.inspect.verification import lock_store
 
     kinds = frozenset(word.strip() for word in kind.split(",") if word.strip())
     if unknown := sorted(kinds - ROW_KINDS.keys()):
@@ -179,9 +179,9 @@ def rows(
 
 
 def _print_rows(found: dict[bytes, bytes], kinds: frozenset[str], *, as_json: bool) -> None:
-    from broker.inspect.read_only import ReadOnlyDisk
-    from broker.inspect.row_words import describe_row
-    from broker.store.open_files import OpenFiles
+    from entrepot.broker.inspect.read_only import ReadOnlyDisk
+    from entrepot.broker.inspect.row_words import describe_row
+    from entrepot.broker.store.open_files import OpenFiles
 
     files = OpenFiles(ReadOnlyDisk("/nonexistent"), "")
     for key in sorted(found):
@@ -206,8 +206,8 @@ def rebind(
 
     Do it on each replica of each broker, before the new controllers run. A terminal is asked.
     """
-    from broker.replication.rebinding import bound_to
-    from broker.replication.rebinding import rebind as forget
+    from entrepot.broker.replication.rebinding import bound_to
+    from entrepot.broker.replication.rebinding import rebind as forget
 
     with _readable():
         known = bound_to(data_dir).controllers
@@ -229,8 +229,8 @@ def rebind(
 @contextmanager
 def _readable() -> Iterator[None]:
     """Turn errors into one line on the reason why a directory cannot be read."""
-    from broker.inspect.verification import NotAStoreError
-    from domain.errors import EntrepotError
+    from entrepot.broker.inspect.verification import NotAStoreError
+    from entrepot.domain.errors import EntrepotError
 
     try:
         yield

@@ -15,13 +15,13 @@ from typing import Final
 
 import structlog
 
-from broker.commit_pace import CommitPace
-from broker.consume.decision_step import Decision, DecisionStep
-from broker.measurements import Measurements
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.engine import StorageEngine
-from domain.confirmation import Confirmation
-from domain.errors import StoreFailedError
+from entrepot.broker.commit_pace import CommitPace
+from entrepot.broker.consume.decision_step import Decision, DecisionStep
+from entrepot.broker.measurements import Measurements
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import StoreFailedError
 
 ENOUGH_ANSWERS: Final = 64
 """Answers enough for one sync: its cost is small for each."""

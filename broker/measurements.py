@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.store.engine import StorageEngine
-from domain.measurement import Histogram
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.domain.measurement import Histogram
 
 
 class Measurements:

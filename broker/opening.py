@@ -11,23 +11,23 @@ from typing import Final
 
 import structlog
 
-from broker.consume.consumption import Consumption
-from broker.consume.handle_mint import HandleMint
-from broker.consume.progress import Progress
-from broker.metadata.key_values import KeyValueTable
-from broker.metadata.registry import Registry
-from broker.retention.beginning import BEGINNING_KEY, LogBeginning
-from broker.retention.restatement import Restatements
-from broker.settings import BrokerSettings
-from broker.store.disk import Disk, OsDisk
-from broker.store.engine import StorageEngine
-from broker.store.epoch_table import EPOCHS_KEY
-from broker.store.private_files import tighten
-from broker.store.record import RecordKind
-from broker.store.recovery import RowReaders, recover
-from broker.store.state_file import SqliteStateFile, StateFile
-from broker.store.store_files import FORMAT, NAMES, StoreFiles, StoreIdentity
-from broker.store.sync_channel import SyncChannel, start_sync_process
+from entrepot.broker.consume.consumption import Consumption
+from entrepot.broker.consume.handle_mint import HandleMint
+from entrepot.broker.consume.progress import Progress
+from entrepot.broker.metadata.key_values import KeyValueTable
+from entrepot.broker.metadata.registry import Registry
+from entrepot.broker.retention.beginning import BEGINNING_KEY, LogBeginning
+from entrepot.broker.retention.restatement import Restatements
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.disk import Disk, OsDisk
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.broker.store.epoch_table import EPOCHS_KEY
+from entrepot.broker.store.private_files import tighten
+from entrepot.broker.store.record import RecordKind
+from entrepot.broker.store.recovery import RowReaders, recover
+from entrepot.broker.store.state_file import SqliteStateFile, StateFile
+from entrepot.broker.store.store_files import FORMAT, NAMES, StoreFiles, StoreIdentity
+from entrepot.broker.store.sync_channel import SyncChannel, start_sync_process
 
 MANY_OBJECTS: Final = 100_000
 """Objects made at a store's opening above which the garbage collector skips them all from then on."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.retention.watermarks import DiskWatermarks
-from broker.store.commit_log import CommitLogLayout
-from broker.store.index_file import IndexLayout
-from broker.tiered.settings import TierSettings
-from domain.consumer_group import ConsumerGroup
+from entrepot.broker.retention.watermarks import DiskWatermarks
+from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.index_file import IndexLayout
+from entrepot.broker.tiered.settings import TierSettings
+from entrepot.domain.consumer_group import ConsumerGroup
 
 
 @dataclass(frozen=True, slots=True)

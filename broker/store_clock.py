@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from domain.clock import Clock
+from entrepot.domain.clock import Clock
 
 MAX_BEHIND_MS: Final = 60_000
 """Longest standstill of store time until the clock has caught up, in milliseconds: leases last so much longer."""

@@ -16,17 +16,17 @@ from typing import Final
 
 import msgspec
 
-from broker.metadata.registry import Registry, put_topic
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.engine import StorageEngine
-from broker.store.record import RecordKind
-from domain.acceptance import is_for_later
-from domain.delivery import Delivery
-from domain.errors import Code, EntrepotError
-from domain.message import Message, Place, StoredMessage, SystemProperty
-from domain.names import TRACE_TOPIC
-from domain.query import HopKind, MessageHop, is_traced
-from domain.topic import Permission, Topic
+from entrepot.broker.metadata.registry import Registry, put_topic
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.broker.store.record import RecordKind
+from entrepot.domain.acceptance import is_for_later
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, Place, StoredMessage, SystemProperty
+from entrepot.domain.names import TRACE_TOPIC
+from entrepot.domain.query import HopKind, MessageHop, is_traced
+from entrepot.domain.topic import Permission, Topic
 
 MAX_PENDING_HOPS: Final = 10_000
 """Most hops waiting to be written; further ones are dropped and counted."""

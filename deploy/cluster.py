@@ -30,7 +30,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.cluster_arguments import arguments
-from domain.printable import printable
+from entrepot.domain.printable import printable
 
 READY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
@@ -64,7 +64,7 @@ class Member:
         command = [
             sys.executable,
             "-m",
-            "gateway.cli",
+            "entrepot.gateway.cli",
             self.role,
             *self.arguments,
             "--ready-file",

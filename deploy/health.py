@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from broker.remoting.link import Link, LinkSettings
-from broker.remoting.tls import TlsFiles
 from deploy.plan import Part, Plan
-from domain.errors import EntrepotError
-from domain.replication.control import ControllerView
-from gateway.cli.client import Client, segment
-from gateway.cli.errors import CommandError
-from protocols.remoting import operations as wire
+from entrepot.broker.remoting.link import Link, LinkSettings
+from entrepot.broker.remoting.tls import TlsFiles
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.replication.control import ControllerView
+from entrepot.gateway.cli.client import Client, segment
+from entrepot.gateway.cli.errors import CommandError
+from entrepot.protocols.remoting import operations as wire
 
 ASK_SECONDS: Final = 5.0
 ELECT_SECONDS: Final = 60.0

@@ -20,7 +20,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec import Struct
 
-from domain.url import fault_of_url
+from entrepot.domain.url import fault_of_url
 
 Role = Literal["nameserver", "controller", "broker", "gateway"]
 ORDER: Final[tuple[Role, ...]] = ("nameserver", "controller", "broker", "gateway")

@@ -22,8 +22,8 @@ from typing import Final
 
 from deploy.health import Health
 from deploy.plan import Part, Plan, PlanError, read_plan
-from domain.printable import printable
-from gateway.cli.errors import CommandError
+from entrepot.domain.printable import printable
+from entrepot.gateway.cli.errors import CommandError
 
 PATIENCE_SECONDS: Final = 600.0
 """Longest wait for health: a replica may have much to read, and to copy."""

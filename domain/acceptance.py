@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from domain.errors import Code, EntrepotError
-from domain.message import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import (
     MAX_KEYS_BYTES,
     MAX_MESSAGE_GROUP_BYTES,
     MAX_MESSAGE_ID_BYTES,
@@ -14,9 +14,9 @@ from domain.message import (
     SystemProperty,
     compaction_key,
 )
-from domain.names import MAX_SUB_TOPIC_BYTES
-from domain.timing import MAX_DELAY_MS
-from domain.topic import Cleanup, Topic
+from entrepot.domain.names import MAX_SUB_TOPIC_BYTES
+from entrepot.domain.timing import MAX_DELAY_MS
+from entrepot.domain.topic import Cleanup, Topic
 
 
 def too_large(size: int, limit: int) -> EntrepotError:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
-from domain.message import Message
-from domain.replication.control import ReplicaChange
+from entrepot.domain.message import Message
+from entrepot.domain.replication.control import ReplicaChange
 
 
 @dataclass(frozen=True, slots=True)

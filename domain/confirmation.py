@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from domain.errors import EntrepotError
-from domain.message import Message
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import Message
 
 M = TypeVar("M", bound=Message)
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from domain.errors import Code, EntrepotError, FieldError
-from domain.expression.filter import FilterExpression, compile_filter
-from domain.retry_policy import RetryPolicy
+from entrepot.domain.errors import Code, EntrepotError, FieldError
+from entrepot.domain.expression.filter import FilterExpression, compile_filter
+from entrepot.domain.retry_policy import RetryPolicy
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeAlias, overload
 
-from domain.message import StoredMessage, is_over
+from entrepot.domain.message import StoredMessage, is_over
 
 
 class DeliveryPlaces(NamedTuple):

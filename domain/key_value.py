@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from domain.shard import broker_of_place
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.shard import broker_of_place
 
 MAX_KEY_BYTES: Final = 1024
 MAX_VALUE_BYTES: Final = 1 << 20

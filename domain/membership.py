@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from domain.allocation import AllocationStrategy, allocate
-from domain.errors import Code, EntrepotError
+from entrepot.domain.allocation import AllocationStrategy, allocate
+from entrepot.domain.errors import Code, EntrepotError
 
 MAX_MEMBERS: Final = 256
 """Most members of a group on one topic."""

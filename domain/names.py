@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError
 
 DEFAULT_NAMESPACE: Final = "default"
 CATCH_ALL_TOPIC: Final = "mqtt"

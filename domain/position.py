@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError
 
 
 class PositionKind(StrEnum):

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 from zlib import crc32
 
-from domain.message import StoredMessage
+from entrepot.domain.message import StoredMessage
 
 MAX_QUERY_MESSAGES: Final = 1000
 

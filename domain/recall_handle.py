@@ -14,7 +14,7 @@ from binascii import a2b_base64, b2a_base64
 from dataclasses import dataclass
 from typing import Final
 
-from domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError
 
 VERSION: Final = 1
 MAX_HANDLE_LENGTH: Final = 4096

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import re2
 
-from domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError
 
 MAX_PATTERN_LENGTH: Final = 1024
 MAX_STATES: Final = 1200

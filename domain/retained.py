@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from domain.key_value import MAX_KEY_BYTES, MAX_VALUE_BYTES
-from domain.message import Message, StoredMessage, SystemProperty
+from entrepot.domain.key_value import MAX_KEY_BYTES, MAX_VALUE_BYTES
+from entrepot.domain.message import Message, StoredMessage, SystemProperty
 
 RETAINED_PREFIX: Final = "retained/"
 _HASHED: Final = RETAINED_PREFIX + "#"

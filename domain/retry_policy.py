@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from domain.errors import FieldError
+from entrepot.domain.errors import FieldError
 
 MAX_DELAY_MS: Final = 7 * 24 * 3600 * 1000
 MAX_DELAYS: Final = 64

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from domain.consumer_group import ConsumerGroup
-from domain.topic import Topic
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.topic import Topic
 
 BY_USE: Final = 1
 """Revision of a definition created by use: any explicit definition replaces it."""

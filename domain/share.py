@@ -11,9 +11,9 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from domain.exchanges.entity_name import encoded_name
-from domain.names import QUEUE_FEED_PREFIX, check_group_name, is_topic_name
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.exchanges.entity_name import encoded_name
+from entrepot.domain.names import QUEUE_FEED_PREFIX, check_group_name, is_topic_name
 
 SHARE_SEPARATOR: Final = "~"
 HASH_BYTES: Final = 8

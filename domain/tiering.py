@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from domain.topic import QueueBounds, Topic
+from entrepot.domain.topic import QueueBounds, Topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from domain.message import StoredMessage
+from entrepot.domain.message import StoredMessage
 
 MAX_DELAY_MS: Final = 400 * 24 * 3600 * 1000
 """Longest delay of a delivery timestamp, in milliseconds."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
-from domain.errors import Code, EntrepotError, FieldError
+from entrepot.domain.errors import Code, EntrepotError, FieldError
 
 MAX_QUEUES = 1024
 Placement = tuple[tuple[str, int], ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from domain.message import Message, SystemProperty
+from entrepot.domain.message import Message, SystemProperty
 
 MAX_CHECK_AFTER_MS: Final = 99_999_999_999
 """Longest silence that a half message may ask for; longer ones are ignored."""

@@ -16,47 +16,47 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from domain.clock import Clock
-from domain.cluster import Clustered
-from domain.errors import EntrepotError
-from domain.ports import Store
-from gateway.amqp.frontend import AmqpFrontend
-from gateway.amqp.listener import amqp_listeners
-from gateway.amqp.virtual_hosts.bindings import Bindings
-from gateway.amqp.virtual_hosts.definitions import Definitions
-from gateway.amqp.virtual_hosts.shared_queues import SharedQueues
-from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
-from gateway.counters import Counters, event_counters, protocol_counters, rocketmq_counters
-from gateway.deadlines import DeadlineWheel
-from gateway.events.admission import Admission
-from gateway.events.deduplication import Deduplication
-from gateway.events.rules import EventRules
-from gateway.events.subscriptions.subscriptions import Subscriptions
-from gateway.listener import address_of
-from gateway.messaging.membership import Memberships
-from gateway.messaging.send import Sender
-from gateway.messaging.topology import Topology
-from gateway.mqtt.fan_out.hub import DeliveryHub
-from gateway.mqtt.frontend import MqttFrontend
-from gateway.mqtt.listener import HTTP_PATH, MqttListeners
-from gateway.mqtt.retained.retained import RetainedMessages
-from gateway.mqtt.shares.shares import Shares
-from gateway.mqtt.sys_messages import SysMessages
-from gateway.process import StopSignal, write_ready_file
-from gateway.security.security import Security
-from gateway.security.setup_token import FILE_NAME
-from gateway.settings import Settings
-from gateway.transport.certificate_watch import CertificateWatch
-from gateway.transport.early_bytes import EarlyBytes
-from gateway.version import own_version
+from entrepot.domain.clock import Clock
+from entrepot.domain.cluster import Clustered
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.ports import Store
+from entrepot.gateway.amqp.frontend import AmqpFrontend
+from entrepot.gateway.amqp.listener import amqp_listeners
+from entrepot.gateway.amqp.virtual_hosts.bindings import Bindings
+from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
+from entrepot.gateway.amqp.virtual_hosts.shared_queues import SharedQueues
+from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
+from entrepot.gateway.counters import Counters, event_counters, protocol_counters, rocketmq_counters
+from entrepot.gateway.deadlines import DeadlineWheel
+from entrepot.gateway.events.admission import Admission
+from entrepot.gateway.events.deduplication import Deduplication
+from entrepot.gateway.events.rules import EventRules
+from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
+from entrepot.gateway.listener import address_of
+from entrepot.gateway.messaging.membership import Memberships
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.messaging.topology import Topology
+from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
+from entrepot.gateway.mqtt.frontend import MqttFrontend
+from entrepot.gateway.mqtt.listener import HTTP_PATH, MqttListeners
+from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.mqtt.shares.shares import Shares
+from entrepot.gateway.mqtt.sys_messages import SysMessages
+from entrepot.gateway.process import StopSignal, write_ready_file
+from entrepot.gateway.security.security import Security
+from entrepot.gateway.security.setup_token import FILE_NAME
+from entrepot.gateway.settings import Settings
+from entrepot.gateway.transport.certificate_watch import CertificateWatch
+from entrepot.gateway.transport.early_bytes import EarlyBytes
+from entrepot.gateway.version import own_version
 
 if TYPE_CHECKING:
-    from gateway.bridge.bridges import Bridges
-    from gateway.events.webhooks.webhooks import Webhooks
-    from gateway.http.context import HttpContext
-    from gateway.http.server import HttpListener
-    from gateway.rocketmq.listener import GrpcListener
-    from gateway.rocketmq.service import RocketMqService
+    from entrepot.gateway.bridge.bridges import Bridges
+    from entrepot.gateway.events.webhooks.webhooks import Webhooks
+    from entrepot.gateway.http.context import HttpContext
+    from entrepot.gateway.http.server import HttpListener
+    from entrepot.gateway.rocketmq.listener import GrpcListener
+    from entrepot.gateway.rocketmq.service import RocketMqService
 
 WEBHOOK_MARGIN_SECONDS: Final = 3.0
 """Of the time to drain: what deliveries leave to the rest."""
@@ -156,7 +156,7 @@ class Gateway:
         """Bridges to other brokers; their libraries are loaded only where there are some."""
         if not self.settings.bridge.remotes:
             return None
-        from gateway.bridge.bridges import Bridges
+        from entrepot.gateway.bridge.bridges import Bridges
 
         routes = self.mqtt.services.routes
         return Bridges(
@@ -172,9 +172,9 @@ class Gateway:
 
     def _build_grpc(self, reserved: socket.socket, topology: Topology, clock: Clock) -> None:
         """The door for RocketMQ's clients; its libraries are loaded only where it is open."""
-        from gateway.rocketmq.frontend import RocketMqFrontend
-        from gateway.rocketmq.listener import GrpcListener
-        from gateway.rocketmq.service import RocketMqService
+        from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
+        from entrepot.gateway.rocketmq.listener import GrpcListener
+        from entrepot.gateway.rocketmq.service import RocketMqService
 
         host, port = reserved.getsockname()[:2]
         settings = self.settings
@@ -206,10 +206,10 @@ class Gateway:
 
     def _build_http(self, listener: socket.socket, topology: Topology, clock: Clock) -> HttpListener:
         """The HTTP door; its libraries are loaded only where it is open."""
-        from gateway.events.webhooks.webhooks import Webhooks
-        from gateway.http.app import build_app
-        from gateway.http.context import HttpContext
-        from gateway.http.server import HttpListener
+        from entrepot.gateway.events.webhooks.webhooks import Webhooks
+        from entrepot.gateway.http.app import build_app
+        from entrepot.gateway.http.context import HttpContext
+        from entrepot.gateway.http.server import HttpListener
 
         deduplication = Deduplication(self.store, clock)
         webhooks = self._webhooks = Webhooks(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gateway.amqp.frontend import AmqpFrontend
-from gateway.mqtt.fan_out.hub import DeliveryHub
-from gateway.mqtt.frontend import MqttFrontend
-from gateway.mqtt.listener import MqttListeners
+from entrepot.gateway.amqp.frontend import AmqpFrontend
+from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
+from entrepot.gateway.mqtt.frontend import MqttFrontend
+from entrepot.gateway.mqtt.listener import MqttListeners
 
 if TYPE_CHECKING:
-    from gateway.events.admission import Admission
-    from gateway.events.deduplication import Deduplication
-    from gateway.events.webhooks.webhooks import Webhooks
-    from gateway.rocketmq.service import RocketMqService
+    from entrepot.gateway.events.admission import Admission
+    from entrepot.gateway.events.deduplication import Deduplication
+    from entrepot.gateway.events.webhooks.webhooks import Webhooks
+    from entrepot.gateway.rocketmq.service import RocketMqService
 
 Counters = dict[str, tuple[str, Callable[[], int]]]
 """Description and getter of each counter, by name."""

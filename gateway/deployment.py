@@ -10,15 +10,22 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from domain.errors import EntrepotError
-from gateway.clock import SystemClock
-from gateway.listener import address_of
-from gateway.process import StopSignal, bind_listeners, run_process, settle_memory, write_ready_file
-from gateway.settings import LoadedSettings, Settings
-from gateway.stores import make_controller, make_name_server, open_broker_door, open_replica, open_store, served_number
+from entrepot.domain.errors import EntrepotError
+from entrepot.gateway.clock import SystemClock
+from entrepot.gateway.listener import address_of
+from entrepot.gateway.process import StopSignal, bind_listeners, run_process, settle_memory, write_ready_file
+from entrepot.gateway.settings import LoadedSettings, Settings
+from entrepot.gateway.stores import (
+    make_controller,
+    make_name_server,
+    open_broker_door,
+    open_replica,
+    open_store,
+    served_number,
+)
 
 if TYPE_CHECKING:
-    from store_client.embedded import ServedController
+    from entrepot.store_client.embedded import ServedController
 
 Readiness = AbstractContextManager[None]
 """Block that lasts as long as the process is up."""

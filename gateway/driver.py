@@ -14,11 +14,11 @@ from typing import Protocol, cast
 
 import structlog
 
-from gateway.deadlines import DeadlineWheel
-from gateway.transport.early_bytes import EarlyBytes
-from gateway.transport.intake import Intake, Place
-from gateway.transport.source import Source, source_of
-from protocols.proxy import ProxyHeader
+from entrepot.gateway.deadlines import DeadlineWheel
+from entrepot.gateway.transport.early_bytes import EarlyBytes
+from entrepot.gateway.transport.intake import Intake, Place
+from entrepot.gateway.transport.source import Source, source_of
+from entrepot.protocols.proxy import ProxyHeader
 
 FINISH_SECONDS = 0.25
 """Longest wait for a peer that has said goodbye to close by itself."""

@@ -18,8 +18,8 @@ from typing import Any, Literal, TextIO
 import orjson
 import structlog
 
-from domain.printable import printable, printable_json, printable_lines
-from gateway.log_floods import FloodFilter, FloodProcessor, Floods
+from entrepot.domain.printable import printable, printable_json, printable_lines
+from entrepot.gateway.log_floods import FloodFilter, FloodProcessor, Floods
 
 Format = Literal["console", "json"]
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from domain.errors import EntrepotError
+from entrepot.domain.errors import EntrepotError
 
 log = structlog.get_logger(__name__)
 

@@ -15,10 +15,10 @@ import orjson
 import structlog
 import uvloop
 
-from domain.errors import EntrepotError
-from gateway.listener import CannotListenError, bind, reserve
-from gateway.log import configure_logging
-from gateway.settings import LoadedSettings, port_key
+from entrepot.domain.errors import EntrepotError
+from entrepot.gateway.listener import CannotListenError, bind, reserve
+from entrepot.gateway.log import configure_logging
+from entrepot.gateway.settings import LoadedSettings, port_key
 
 GC_THRESHOLD = 50_000
 """Allocations before the collector looks: messages die by reference count, the rest lives long."""

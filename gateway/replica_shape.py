@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from domain.cluster import LogCondition, ReplicaView
+from entrepot.domain.cluster import LogCondition, ReplicaView
 
 
 def replica_shape(view: ReplicaView) -> dict[str, Any]:

@@ -10,23 +10,23 @@ from tempfile import TemporaryDirectory
 
 import structlog
 
-from domain.access.evaluator import is_loopback
-from domain.clock import Clock
-from domain.cluster import Clustered
-from domain.ports import Store
-from domain.printable import printable
-from domain.route import UNIX
-from gateway.amqp.listener import amqp_listener_names
-from gateway.app import Gateway
-from gateway.clock import SystemClock
-from gateway.log import configure_logging
-from gateway.mqtt.listener import mqtt_listener_names
-from gateway.process import bind_listeners, run_process, settle_memory
-from gateway.security.security import Security
-from gateway.settings import LoadedSettings, Settings
-from gateway.store_process import StoreProcess
-from gateway.stores import open_broker_door, open_store, open_store_elsewhere, served_number
-from gateway.workers import run_workers
+from entrepot.domain.access.evaluator import is_loopback
+from entrepot.domain.clock import Clock
+from entrepot.domain.cluster import Clustered
+from entrepot.domain.ports import Store
+from entrepot.domain.printable import printable
+from entrepot.domain.route import UNIX
+from entrepot.gateway.amqp.listener import amqp_listener_names
+from entrepot.gateway.app import Gateway
+from entrepot.gateway.clock import SystemClock
+from entrepot.gateway.log import configure_logging
+from entrepot.gateway.mqtt.listener import mqtt_listener_names
+from entrepot.gateway.process import bind_listeners, run_process, settle_memory
+from entrepot.gateway.security.security import Security
+from entrepot.gateway.settings import LoadedSettings, Settings
+from entrepot.gateway.store_process import StoreProcess
+from entrepot.gateway.stores import open_broker_door, open_store, open_store_elsewhere, served_number
+from entrepot.gateway.workers import run_workers
 
 log = structlog.get_logger(__name__)
 

@@ -15,13 +15,13 @@ from typing import Final
 
 import structlog
 
-from domain.route import UNIX
-from gateway.children import LifeLine, start_child
-from gateway.deployment import serve_store
-from gateway.listener import bind_private
-from gateway.process import run_process
-from gateway.security.setup_token import FILE_NAME
-from gateway.settings import LoadedSettings
+from entrepot.domain.route import UNIX
+from entrepot.gateway.children import LifeLine, start_child
+from entrepot.gateway.deployment import serve_store
+from entrepot.gateway.listener import bind_private
+from entrepot.gateway.process import run_process
+from entrepot.gateway.security.setup_token import FILE_NAME
+from entrepot.gateway.settings import LoadedSettings
 
 _NO_TLS: Final = {"tls_certificate": None, "tls_key": None, "tls_ca": None}
 log = structlog.get_logger(__name__)

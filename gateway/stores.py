@@ -7,16 +7,22 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.ports import Store
-from domain.replication.rule import parse_rule
-from domain.shard import broker_number
-from gateway.listener import address_of
-from gateway.settings import ClusterSettings, Settings, TierSettings
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports import Store
+from entrepot.domain.replication.rule import parse_rule
+from entrepot.domain.shard import broker_number
+from entrepot.gateway.listener import address_of
+from entrepot.gateway.settings import ClusterSettings, Settings, TierSettings
 
 if TYPE_CHECKING:
-    from store_client.embedded import EmbeddedSettings, NameServer, ServedBroker, ServedController, ServedReplica
+    from entrepot.store_client.embedded import (
+        EmbeddedSettings,
+        NameServer,
+        ServedBroker,
+        ServedController,
+        ServedReplica,
+    )
 
 
 async def open_store(settings: Settings, clock: Clock, number: int = 0) -> Store:
@@ -25,7 +31,7 @@ async def open_store(settings: Settings, clock: Clock, number: int = 0) -> Store
     if settings.store.kind == "memory":
         if settings.tier.url:
             raise EntrepotError(Code.BAD_REQUEST, "tier.url needs store.kind embedded: memory keeps nothing")
-        from store_client.memory import MemoryStore
+        from entrepot.store_client.memory import MemoryStore
 
         return MemoryStore(
             clock,
@@ -44,7 +50,7 @@ async def open_store(settings: Settings, clock: Clock, number: int = 0) -> Store
 
 
 async def _open_here(settings: Settings, clock: Clock, number: int) -> Store:
-    from store_client.embedded import open_embedded
+    from entrepot.store_client.embedded import open_embedded
 
     return await open_embedded(_settings_here(settings, number), clock)
 
@@ -59,7 +65,7 @@ def served_number(settings: Settings, *, is_alone: bool) -> int:
 
 
 def _settings_here(settings: Settings, number: int) -> EmbeddedSettings:
-    from store_client.embedded import embedded_settings
+    from entrepot.store_client.embedded import embedded_settings
 
     kept = settings.store
     return embedded_settings(
@@ -133,7 +139,7 @@ async def open_store_elsewhere(settings: Settings, clock: Clock) -> Store:
     Raises UNAVAILABLE where none answers, BAD_REQUEST where the settings name none."""
     if settings.rocketmq.endpoints:
         return await _open_rocketmq(settings, clock)
-    from store_client.remote import RemoteSettings, open_remote
+    from entrepot.store_client.remote import RemoteSettings, open_remote
 
     named = settings.cluster
     return await open_remote(
@@ -156,7 +162,7 @@ async def open_store_elsewhere(settings: Settings, clock: Clock) -> Store:
 
 
 async def _open_rocketmq(settings: Settings, clock: Clock) -> Store:
-    from store_client.rocketmq import open_rocketmq
+    from entrepot.store_client.rocketmq import open_rocketmq
 
     named, side = settings.rocketmq, None
     if named.side_data_dir is not None:
@@ -178,7 +184,7 @@ def open_broker_door(
 ) -> ServedBroker:
     """Open the port through which gateways on other machines reach an embedded store. `is_alone`: it is the only
     broker, unless the settings give it a number or name servers."""
-    from store_client.embedded import serve_embedded
+    from entrepot.store_client.embedded import serve_embedded
 
     named, cluster = settings.broker, settings.cluster
     number = 0 if is_alone and named.number is None and not cluster.name_servers else named.number
@@ -187,7 +193,7 @@ def open_broker_door(
 
 async def open_replica(settings: Settings, listener: socket.socket, clock: Clock) -> ServedReplica:
     """Open a replica of a broker group behind a listening socket."""
-    from store_client.embedded import make_replica
+    from entrepot.store_client.embedded import make_replica
 
     named = settings.broker
     try:
@@ -211,7 +217,7 @@ async def open_replica(settings: Settings, listener: socket.socket, clock: Clock
 
 def make_name_server(settings: Settings, listener: socket.socket) -> NameServer:
     """Make a name server behind a listening socket."""
-    from store_client.embedded import make_name_server
+    from entrepot.store_client.embedded import make_name_server
 
     cluster = settings.cluster
     return make_name_server(
@@ -221,7 +227,7 @@ def make_name_server(settings: Settings, listener: socket.socket) -> NameServer:
 
 def make_controller(settings: Settings, door: socket.socket | NameServer, clock: Clock) -> ServedController:
     """Make a controller, behind a listening socket or in a name server."""
-    from store_client.embedded import make_controller
+    from entrepot.store_client.embedded import make_controller
 
     named, cluster = settings.controller, settings.cluster
     try:

@@ -16,12 +16,12 @@ from typing import Final
 
 import structlog
 
-from gateway.children import STOPS, LifeLine, start_child
-from gateway.listener import address_of
-from gateway.log import configure_logging
-from gateway.process import bind_listeners, run_process, write_ready_file
-from gateway.settings import LoadedSettings
-from gateway.store_process import StoreProcess
+from entrepot.gateway.children import STOPS, LifeLine, start_child
+from entrepot.gateway.listener import address_of
+from entrepot.gateway.log import configure_logging
+from entrepot.gateway.process import bind_listeners, run_process, write_ready_file
+from entrepot.gateway.settings import LoadedSettings
+from entrepot.gateway.store_process import StoreProcess
 
 GRACE_SECONDS: Final = 5.0
 RESTART_SECONDS: Final = 1.0

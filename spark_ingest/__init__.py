@@ -10,11 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from spark_ingest.session import open_session, prepare_java
+    from entrepot.spark_ingest.session import open_session, prepare_java
 
 __all__ = ["open_session", "prepare_java"]
 
-_PLACES: Final = dict.fromkeys(__all__, "spark_ingest.session")
+_PLACES: Final = dict.fromkeys(__all__, "entrepot.spark_ingest.session")
 
 
 def __getattr__(name: str) -> Any:

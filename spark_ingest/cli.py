@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from domain.printable import printable, printable_json, printable_lines
+from entrepot.domain.printable import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
-    from spark_ingest.job.settings import JobSettings
+    from entrepot.spark_ingest.job.settings import JobSettings
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -105,10 +105,10 @@ def ingest(
     if not table or bool(topic) == bool(topic_pattern):
         _usage("give --table, and --topic or --topic-pattern")
     with _told():
-        from spark_ingest.job.settings import DeviceColumns, JobSettings, seconds_of
-        from spark_ingest.source.options import Parse, listed, tier_address
-        from spark_ingest.tables import TableFormat
-        from store_client.blocking import StoreLocation
+        from entrepot.spark_ingest.job.settings import DeviceColumns, JobSettings, seconds_of
+        from entrepot.spark_ingest.source.options import Parse, listed, tier_address
+        from entrepot.spark_ingest.tables import TableFormat
+        from entrepot.store_client.blocking import StoreLocation
 
         try:
             settings = JobSettings(
@@ -161,10 +161,10 @@ def _run(
     from rich.live import Live
     from rich.text import Text
 
-    from spark_ingest.job.run import start, watch
-    from spark_ingest.job.watching import JobMetrics, JobProgress, shown
-    from spark_ingest.session import open_session
-    from spark_ingest.stopping import stopped_by_signals
+    from entrepot.spark_ingest.job.run import start, watch
+    from entrepot.spark_ingest.job.watching import JobMetrics, JobProgress, shown
+    from entrepot.spark_ingest.session import open_session
+    from entrepot.spark_ingest.stopping import stopped_by_signals
 
     console = Console(stderr=True, highlight=False)
     host, _, port = metrics_address.rpartition(":")
@@ -215,7 +215,7 @@ def status(
 ) -> None:
     """Progress of a job: its last batch, messages that wait in each queue, rows that were dead, late or twice."""
     with _told():
-        from spark_ingest.job.status import job_status
+        from entrepot.spark_ingest.job.status import job_status
 
         found = job_status(_checkpoint_of(table, checkpoint))
         if as_json:
@@ -238,7 +238,7 @@ def report(
 ) -> None:
     """An HTML page with plots: throughput, lag, devices' series, gaps, anomalies.  It needs no server."""
     with _told():
-        from spark_ingest.report.page import write_report
+        from entrepot.spark_ingest.report.page import write_report
 
         where = _checkpoint_of(table, checkpoint)
         page = str(write_report(where, output, devices))
@@ -261,7 +261,7 @@ def script(as_json: Json = False) -> None:
 def _checkpoint_of(table: str, checkpoint: str) -> Path:
     if not table and not checkpoint:
         _usage("give --table or --checkpoint")
-    from spark_ingest.job.settings import checkpoint_of
+    from entrepot.spark_ingest.job.settings import checkpoint_of
 
     return checkpoint_of(table, checkpoint)
 
@@ -313,8 +313,8 @@ def _usage(text: str) -> typer.Exit:
 def _told() -> Iterator[None]:
     """Print failures that a user can act on as one line."""
     try:
-        from domain.errors import EntrepotError
-        from spark_ingest.failures import FAILURES
+        from entrepot.domain.errors import EntrepotError
+        from entrepot.spark_ingest.failures import FAILURES
     except ImportError as error:
         _say(f"error: {error}: Spark is not installed: pip install entrepot[spark]", err=True)
         raise typer.Exit(FAILED) from error

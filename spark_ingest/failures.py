@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_ingest.java import JavaError
-from spark_ingest.job.columns import NoMessagesYetError
-from spark_ingest.job.run import JobError
-from spark_ingest.job.status import NoJobError
-from spark_ingest.source.options import OptionError
-from spark_ingest.tables import TableError
+from entrepot.spark_ingest.java import JavaError
+from entrepot.spark_ingest.job.columns import NoMessagesYetError
+from entrepot.spark_ingest.job.run import JobError
+from entrepot.spark_ingest.job.status import NoJobError
+from entrepot.spark_ingest.source.options import OptionError
+from entrepot.spark_ingest.tables import TableError
 
 FAILURES: Final = (JavaError, NoMessagesYetError, JobError, NoJobError, OptionError, TableError)

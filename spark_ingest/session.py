@@ -10,8 +10,8 @@ from typing import Final
 import pyspark
 from pyspark.sql import SparkSession
 
-from spark_ingest.java import Java, find_java, java_home
-from spark_ingest.source.data_source import EntrepotDataSource
+from entrepot.spark_ingest.java import Java, find_java, java_home
+from entrepot.spark_ingest.source.data_source import EntrepotDataSource
 
 DISCOVERED: Final = "pyspark_entrepot"
 """Package by which Spark finds the source (`spark_ingest/discovery`)."""

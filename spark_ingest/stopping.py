@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from spark_ingest.job.run import Running
+from entrepot.spark_ingest.job.run import Running
 
 
 @contextmanager

@@ -9,21 +9,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError, StoreFailedError
-from domain.ports import Store
-from domain.replication.rule import Rule
-from domain.tiering import TierAddress
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
+from entrepot.domain.ports import Store
+from entrepot.domain.replication.rule import Rule
+from entrepot.domain.tiering import TierAddress
 
 if TYPE_CHECKING:
-    from broker.inspect.offline import OfflineStore
-    from broker.namesrv.server import NameServer as NameServer
-    from broker.settings import BrokerSettings
-    from broker.tiered.direct import DirectReader
-    from broker.tiered.objects import ObjectStore
-    from broker.tiered.offline import OfflineTables
-    from broker.tiered.verification import TableShown as TableShown
-    from broker.tiered.verification import Verdict as Verdict
+    from entrepot.broker.inspect.offline import OfflineStore
+    from entrepot.broker.namesrv.server import NameServer as NameServer
+    from entrepot.broker.settings import BrokerSettings
+    from entrepot.broker.tiered.direct import DirectReader
+    from entrepot.broker.tiered.objects import ObjectStore
+    from entrepot.broker.tiered.offline import OfflineTables
+    from entrepot.broker.tiered.verification import TableShown as TableShown
+    from entrepot.broker.tiered.verification import Verdict as Verdict
 
     EmbeddedSettings = BrokerSettings
 
@@ -67,11 +67,11 @@ def embedded_settings(
     """Return the broker's settings from plain values; `others` are fields of `BrokerSettings` by name.  `free_bytes`:
     free disk below which it warns, refuses, and clears early.  `index_sizes`: slots and entries of an index file.
     `tier`: fields of `TierSettings` by name; a number kept with the data replaces theirs.  None: no object store."""
-    from broker.retention.watermarks import DiskWatermarks
-    from broker.settings import BrokerSettings
-    from broker.store.commit_log import CommitLogLayout
-    from broker.store.index_file import IndexLayout
-    from broker.tiered.settings import Payload, ReadPolicy, TierSettings
+    from entrepot.broker.retention.watermarks import DiskWatermarks
+    from entrepot.broker.settings import BrokerSettings
+    from entrepot.broker.store.commit_log import CommitLogLayout
+    from entrepot.broker.store.index_file import IndexLayout
+    from entrepot.broker.tiered.settings import Payload, ReadPolicy, TierSettings
 
     changed: dict[str, Any] = {}
     if tier is not None:
@@ -90,7 +90,7 @@ def embedded_settings(
 def _number_of(data_dir: Path, number: int) -> int:
     """Return the number that a data directory was served with, or else `number`.  Rows of its tables have it: another
     one would upload all of them again."""
-    from broker.server.identity import number_kept
+    from entrepot.broker.server.identity import number_kept
 
     kept = number_kept(data_dir)
     return number if kept is None else kept
@@ -98,7 +98,7 @@ def _number_of(data_dir: Path, number: int) -> int:
 
 async def open_embedded(settings: BrokerSettings, clock: Clock) -> Store:
     """Open the data directory.  Raises StoreFailedError or CorruptedError with the reason."""
-    from broker.broker import Broker
+    from entrepot.broker.broker import Broker
 
     return await Broker.open(settings, clock)
 
@@ -109,9 +109,9 @@ def serve_embedded(
     """Return a broker process that serves an embedded store to gateways on other machines.  `tls`: certificate, key and
     authority.  `others`: fields of `BrokerProcessSettings` by name.  Raises StoreFailedError if the data directory
     belongs to another broker."""
-    from broker.broker import Broker
-    from broker.remoting.tls import TlsFiles
-    from broker.server.process import BrokerProcess, BrokerProcessSettings
+    from entrepot.broker.broker import Broker
+    from entrepot.broker.remoting.tls import TlsFiles
+    from entrepot.broker.server.process import BrokerProcess, BrokerProcessSettings
 
     assert isinstance(store, Broker), "only a store in this process can be served"
     return BrokerProcess(store, BrokerProcessSettings(tls=TlsFiles(*tls), **others), listener, clock)
@@ -136,10 +136,10 @@ def make_replica(
     """Return a replica of a broker group, with its data directory open.  `rates`: bytes a second of comparing and of
     copying.  `controllers`, `lease` (seconds) and `elects_async`: as in `GroupSettings`.  `others`: fields of
     `BrokerProcessSettings`.  Raises StoreFailedError, CorruptedError."""
-    from broker.remoting.tls import TlsFiles
-    from broker.replication.peers import GroupSettings
-    from broker.replication.process import ReplicaProcess
-    from broker.server.process import BrokerProcessSettings
+    from entrepot.broker.remoting.tls import TlsFiles
+    from entrepot.broker.replication.peers import GroupSettings
+    from entrepot.broker.replication.process import ReplicaProcess
+    from entrepot.broker.server.process import BrokerProcessSettings
 
     process = BrokerProcessSettings(tls=TlsFiles(*tls), **others)
     group = GroupSettings(replica, addresses, rule, observers, *rates, controllers, lease, elects_async)
@@ -149,8 +149,8 @@ def make_replica(
 def open_offline(data_dir: str) -> OfflineStore:
     """Open the messages of a data directory that no server has open.  Raises BAD_REQUEST if it does not exist,
     StoreFailedError while a server has it, CorruptedError."""
-    from broker.inspect.offline import OfflineStore
-    from broker.inspect.verification import NotAStoreError
+    from entrepot.broker.inspect.offline import OfflineStore
+    from entrepot.broker.inspect.verification import NotAStoreError
 
     try:
         return OfflineStore(data_dir)
@@ -162,7 +162,7 @@ def tables_shown(url: str, options: dict[str, Any], clock: Clock) -> Iterator[Ta
     """Yield the tables of an object store, without a broker.  `options`: by the names of `StoreOptions`.  Raises
     BAD_REQUEST, UNSUPPORTED if packages are missing, UNAVAILABLE if the store is away."""
     objects = _objects(url, options)
-    from broker.tiered.verification import roots, show
+    from entrepot.broker.tiered.verification import roots, show
 
     for root in roots(objects):
         yield show(objects, root, clock)
@@ -171,16 +171,16 @@ def tables_shown(url: str, options: dict[str, Any], clock: Clock) -> Iterator[Ta
 def tables_verified(url: str, options: dict[str, Any], clock: Clock, *, is_full: bool) -> Iterator[Verdict]:
     """Yield the tables with their faults.  `is_full`: all rows are read.  Otherwise as `tables_shown`."""
     objects = _objects(url, options)
-    from broker.tiered.verification import roots, verify
+    from entrepot.broker.tiered.verification import roots, verify
 
     for root in roots(objects):
         yield verify(objects, root, clock, is_full=is_full)
 
 
 def _objects(url: str, options: dict[str, Any]) -> ObjectStore:
-    from broker.tiered.opening_store import open_objects
-    from broker.tiered.store_options import StoreOptions
-    from broker.tiered.tier import check_installed
+    from entrepot.broker.tiered.opening_store import open_objects
+    from entrepot.broker.tiered.store_options import StoreOptions
+    from entrepot.broker.tiered.tier import check_installed
 
     try:
         check_installed()
@@ -192,7 +192,7 @@ def _objects(url: str, options: dict[str, Any]) -> ObjectStore:
 def open_cold(address: TierAddress, clock: Clock) -> DirectReader:
     """Open the tables of an object store, read by their columns.  Raises UNSUPPORTED, BAD_REQUEST."""
     objects = _objects(address.url, _options_of(address))
-    from broker.tiered.direct import DirectReader
+    from entrepot.broker.tiered.direct import DirectReader
 
     return DirectReader(objects, address, clock)
 
@@ -201,7 +201,7 @@ def open_tables(address: TierAddress, tables: Sequence[str], clock: Clock) -> Of
     """Open the messages of an object store, without a broker.  `tables`: paths of the tables to read; empty: all.
     Raises UNSUPPORTED, BAD_REQUEST."""
     objects = _objects(address.url, _options_of(address))
-    from broker.tiered.offline import OfflineTables
+    from entrepot.broker.tiered.offline import OfflineTables
 
     return OfflineTables(objects, address, clock, tables)
 
@@ -218,8 +218,8 @@ def make_name_server(
     listener: socket.socket, *, tls: tuple[Path | None, ...], lease_seconds: float, cluster: str
 ) -> NameServer:
     """Return a name server behind a listening socket."""
-    from broker.namesrv.server import NameServer
-    from broker.remoting.tls import TlsFiles
+    from entrepot.broker.namesrv.server import NameServer
+    from entrepot.broker.remoting.tls import TlsFiles
 
     return NameServer(listener, lease_seconds=lease_seconds, cluster=cluster, tls=TlsFiles(*tls).server())
 
@@ -239,9 +239,9 @@ def make_controller(
     """Return a controller, with its data directory open.  `door`: a listening socket, or a name server to share.
     `addresses`: those of all controllers, by id.  `lease`: seconds of silence after which a master is replaced.  Raises
     StoreFailedError, OSError."""
-    from broker.controller.door import OwnDoor, SharedDoor, links_of, options_of
-    from broker.controller.process import ControllerServer, ControllerSettings
-    from broker.remoting.tls import TlsFiles
+    from entrepot.broker.controller.door import OwnDoor, SharedDoor, links_of, options_of
+    from entrepot.broker.controller.process import ControllerServer, ControllerSettings
+    from entrepot.broker.remoting.tls import TlsFiles
 
     files = TlsFiles(*tls)
     settings = ControllerSettings(controller, addresses, data_dir, cluster, options_of(lease))

@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from domain.consumer_group import ConsumerGroup
-from domain.topic import Topic
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.topic import Topic
 
 if TYPE_CHECKING:
-    from broker.ports.core import BrokerCore
+    from entrepot.broker.ports.core import BrokerCore
 
 
 class AvailabilityWatch:

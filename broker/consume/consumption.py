@@ -12,23 +12,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from broker.consume.consumption_op import ConsumptionOp
-from broker.consume.fifo import FifoClaim, MessageGroups
-from broker.consume.handing_out import ClaimedRun, HandingOut
-from broker.consume.scan import Scanned, scan_filtered, scan_page
-from broker.consume.window import MAX_SPREAD, ConsumeWindow
-from broker.store.consume_queue import ConsumeQueue
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import MessageFilter
-from domain.message import StoredMessage, is_over
-from domain.names import (
+from entrepot.broker.consume.consumption_op import ConsumptionOp
+from entrepot.broker.consume.fifo import FifoClaim, MessageGroups
+from entrepot.broker.consume.handing_out import ClaimedRun, HandingOut
+from entrepot.broker.consume.scan import Scanned, scan_filtered, scan_page
+from entrepot.broker.consume.window import MAX_SPREAD, ConsumeWindow
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import MessageFilter
+from entrepot.domain.message import StoredMessage, is_over
+from entrepot.domain.names import (
     is_retry_topic,
     retry_topic,
 )
-from domain.ports import MAX_POP_BYTES
-from domain.topic import Topic, TopicType
-from protocols.remoting.record_run import RETRY_QUEUE
+from entrepot.domain.ports import MAX_POP_BYTES
+from entrepot.domain.topic import Topic, TopicType
+from entrepot.protocols.remoting.record_run import RETRY_QUEUE
 
 
 @dataclass(slots=True)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from broker.consume.journal import Journal
-from domain.confirmation import Confirmation
+from entrepot.broker.consume.journal import Journal
+from entrepot.domain.confirmation import Confirmation
 
 T = TypeVar("T")
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.consume.thawed import GoneError
-from broker.consume.window import ConsumeWindow
-from domain.errors import CorruptedError
-from domain.message import StoredMessage, ordering_key
+from entrepot.broker.consume.thawed import GoneError
+from entrepot.broker.consume.window import ConsumeWindow
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.message import StoredMessage, ordering_key
 
 LOOK_AHEAD: Final = 4096
 """New messages looked at in one pop at most, before others get their turn."""

@@ -8,33 +8,33 @@ from typing import Final
 
 import structlog
 
-from broker.consume.consumption_op import ConsumptionOp
-from broker.consume.handle_mint import HandleContext, HandleMint
-from broker.consume.journal import Journal
-from broker.consume.moves import Moves
-from broker.consume.progress import Progress
-from broker.consume.thawed import GoneError, Missed, NotThawedError, Thawed
-from broker.consume.tick_record import ranges_of
-from broker.consume.window import MAX_SPREAD, ConsumeWindow
-from broker.metadata.registry import Registry, put_group
-from broker.settings import BrokerSettings
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.engine import StorageEngine
-from broker.store.healer import NO_HEALER
-from broker.store.record import RecordKind
-from broker.trace import Tracer
-from domain.consumer_group import EARLIEST, LATEST, ConsumerGroup, parse_start
-from domain.errors import CorruptedError
-from domain.message import StoredMessage
-from domain.names import (
+from entrepot.broker.consume.consumption_op import ConsumptionOp
+from entrepot.broker.consume.handle_mint import HandleContext, HandleMint
+from entrepot.broker.consume.journal import Journal
+from entrepot.broker.consume.moves import Moves
+from entrepot.broker.consume.progress import Progress
+from entrepot.broker.consume.thawed import GoneError, Missed, NotThawedError, Thawed
+from entrepot.broker.consume.tick_record import ranges_of
+from entrepot.broker.consume.window import MAX_SPREAD, ConsumeWindow
+from entrepot.broker.metadata.registry import Registry, put_group
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.broker.store.healer import NO_HEALER
+from entrepot.broker.store.record import RecordKind
+from entrepot.broker.trace import Tracer
+from entrepot.domain.consumer_group import EARLIEST, LATEST, ConsumerGroup, parse_start
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.names import (
     check_group_name,
     check_same_namespace,
     dead_letter_group,
     retry_topic,
     split_name,
 )
-from domain.position import Position, PositionKind
-from domain.topic import Topic
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.topic import Topic
 
 HEALING_RETRY_MS: Final = 2_000
 """Pause before a record that other replicas may have is handed out, in milliseconds."""

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from broker.consume.handle_mint import HandleContext
-from broker.consume.settling import Settling
-from broker.consume.window import ConsumeWindow, DeliveredRun
-from broker.ports.cold_records import record_of
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.record_reading import Entry
-from domain.delivery import Deliveries, Part
-from domain.errors import CorruptedError
-from domain.ports import MAX_POP_MESSAGES
-from protocols.remoting.record_run import RecordRun
+from entrepot.broker.consume.handle_mint import HandleContext
+from entrepot.broker.consume.settling import Settling
+from entrepot.broker.consume.window import ConsumeWindow, DeliveredRun
+from entrepot.broker.ports.cold_records import record_of
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.record_reading import Entry
+from entrepot.domain.delivery import Deliveries, Part
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.ports import MAX_POP_MESSAGES
+from entrepot.protocols.remoting.record_run import RecordRun
 
 
 class ClaimedRun(NamedTuple):

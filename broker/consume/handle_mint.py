@@ -13,10 +13,10 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Any, Final
 
-from domain.errors import Code, EntrepotError
-from domain.names import DEFAULT_NAMESPACE
-from domain.ports import MAX_POP_MESSAGES
-from domain.receipt_handle import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import DEFAULT_NAMESPACE
+from entrepot.domain.ports import MAX_POP_MESSAGES
+from entrepot.domain.receipt_handle import (
     INDEX_TEXT_LENGTH,
     MAC_SIZE,
     RUN,

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.consume.consumption_op import ALONE_OPS, ConsumptionOp
-from broker.consume.progress import Progress, encode_op
-from broker.consume.tick_record import MAX_TICK_BYTES, TickWriter, ranges_of
-from broker.store.engine import StorageEngine
-from broker.store.record import RecordKind
+from entrepot.broker.consume.consumption_op import ALONE_OPS, ConsumptionOp
+from entrepot.broker.consume.progress import Progress, encode_op
+from entrepot.broker.consume.tick_record import MAX_TICK_BYTES, TickWriter, ranges_of
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.broker.store.record import RecordKind
 
 
 class Journal:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError
 
 MAX_WAITERS: Final = 100_000
 """Most waiting pops; beyond, a pop that would wait is refused (TOO_MANY_REQUESTS)."""

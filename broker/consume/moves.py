@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from broker.consume.progress import MOVED_QUEUE
-from broker.consume.window import ConsumeWindow
-from broker.metadata.registry import Registry, put_topic
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.engine import StorageEngine
-from broker.store.record import RecordKind
-from broker.store.record_trailer import (
+from entrepot.broker.consume.progress import MOVED_QUEUE
+from entrepot.broker.consume.window import ConsumeWindow
+from entrepot.broker.metadata.registry import Registry, put_topic
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.broker.store.record import RecordKind
+from entrepot.broker.store.record_trailer import (
     NOWHERE,
     Move,
 )
-from broker.trace import Tracer
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.message import Message, Place, StoredMessage, SystemProperty, SystemValue, as_first_stored
-from domain.names import dead_letter_topic, retry_topic
-from domain.query import HopKind
-from domain.topic import Cleanup, Topic
+from entrepot.broker.trace import Tracer
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, Place, StoredMessage, SystemProperty, SystemValue, as_first_stored
+from entrepot.domain.names import dead_letter_topic, retry_topic
+from entrepot.domain.query import HopKind
+from entrepot.domain.topic import Cleanup, Topic
 
 
 @dataclass(slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.engine import StorageEngine
-from domain.errors import Code, EntrepotError
-from domain.position import Position, PositionKind
-from domain.topic import QueueBounds
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.topic import QueueBounds
 
 
 def place_of(engine: StorageEngine, queue: ConsumeQueue, position: Position) -> int:

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from broker.consume.consumption_op import ALONE_OPS, ConsumptionOp
-from broker.consume.tick_record import TickOp, read_tick
-from broker.consume.window import ConsumeWindow
-from broker.consume.window_state import MAX_GENERATION
-from broker.store.changed_rows import ChangedRows
-from broker.store.record_trailer import Move
-from domain.names import is_retry_topic
+from entrepot.broker.consume.consumption_op import ALONE_OPS, ConsumptionOp
+from entrepot.broker.consume.tick_record import TickOp, read_tick
+from entrepot.broker.consume.window import ConsumeWindow
+from entrepot.broker.consume.window_state import MAX_GENERATION
+from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.broker.store.record_trailer import Move
+from entrepot.domain.names import is_retry_topic
 
 _HEAD = struct.Struct(">BIqQHHI")
 

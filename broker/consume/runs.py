@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from broker.consume.places import check_inside
-from broker.consume.scan import scan_filtered
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.engine import StorageEngine
-from broker.store.record_runs import entries_at, entries_between, read_records
-from domain.errors import CorruptedError
-from domain.expression.filter import FilterExpression, compile_filter
-from protocols.remoting.records import ENTRY, MAX_RUN_BYTES, encode_run
+from entrepot.broker.consume.places import check_inside
+from entrepot.broker.consume.scan import scan_filtered
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.broker.store.record_runs import entries_at, entries_between, read_records
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.expression.filter import FilterExpression, compile_filter
+from entrepot.protocols.remoting.records import ENTRY, MAX_RUN_BYTES, encode_run
 
 MAX_FOUND: int = 4096
 """Most messages in one run through a filter."""

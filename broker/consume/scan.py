@@ -12,12 +12,12 @@ from typing import Final
 
 import structlog
 
-from broker.consume.thawed import Page
-from broker.store.consume_queue import ENTRY, ConsumeQueue
-from broker.store.engine import StorageEngine
-from domain.errors import CorruptedError
-from domain.expression.filter import FilterKind, MessageFilter
-from domain.message import StoredMessage
+from entrepot.broker.consume.thawed import Page
+from entrepot.broker.store.consume_queue import ENTRY, ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.expression.filter import FilterKind, MessageFilter
+from entrepot.domain.message import StoredMessage
 
 CHUNK_ENTRIES: Final = 4096
 MAX_SCANNED: Final = 131_072

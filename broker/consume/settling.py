@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from broker.consume.consumption_op import ConsumptionOp
-from broker.consume.group_windows import GroupWindows
-from broker.consume.thawed import NotThawedError
-from broker.consume.window import ConsumeWindow
-from broker.store.consume_queue import ConsumeQueue
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import DeliveryPlaces, Receipt, places_of
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage, as_first_stored
-from domain.names import retry_topic
-from domain.ports import REJECTED
-from protocols.remoting.record_run import RETRY_QUEUE
+from entrepot.broker.consume.consumption_op import ConsumptionOp
+from entrepot.broker.consume.group_windows import GroupWindows
+from entrepot.broker.consume.thawed import NotThawedError
+from entrepot.broker.consume.window import ConsumeWindow
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import DeliveryPlaces, Receipt, places_of
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import StoredMessage, as_first_stored
+from entrepot.domain.names import retry_topic
+from entrepot.domain.ports import REJECTED
+from entrepot.protocols.remoting.record_run import RETRY_QUEUE
 
 Receipts: TypeAlias = Sequence[Receipt | DeliveryPlaces]
 """Names of deliveries. Gateways on other machines send places, each with all its deliveries."""

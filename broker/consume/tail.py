@@ -8,10 +8,10 @@ from typing import Final
 
 import structlog
 
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.engine import StorageEngine
-from domain.errors import CorruptedError
-from domain.message import StoredMessage
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.message import StoredMessage
 
 TAIL_BATCH: Final = 1024
 """Messages handed over in one go, before others get their turn."""

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from broker.ports.cold_reads import ColdReads
-from broker.store.consume_queue import ConsumeQueue
-from domain.errors import Code, CorruptedError, EntrepotError
-from domain.expression.filter import FilterExpression
-from domain.message import StoredMessage
-from domain.position import Position
+from entrepot.broker.ports.cold_reads import ColdReads
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.position import Position
 
 MAX_BYTES: Final = 64 << 20
 """Bytes of the messages of all pages at most."""

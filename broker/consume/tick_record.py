@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
-from broker.consume.consumption_op import JOINED_OPS, ConsumptionOp
+from entrepot.broker.consume.consumption_op import JOINED_OPS, ConsumptionOp
 
 MAX_TICK_BYTES: Final = 64 * 1024
 """Payload of one record, in bytes; a step's further operations go to another one."""

@@ -23,8 +23,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from broker.consume.window_row import WindowRow
-from broker.consume.window_state import MAX_NUMBER, PENDING, RELEASED, SETTLED, WindowState
+from entrepot.broker.consume.window_row import WindowRow
+from entrepot.broker.consume.window_state import MAX_NUMBER, PENDING, RELEASED, SETTLED, WindowState
 
 MAX_SPREAD = 16
 """Longest spread of a window, in limits of unsettled messages: messages that a filter rejected lie between."""

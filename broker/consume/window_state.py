@@ -6,8 +6,8 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from broker.consume.reminders import Reminders
-from broker.consume.window_row import Try
+from entrepot.broker.consume.reminders import Reminders
+from entrepot.broker.consume.window_row import Try
 
 PENDING, RELEASED, SETTLED, FILTERED = 0, 1, 2, 3
 """Status of a message: delivered; waiting for its next or first delivery (no attempts yet); consumed or moved

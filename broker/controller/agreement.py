@@ -9,11 +9,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from broker.controller.commands import Command
-from broker.controller.register import Register
-from domain.errors import Code, EntrepotError
-from domain.replication.control import Order
-from domain.replication.mastership import Appointment
+from entrepot.broker.controller.commands import Command
+from entrepot.broker.controller.register import Register
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.replication.control import Order
+from entrepot.domain.replication.mastership import Appointment
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from broker.controller.starts import DirectoryStart
-from domain.replication.control import GroupShape
-from domain.replication.mastership import Appointment
+from entrepot.broker.controller.starts import DirectoryStart
+from entrepot.domain.replication.control import GroupShape
+from entrepot.domain.replication.mastership import Appointment
 
 
 class Adopt(Struct, frozen=True, tag=True):

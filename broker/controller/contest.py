@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from enum import Enum
 
-from domain.replication.election import Election, ElectionError, first_election
-from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
+from entrepot.domain.replication.election import Election, ElectionError, first_election
+from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
 
 
 class Phase(Enum):

@@ -11,17 +11,17 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-from broker.controller.agreement import NOT_AGREED, Agreement, ControllerOptions, Effect
-from broker.controller.commands import Adopt, ChangeSet, Reshape, WantReplicas
-from broker.controller.contest import Contest
-from broker.controller.elections import Elections
-from broker.controller.liveness import FINE, Heard, Verdict, judge, judge_smaller
-from broker.controller.register import MAX_GROUPS, Group, Register
-from broker.controller.replica_changes import changed
-from broker.controller.watched import Watched
-from domain.errors import Code, EntrepotError
-from domain.replication.control import GroupShape, GroupView, OrderAnswer, ReplicaChange, Report, SetChange
-from domain.replication.mastership import NOBODY, Appointment
+from entrepot.broker.controller.agreement import NOT_AGREED, Agreement, ControllerOptions, Effect
+from entrepot.broker.controller.commands import Adopt, ChangeSet, Reshape, WantReplicas
+from entrepot.broker.controller.contest import Contest
+from entrepot.broker.controller.elections import Elections
+from entrepot.broker.controller.liveness import FINE, Heard, Verdict, judge, judge_smaller
+from entrepot.broker.controller.register import MAX_GROUPS, Group, Register
+from entrepot.broker.controller.replica_changes import changed
+from entrepot.broker.controller.watched import Watched
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.replication.control import GroupShape, GroupView, OrderAnswer, ReplicaChange, Report, SetChange
+from entrepot.domain.replication.mastership import NOBODY, Appointment
 
 NOT_LEADER: Final = "this controller does not lead the others"
 

@@ -19,13 +19,13 @@ from typing import Final
 
 import msgspec
 
-from broker.controller.starts import DirectoryStart
-from broker.raft.files import OsDirectory, RaftFiles
-from broker.raft.state import EMPTY, Stored, first_stored
-from broker.store.private_files import make_private_directory
-from broker.store.small_files import put_durably
-from broker.store.store_files import DirectoryLock
-from domain.errors import StoreFailedError
+from entrepot.broker.controller.starts import DirectoryStart
+from entrepot.broker.raft.files import OsDirectory, RaftFiles
+from entrepot.broker.raft.state import EMPTY, Stored, first_stored
+from entrepot.broker.store.private_files import make_private_directory
+from entrepot.broker.store.small_files import put_durably
+from entrepot.broker.store.store_files import DirectoryLock
+from entrepot.domain.errors import StoreFailedError
 
 FILE: Final = "controller.json"
 

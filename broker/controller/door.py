@@ -6,10 +6,10 @@ import socket
 import ssl
 from typing import Final
 
-from broker.controller.agreement import ControllerOptions
-from broker.controller.process import ControllerServer
-from broker.remoting.link import LinkSettings
-from broker.remoting.listener import RemotingListener, Service
+from entrepot.broker.controller.agreement import ControllerOptions
+from entrepot.broker.controller.process import ControllerServer
+from entrepot.broker.remoting.link import LinkSettings
+from entrepot.broker.remoting.listener import RemotingListener, Service
 
 MOST_FENCE_SECONDS: Final = 1.0
 MOST_TICK_SECONDS: Final = 0.1

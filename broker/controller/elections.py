@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.controller.agreement import NOT_AGREED, Agreement
-from broker.controller.commands import BeginElection, Decide
-from broker.controller.contest import Contest, Phase
-from broker.controller.liveness import Heard
-from broker.controller.register import Group
-from broker.controller.watched import Watched
-from domain.errors import Code
-from domain.replication.control import Order, OrderAnswer
-from domain.replication.election import ElectionError
-from domain.replication.mastership import NOBODY, FenceAnswer, Promise
-from domain.replication.rule import RuleKind
+from entrepot.broker.controller.agreement import NOT_AGREED, Agreement
+from entrepot.broker.controller.commands import BeginElection, Decide
+from entrepot.broker.controller.contest import Contest, Phase
+from entrepot.broker.controller.liveness import Heard
+from entrepot.broker.controller.register import Group
+from entrepot.broker.controller.watched import Watched
+from entrepot.domain.errors import Code
+from entrepot.domain.replication.control import Order, OrderAnswer
+from entrepot.domain.replication.election import ElectionError
+from entrepot.domain.replication.mastership import NOBODY, FenceAnswer, Promise
+from entrepot.domain.replication.rule import RuleKind
 
 
 class Elections:

@@ -12,11 +12,11 @@ from typing import Final
 
 import structlog
 
-from broker.controller.directory import ControllerDirectory, founder, id_of
-from broker.remoting.link import Link
-from domain.errors import EntrepotError
-from domain.replication.control import ControllerView
-from protocols.remoting import operations as wire
+from entrepot.broker.controller.directory import ControllerDirectory, founder, id_of
+from entrepot.broker.remoting.link import Link
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.replication.control import ControllerView
+from entrepot.protocols.remoting import operations as wire
 
 ASK_SECONDS: Final = 1.0
 PAUSE_SECONDS: Final = 0.2

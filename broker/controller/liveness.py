@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.controller.register import Group
-from domain.replication.control import NEVER, GroupShape, Report
-from domain.replication.mastership import NOBODY, Appointment
-from domain.replication.rule import RuleKind
+from entrepot.broker.controller.register import Group
+from entrepot.domain.replication.control import NEVER, GroupShape, Report
+from entrepot.domain.replication.mastership import NOBODY, Appointment
+from entrepot.domain.replication.rule import RuleKind
 
 
 @dataclass(slots=True)

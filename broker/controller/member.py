@@ -14,16 +14,16 @@ from typing import Final
 import msgspec
 import structlog
 
-from broker.controller.commands import Command, decode_command, encode_command
-from broker.controller.register import Register
-from broker.raft import effects as raft
-from broker.raft.entry import EntryKind
-from broker.raft.files import RaftFiles
-from broker.raft.membership import Change, Configuration
-from broker.raft.messages import Message
-from broker.raft.raft import Raft
-from broker.raft.state import Options
-from domain.errors import Code, EntrepotError, StoreFailedError
+from entrepot.broker.controller.commands import Command, decode_command, encode_command
+from entrepot.broker.controller.register import Register
+from entrepot.broker.raft import effects as raft
+from entrepot.broker.raft.entry import EntryKind
+from entrepot.broker.raft.files import RaftFiles
+from entrepot.broker.raft.membership import Change, Configuration
+from entrepot.broker.raft.messages import Message
+from entrepot.broker.raft.raft import Raft
+from entrepot.broker.raft.state import Options
+from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 
 SNAPSHOT_ENTRIES: Final = 2000
 """Entries in the log behind a snapshot before the next one is made."""

@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from broker.controller.raft_codec import Sender, encode_messages
-from broker.raft.messages import Message
-from broker.remoting.link import Link, LinkSettings
-from domain.errors import Code, EntrepotError
-from protocols.remoting import operations as wire
+from entrepot.broker.controller.raft_codec import Sender, encode_messages
+from entrepot.broker.raft.messages import Message
+from entrepot.broker.remoting.link import Link, LinkSettings
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.remoting import operations as wire
 
 SEND_SECONDS: Final = 2.0
 MAX_UNANSWERED: Final = 64

@@ -16,21 +16,21 @@ from typing import Any, Final
 
 import structlog
 
-from broker.controller.agreement import ControllerOptions, Effect, Propose, Reply, Tell
-from broker.controller.commands import HearController, NameController
-from broker.controller.controller import NOT_LEADER, Controller
-from broker.controller.directory import ControllerDirectory
-from broker.controller.founding import Founding
-from broker.controller.member import Member
-from broker.controller.peers import ControllerPeers
-from broker.controller.raft_codec import ANSWERS, Sender, decode_messages
-from broker.raft.membership import Add, Change, Remove, Replace
-from broker.raft.state import Options
-from broker.remoting.link import LinkSettings
-from broker.remoting.listener import ServerChannel, ServerStream, Service
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError, StoreFailedError
-from domain.replication.control import (
+from entrepot.broker.controller.agreement import ControllerOptions, Effect, Propose, Reply, Tell
+from entrepot.broker.controller.commands import HearController, NameController
+from entrepot.broker.controller.controller import NOT_LEADER, Controller
+from entrepot.broker.controller.directory import ControllerDirectory
+from entrepot.broker.controller.founding import Founding
+from entrepot.broker.controller.member import Member
+from entrepot.broker.controller.peers import ControllerPeers
+from entrepot.broker.controller.raft_codec import ANSWERS, Sender, decode_messages
+from entrepot.broker.raft.membership import Add, Change, Remove, Replace
+from entrepot.broker.raft.state import Options
+from entrepot.broker.remoting.link import LinkSettings
+from entrepot.broker.remoting.listener import ServerChannel, ServerStream, Service
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
+from entrepot.domain.replication.control import (
     ControllerView,
     GroupShape,
     GroupView,
@@ -40,10 +40,10 @@ from domain.replication.control import (
     ReportAnswer,
     SetChange,
 )
-from domain.replication.mastership import Appointment
-from protocols.remoting import operations as wire
-from protocols.remoting.connection import Requested
-from protocols.remoting.values import encode
+from entrepot.domain.replication.mastership import Appointment
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.connection import Requested
+from entrepot.protocols.remoting.values import encode
 
 MAX_REQUESTS: Final = 1000
 """Most requests that wait for the others' agreement."""
@@ -109,7 +109,7 @@ class ControllerServer:
             self._failed(error if isinstance(error, EntrepotError) else EntrepotError(Code.INTERNAL_ERROR, str(error)))
 
     def _open(self) -> None:
-        from broker.controller.register import Register
+        from entrepot.broker.controller.register import Register
 
         register = Register()
         identity = self._directory.identity

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
-from broker.controller.starts import DirectoryStart
-from broker.raft import messages as raft
-from domain.errors import Code, EntrepotError
+from entrepot.broker.controller.starts import DirectoryStart
+from entrepot.broker.raft import messages as raft
+from entrepot.domain.errors import Code, EntrepotError
 
 _KINDS: Final[tuple[type[Any], ...]] = (
     raft.PreVote,

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from broker.controller.commands import (
+from entrepot.broker.controller.commands import (
     Adopt,
     BeginElection,
     ChangeSet,
@@ -29,9 +29,9 @@ from broker.controller.commands import (
     Reshape,
     WantReplicas,
 )
-from broker.controller.starts import DirectoryStart
-from domain.replication.control import GroupShape
-from domain.replication.mastership import Appointment, Promise
+from entrepot.broker.controller.starts import DirectoryStart
+from entrepot.domain.replication.control import GroupShape
+from entrepot.domain.replication.mastership import Appointment, Promise
 
 MAX_GROUPS: Final = 10_000
 """Most groups of a register."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.controller.liveness import Heard
-from broker.controller.register import Group
-from domain.errors import Code, EntrepotError
-from domain.replication.control import ReplicaChange
-from domain.replication.rule import RuleKind
+from entrepot.broker.controller.liveness import Heard
+from entrepot.broker.controller.register import Group
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.replication.control import ReplicaChange
+from entrepot.domain.replication.rule import RuleKind
 
 
 def changed(group: Group, replica: int, change: ReplicaChange, fresh: Mapping[int, Heard]) -> frozenset[int]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.controller.contest import Contest
-from broker.controller.liveness import FINE, Heard, Verdict
-from domain.replication.control import GroupShape
+from entrepot.broker.controller.contest import Contest
+from entrepot.broker.controller.liveness import FINE, Heard, Verdict
+from entrepot.domain.replication.control import GroupShape
 
 
 class Watched:

@@ -10,19 +10,19 @@ from typing import Any
 import msgspec
 import orjson
 
-from broker.consume.progress import Consumed, decode_ops
-from broker.inspect.log_files import Gap, LogFiles, Record
-from broker.inspect.row_words import epoch_words
-from broker.inspect.state_rows import name_of_row
-from broker.inspect.words import bytes_text, id_text, kind_name, time_text
-from broker.retention.restatement import decode_rows
-from broker.store.pending import decode_pending
-from broker.store.record import HEADER_SIZE, KEPT_KINDS, MESSAGE_KINDS, RecordKind
-from broker.store.record_trailer import NOWHERE, decode_move, read_origin
-from domain.message import as_texts
-from domain.printable import printable_json
-from domain.replication.epochs import read_epoch
-from protocols.remoting.stored_record import InvalidRecordError, decode_message
+from entrepot.broker.consume.progress import Consumed, decode_ops
+from entrepot.broker.inspect.log_files import Gap, LogFiles, Record
+from entrepot.broker.inspect.row_words import epoch_words
+from entrepot.broker.inspect.state_rows import name_of_row
+from entrepot.broker.inspect.words import bytes_text, id_text, kind_name, time_text
+from entrepot.broker.retention.restatement import decode_rows
+from entrepot.broker.store.pending import decode_pending
+from entrepot.broker.store.record import HEADER_SIZE, KEPT_KINDS, MESSAGE_KINDS, RecordKind
+from entrepot.broker.store.record_trailer import NOWHERE, decode_move, read_origin
+from entrepot.domain.message import as_texts
+from entrepot.domain.printable import printable_json
+from entrepot.domain.replication.epochs import read_epoch
+from entrepot.protocols.remoting.stored_record import InvalidRecordError, decode_message
 
 MOST_OFFSETS = 1000
 """Most offsets of one consumption record that are shown."""

@@ -6,17 +6,17 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
-from broker.inspect.findings import Findings
-from broker.inspect.log_files import LogFiles
-from broker.opening import OpenedStore
-from broker.store.consume_queue import ENTRIES_PER_FILE, ENTRY_SIZE, FILE_SIZE, ConsumeQueue, topic_directory
-from broker.store.index_file import IndexFile
-from broker.store.message_index import HEAD_ROW, MessageIndex
-from broker.store.open_files import OpenFiles
-from broker.store.postings import are_postings_of, longest_postings
-from broker.store.state_file import Rows
-from broker.store.store_files import NAMES
-from domain.errors import CorruptedError
+from entrepot.broker.inspect.findings import Findings
+from entrepot.broker.inspect.log_files import LogFiles
+from entrepot.broker.opening import OpenedStore
+from entrepot.broker.store.consume_queue import ENTRIES_PER_FILE, ENTRY_SIZE, FILE_SIZE, ConsumeQueue, topic_directory
+from entrepot.broker.store.index_file import IndexFile
+from entrepot.broker.store.message_index import HEAD_ROW, MessageIndex
+from entrepot.broker.store.open_files import OpenFiles
+from entrepot.broker.store.postings import are_postings_of, longest_postings
+from entrepot.broker.store.state_file import Rows
+from entrepot.broker.store.store_files import NAMES
+from entrepot.domain.errors import CorruptedError
 
 _ROOT_NAMES: Final = frozenset((*NAMES, *(f"{name}.draft" for name in NAMES)))
 _STATE: Final = "state.db"

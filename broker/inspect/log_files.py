@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Final
 
-from broker.store import record
-from broker.store.damage import SCAN_CHUNK
-from broker.store.record import HEADER_SIZE, RecordHeader
-from protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
+from entrepot.broker.store import record
+from entrepot.broker.store.damage import SCAN_CHUNK
+from entrepot.broker.store.record import HEADER_SIZE, RecordHeader
+from entrepot.protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
 
 UNKNOWN_SEGMENT_SIZE: Final = 1 << 62
 """Stand-in for an unknown segment size, which only the names of more than one file tell."""

@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.inspect.log_files import Gap, Record
-from broker.inspect.words import kind_name, time_text
-from broker.store.record import RecordKind
+from entrepot.broker.inspect.log_files import Gap, Record
+from entrepot.broker.inspect.words import kind_name, time_text
+from entrepot.broker.store.record import RecordKind
 
 
 @dataclass(slots=True)

@@ -16,23 +16,23 @@ from pathlib import Path
 
 import numpy as np
 
-from broker.consume.places import bounds_of, place_of
-from broker.consume.runs import find_entries
-from broker.inspect.log_files import LogFiles, Segment
-from broker.inspect.read_only import IdleSyncChannel, ReadOnlyDisk, ReadRows
-from broker.inspect.state_rows import read_state
-from broker.inspect.verification import lock_store
-from broker.opening import assemble
-from broker.settings import BrokerSettings
-from broker.store.commit_log import CommitLogLayout
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.record_runs import bytes_between
-from domain.errors import Code, CorruptedError, EntrepotError
-from domain.expression.filter import FilterExpression
-from domain.position import Position
-from domain.tiering import TierStatus
-from domain.topic import QueueBounds
-from protocols.remoting.records import RecordRun
+from entrepot.broker.consume.places import bounds_of, place_of
+from entrepot.broker.consume.runs import find_entries
+from entrepot.broker.inspect.log_files import LogFiles, Segment
+from entrepot.broker.inspect.read_only import IdleSyncChannel, ReadOnlyDisk, ReadRows
+from entrepot.broker.inspect.state_rows import read_state
+from entrepot.broker.inspect.verification import lock_store
+from entrepot.broker.opening import assemble
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.record_runs import bytes_between
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression
+from entrepot.domain.position import Position
+from entrepot.domain.tiering import TierStatus
+from entrepot.domain.topic import QueueBounds
+from entrepot.protocols.remoting.records import RecordRun
 
 
 class OfflineStore:

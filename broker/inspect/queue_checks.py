@@ -7,17 +7,17 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from broker.inspect.findings import Findings
-from broker.inspect.log_files import LogFiles, Record
-from broker.opening import OpenedStore
-from broker.store.consume_queue import ENTRY, ENTRY_SIZE, ConsumeQueue, read_queue_key
-from broker.store.dispatcher import QueueKey
-from broker.store.open_files import OpenFiles
-from broker.store.record import MESSAGE_KINDS
-from broker.store.record_placement import read_placement
-from broker.store.record_trailer import read_further
-from broker.store.state_file import Rows
-from domain.errors import CorruptedError
+from entrepot.broker.inspect.findings import Findings
+from entrepot.broker.inspect.log_files import LogFiles, Record
+from entrepot.broker.opening import OpenedStore
+from entrepot.broker.store.consume_queue import ENTRY, ENTRY_SIZE, ConsumeQueue, read_queue_key
+from entrepot.broker.store.dispatcher import QueueKey
+from entrepot.broker.store.open_files import OpenFiles
+from entrepot.broker.store.record import MESSAGE_KINDS
+from entrepot.broker.store.record_placement import read_placement
+from entrepot.broker.store.record_trailer import read_further
+from entrepot.broker.store.state_file import Rows
+from entrepot.domain.errors import CorruptedError
 
 SAMPLE: Final = 16
 """Entries of each queue to be checked, unless all are."""

@@ -13,9 +13,9 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from broker.store.state_file import Rows
-from broker.store.store_files import lock_directory
-from domain.errors import StoreFailedError
+from entrepot.broker.store.state_file import Rows
+from entrepot.broker.store.store_files import lock_directory
+from entrepot.domain.errors import StoreFailedError
 
 
 @dataclass(slots=True)

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import orjson
 
-from broker.consume.window import ConsumeWindow
-from broker.inspect.state_rows import ROW_KINDS, name_of_row
-from broker.inspect.words import bytes_text, time_text
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.index_file import IndexFile
-from broker.store.open_files import OpenFiles
-from broker.store.state_file import META_KEY, read_meta
-from domain.errors import CorruptedError
-from domain.replication.epochs import EpochStart, decode_starts
+from entrepot.broker.consume.window import ConsumeWindow
+from entrepot.broker.inspect.state_rows import ROW_KINDS, name_of_row
+from entrepot.broker.inspect.words import bytes_text, time_text
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.index_file import IndexFile
+from entrepot.broker.store.open_files import OpenFiles
+from entrepot.broker.store.state_file import META_KEY, read_meta
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.replication.epochs import EpochStart, decode_starts
 
 _TIMER = struct.Struct(">QQI")
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from broker.inspect.findings import Findings
-from broker.opening import OpenedStore
-from broker.store.record import RecordKind
-from domain.errors import CorruptedError
-from domain.message import StoredMessage, SystemProperty
-from domain.names import is_retry_topic, retried_topic, retry_group
+from entrepot.broker.inspect.findings import Findings
+from entrepot.broker.opening import OpenedStore
+from entrepot.broker.store.record import RecordKind
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.message import StoredMessage, SystemProperty
+from entrepot.domain.names import is_retry_topic, retried_topic, retry_group
 
 
 def check_windows(store: OpenedStore, findings: Findings) -> list[dict[str, Any]]:

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from broker.store.state_file import Rows, read_meta, row_checksum
-from domain.errors import StoreFailedError
+from entrepot.broker.store.state_file import Rows, read_meta, row_checksum
+from entrepot.domain.errors import StoreFailedError
 
 ROW_KINDS: Final = {
     "m": "position",

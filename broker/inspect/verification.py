@@ -14,20 +14,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from broker.inspect import file_checks, queue_checks, state_checks
-from broker.inspect.findings import Finding, Findings
-from broker.inspect.log_files import UNKNOWN_SEGMENT_SIZE, LogFiles
-from broker.inspect.log_summary import LogSummary
-from broker.inspect.read_only import IdleSyncChannel, ReadOnlyDisk, ReadRows, SharedLock
-from broker.inspect.state_rows import StateReading, read_state, wait_for_writer
-from broker.opening import OpenedStore, assemble
-from broker.settings import BrokerSettings
-from broker.store.commit_log import CommitLogLayout
-from broker.store.message_index import HEAD_ROW, MessageIndex
-from broker.store.open_files import OpenFiles
-from broker.store.state_file import META_KEY, Rows, meta_change
-from broker.store.store_files import StoreFiles, StoreIdentity
-from domain.errors import CorruptedError, EntrepotError
+from entrepot.broker.inspect import file_checks, queue_checks, state_checks
+from entrepot.broker.inspect.findings import Finding, Findings
+from entrepot.broker.inspect.log_files import UNKNOWN_SEGMENT_SIZE, LogFiles
+from entrepot.broker.inspect.log_summary import LogSummary
+from entrepot.broker.inspect.read_only import IdleSyncChannel, ReadOnlyDisk, ReadRows, SharedLock
+from entrepot.broker.inspect.state_rows import StateReading, read_state, wait_for_writer
+from entrepot.broker.opening import OpenedStore, assemble
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.message_index import HEAD_ROW, MessageIndex
+from entrepot.broker.store.open_files import OpenFiles
+from entrepot.broker.store.state_file import META_KEY, Rows, meta_change
+from entrepot.broker.store.store_files import StoreFiles, StoreIdentity
+from entrepot.domain.errors import CorruptedError, EntrepotError
 
 
 class NotAStoreError(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from datetime import UTC, datetime
 
-from broker.store.record import RecordKind
+from entrepot.broker.store.record import RecordKind
 
 _KIND_NAMES = {kind.value: kind.name.lower().replace("_", "-") for kind in RecordKind}
 

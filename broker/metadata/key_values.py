@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from broker.store.changed_rows import ChangedRows
-from domain.errors import EntrepotError
-from domain.key_value import ABSENT, KeyValue, KeyValueChange, KeyValueEvent, conflict
+from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange, KeyValueEvent, conflict
 
 FEW_ADDED: Final = 64
 """New keys that are inserted in order one by one; more are sorted together with all."""

@@ -15,11 +15,18 @@ from typing import Any, Final
 
 import msgspec
 
-from broker.metadata.origin import Starts, TopicOrigin
-from broker.store.changed_rows import ChangedRows
-from domain.consumer_group import LATEST, ConsumerGroup
-from domain.names import DEFAULT_NAMESPACE, is_retry_topic, is_system_topic, retried_topic, retry_group, split_name
-from domain.topic import Cleanup, Confirm, Topic
+from entrepot.broker.metadata.origin import Starts, TopicOrigin
+from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.domain.consumer_group import LATEST, ConsumerGroup
+from entrepot.domain.names import (
+    DEFAULT_NAMESPACE,
+    is_retry_topic,
+    is_system_topic,
+    retried_topic,
+    retry_group,
+    split_name,
+)
+from entrepot.domain.topic import Cleanup, Confirm, Topic
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode

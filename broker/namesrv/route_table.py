@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from domain.errors import Code, EntrepotError
-from domain.route import BrokerRoute, Registration, Routes
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.route import BrokerRoute, Registration, Routes
 
 
 @dataclass(slots=True)

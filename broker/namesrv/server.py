@@ -10,12 +10,12 @@ from typing import Final
 
 import structlog
 
-from broker.namesrv.route_table import RouteTable
-from broker.remoting.listener import RemotingListener, ServerChannel, ServerStream, Service
-from domain.route import Registration, Routes
-from protocols.remoting import operations as wire
-from protocols.remoting.connection import Requested
-from protocols.remoting.values import encode
+from entrepot.broker.namesrv.route_table import RouteTable
+from entrepot.broker.remoting.listener import RemotingListener, ServerChannel, ServerStream, Service
+from entrepot.domain.route import Registration, Routes
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.connection import Requested
+from entrepot.protocols.remoting.values import encode
 
 SCAN_SECONDS: Final = 0.5
 GATHER_SECONDS: Final = 0.01

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from broker.metadata.registry import Registry
-from broker.ports.cold_reads import ColdReads
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.engine import StorageEngine
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.topic import QueueBounds, Topic
+from entrepot.broker.metadata.registry import Registry
+from entrepot.broker.ports.cold_reads import ColdReads
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.topic import QueueBounds, Topic
 
 
 class Catalog:

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from broker.metadata.registry import Registry
-from broker.store.consume_queue import ConsumeQueue
-from domain.errors import Code, CorruptedError, EntrepotError
-from domain.expression.filter import MessageFilter
-from domain.message import StoredMessage
-from domain.names import is_retry_topic
-from domain.topic import Cleanup, Confirm, Topic
+from entrepot.broker.metadata.registry import Registry
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.expression.filter import MessageFilter
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.names import is_retry_topic
+from entrepot.domain.topic import Cleanup, Confirm, Topic
 
 
 class ColdPage(NamedTuple):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from broker.ports.cold_reads import ColdPage, CorruptedRowError
-from broker.store.record import RecordKind, encode_message
-from broker.store.record_trailer import encode_further
-from domain.message import StoredMessage
-from protocols.remoting.records import ENTRY, RECORD, encode_run
-from protocols.remoting.stored_record import FURTHER_FLAG
+from entrepot.broker.ports.cold_reads import ColdPage, CorruptedRowError
+from entrepot.broker.store.record import RecordKind, encode_message
+from entrepot.broker.store.record_trailer import encode_further
+from entrepot.domain.message import StoredMessage
+from entrepot.protocols.remoting.records import ENTRY, RECORD, encode_run
+from entrepot.protocols.remoting.stored_record import FURTHER_FLAG
 
 
 def encode_cold(page: ColdPage, least: int, end: int, to_offset: int, max_bytes: int) -> bytes:

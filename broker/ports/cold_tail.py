@@ -8,14 +8,14 @@ from typing import Final, Protocol
 
 import structlog
 
-from broker.consume.tail import QueueTail
-from broker.ports.cold_reads import CorruptedRowError
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.engine import StorageEngine
-from domain.errors import EntrepotError
-from domain.message import StoredMessage
-from domain.ports import Pulled
-from domain.position import Position
+from entrepot.broker.consume.tail import QueueTail
+from entrepot.broker.ports.cold_reads import CorruptedRowError
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.ports import Pulled
+from entrepot.domain.position import Position
 
 PAGE: Final = 256
 """Messages of one cold read."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.measurements import engine_gauges
-from broker.ports.cold_reads import is_tiered
-from broker.ports.core import BrokerCore
-from broker.tiered.tier import Tier
-from domain.errors import EntrepotError
-from domain.measurement import Histogram
-from domain.tiering import TierStatus
-from domain.topic import Topic
+from entrepot.broker.measurements import engine_gauges
+from entrepot.broker.ports.cold_reads import is_tiered
+from entrepot.broker.ports.core import BrokerCore
+from entrepot.broker.tiered.tier import Tier
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.measurement import Histogram
+from entrepot.domain.tiering import TierStatus
+from entrepot.domain.topic import Topic
 
 
 class Condition:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.consume.availability import AvailabilityWatch
-from broker.consume.settling import Receipts
-from broker.ports.core import BrokerCore
-from broker.ports.popping import Popping
-from broker.ports.reading import Reading
-from domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage
-from domain.names import check_same_namespace, dead_letter_topic
-from domain.ports import REJECTED
-from domain.position import Position
-from domain.query import HopKind
+from entrepot.broker.consume.availability import AvailabilityWatch
+from entrepot.broker.consume.settling import Receipts
+from entrepot.broker.ports.core import BrokerCore
+from entrepot.broker.ports.popping import Popping
+from entrepot.broker.ports.reading import Reading
+from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.names import check_same_namespace, dead_letter_topic
+from entrepot.domain.ports import REJECTED
+from entrepot.domain.position import Position
+from entrepot.domain.query import HopKind
 
 
 class Consumption:

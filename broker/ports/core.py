@@ -6,21 +6,21 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from broker.consume.consumption import Consumption
-from broker.consume.decision_step import Decided, DecisionStep
-from broker.consume.long_polling import LongPolling
-from broker.group_commit import GroupCommit
-from broker.measurements import Measurements
-from broker.metadata.key_values import KeyValueTable
-from broker.opening import OpenedStore
-from broker.ports.catalog import Catalog
-from broker.ports.thawing import Thawing
-from broker.retention.watermarks import DiskState
-from broker.settings import BrokerSettings
-from broker.store.record import RecordKind
-from domain.clock import Clock
-from domain.names import is_retry_topic
-from domain.topic import Topic
+from entrepot.broker.consume.consumption import Consumption
+from entrepot.broker.consume.decision_step import Decided, DecisionStep
+from entrepot.broker.consume.long_polling import LongPolling
+from entrepot.broker.group_commit import GroupCommit
+from entrepot.broker.measurements import Measurements
+from entrepot.broker.metadata.key_values import KeyValueTable
+from entrepot.broker.opening import OpenedStore
+from entrepot.broker.ports.catalog import Catalog
+from entrepot.broker.ports.thawing import Thawing
+from entrepot.broker.retention.watermarks import DiskState
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.record import RecordKind
+from entrepot.domain.clock import Clock
+from entrepot.domain.names import is_retry_topic
+from entrepot.domain.topic import Topic
 
 T = TypeVar("T")
 

@@ -10,18 +10,18 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final
 
-from broker.consume.window import ConsumeWindow
-from broker.ports.catalog import Catalog
-from broker.ports.cold_reads import ColdFound, ColdQuery, merged
-from broker.ports.core import BrokerCore
-from broker.store.consume_queue import ConsumeQueue
-from broker.trace import hops_in, trace_key
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, CorruptedError, EntrepotError
-from domain.expression.filter import compile_filter
-from domain.message import StoredMessage, SystemProperty
-from domain.names import TRACE_TOPIC, dead_letter_topic, retry_topic
-from domain.query import (
+from entrepot.broker.consume.window import ConsumeWindow
+from entrepot.broker.ports.catalog import Catalog
+from entrepot.broker.ports.cold_reads import ColdFound, ColdQuery, merged
+from entrepot.broker.ports.core import BrokerCore
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.trace import hops_in, trace_key
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.expression.filter import compile_filter
+from entrepot.domain.message import StoredMessage, SystemProperty
+from entrepot.domain.names import TRACE_TOPIC, dead_letter_topic, retry_topic
+from entrepot.domain.query import (
     MAX_QUERY_MESSAGES,
     ConsumptionState,
     MessageConsumer,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.metadata.key_values import encode_write
-from broker.ports.core import BrokerCore
-from broker.store.record import RecordKind
-from domain.confirmation import Confirmation
-from domain.errors import EntrepotError
-from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, OnEvents, check_changes
+from entrepot.broker.metadata.key_values import encode_write
+from entrepot.broker.ports.core import BrokerCore
+from entrepot.broker.store.record import RecordKind
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, OnEvents, check_changes
 
 
 class KeyValues:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from time import perf_counter
 
-from broker.ports.core import BrokerCore
-from broker.ports.reading import Reading
-from broker.retention.watermarks import DiskState
-from broker.store.consume_queue import ConsumeQueue
-from domain.acceptance import lacks_key, too_large
-from domain.confirmation import Confirmation, append_at
-from domain.errors import Code, EntrepotError, StorageFullError
-from domain.message import Message, compaction_key
-from domain.topic import Topic
+from entrepot.broker.ports.core import BrokerCore
+from entrepot.broker.ports.reading import Reading
+from entrepot.broker.retention.watermarks import DiskState
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.domain.acceptance import lacks_key, too_large
+from entrepot.domain.confirmation import Confirmation, append_at
+from entrepot.domain.errors import Code, EntrepotError, StorageFullError
+from entrepot.domain.message import Message, compaction_key
+from entrepot.domain.topic import Topic
 
 
 class Messages(Reading):

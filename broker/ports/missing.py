@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.ports.finder import Finder
-from broker.ports.messages import Messages
-from broker.ports.timers import Timers
-from domain.confirmation import Confirmation, append_at
-from domain.errors import EntrepotError
-from domain.message import Message, SystemProperty
+from entrepot.broker.ports.finder import Finder
+from entrepot.broker.ports.messages import Messages
+from entrepot.broker.ports.timers import Timers
+from entrepot.domain.confirmation import Confirmation, append_at
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import Message, SystemProperty
 
 MINTED_BYTES: Final = 16
 """Length of a message id made by a gateway, in bytes (`domain.message.Message`)."""

@@ -8,20 +8,20 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Final
 
-from broker.consume.consumption import PopTerms
-from broker.consume.handing_out import ClaimedRun
-from broker.consume.thawed import Missed, NotThawedError
-from broker.metadata.registry import put_topic
-from broker.ports.core import BrokerCore
-from broker.store.record import RecordKind
-from domain.confirmation import Confirmation
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Deliveries, DeliveryPlaces
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import compile_filter
-from domain.names import dead_letter_group
-from domain.ports import PopRequest
-from domain.topic import Topic
+from entrepot.broker.consume.consumption import PopTerms
+from entrepot.broker.consume.handing_out import ClaimedRun
+from entrepot.broker.consume.thawed import Missed, NotThawedError
+from entrepot.broker.metadata.registry import put_topic
+from entrepot.broker.ports.core import BrokerCore
+from entrepot.broker.store.record import RecordKind
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Deliveries, DeliveryPlaces
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import compile_filter
+from entrepot.domain.names import dead_letter_group
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.topic import Topic
 
 THAW_SECONDS: Final = 5.0
 """Least time that a pop waits for cold messages, in seconds: a pop without waiting must not miss them."""

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from broker.consume.places import check_inside, place_of
-from broker.consume.runs import read_nothing, read_run
-from broker.consume.scan import scan_filtered
-from broker.consume.tail import QueueTail
-from broker.ports.catalog import Catalog
-from broker.ports.cold_reads import ColdReads, CorruptedRowError
-from broker.ports.cold_records import encode_cold, encode_corrupted
-from broker.ports.cold_tail import ColdTail
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.record_runs import bytes_between
-from domain.errors import Code, CorruptedError, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind, compile_filter
-from domain.message import StoredMessage
-from domain.ports import Pulled, Tail
-from domain.position import Position, PositionKind
-from domain.topic import QueueBounds
+from entrepot.broker.consume.places import check_inside, place_of
+from entrepot.broker.consume.runs import read_nothing, read_run
+from entrepot.broker.consume.scan import scan_filtered
+from entrepot.broker.consume.tail import QueueTail
+from entrepot.broker.ports.catalog import Catalog
+from entrepot.broker.ports.cold_reads import ColdReads, CorruptedRowError
+from entrepot.broker.ports.cold_records import encode_cold, encode_corrupted
+from entrepot.broker.ports.cold_tail import ColdTail
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.record_runs import bytes_between
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.ports import Pulled, Tail
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.topic import QueueBounds
 
 T = TypeVar("T")
 MAX_COLD_RUN: Final = 4096

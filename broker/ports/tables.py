@@ -12,19 +12,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from broker.metadata import registry as changes
-from broker.metadata.origin import TopicOrigin
-from broker.ports.cold_reads import is_tiered
-from broker.ports.core import BrokerCore
-from broker.ports.topology import Topology
-from broker.store.record import RecordKind
-from broker.tiered.fence import Fence, epoch_of
-from broker.tiered.objects import ObjectStore
-from broker.tiered.tier import Tier
-from domain.errors import Code, EntrepotError
-from domain.names import is_system_topic
-from domain.tiering import AttachRequest, RestoreRequest, TableTopic
-from domain.topic import MAX_QUEUES, Permission, Topic
+from entrepot.broker.metadata import registry as changes
+from entrepot.broker.metadata.origin import TopicOrigin
+from entrepot.broker.ports.cold_reads import is_tiered
+from entrepot.broker.ports.core import BrokerCore
+from entrepot.broker.ports.topology import Topology
+from entrepot.broker.store.record import RecordKind
+from entrepot.broker.tiered.fence import Fence, epoch_of
+from entrepot.broker.tiered.objects import ObjectStore
+from entrepot.broker.tiered.tier import Tier
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import is_system_topic
+from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic
+from entrepot.domain.topic import MAX_QUEUES, Permission, Topic
 
 
 class Tables:
@@ -35,8 +35,8 @@ class Tables:
         self._registry = core.registry
 
     async def restore(self, request: RestoreRequest) -> TableTopic:
-        from broker.tiered.restoring import FoundTable, is_of, table_of, take_over
-        from broker.tiered.table import TopicTable
+        from entrepot.broker.tiered.restoring import FoundTable, is_of, table_of, take_over
+        from entrepot.broker.tiered.table import TopicTable
 
         tier, core = self._needed_tier(), self._core
         self._check(self._restored(request, 1))
@@ -93,8 +93,8 @@ class Tables:
             )
 
     async def attach(self, request: AttachRequest) -> TableTopic:
-        from broker.tiered.restoring import FoundTable
-        from broker.tiered.table import topic_of
+        from entrepot.broker.tiered.restoring import FoundTable
+        from entrepot.broker.tiered.table import topic_of
 
         tier, core = self._needed_tier(), self._core
         origin = TopicOrigin("", request.url, 0, request.endpoint, request.region, request.allow_http)

@@ -8,11 +8,11 @@ from typing import Final, TypeVar
 
 import structlog
 
-from broker.consume.thawed import Item, Missed, NotThawedError, Thawed
-from broker.ports.cold_reads import ColdReads
-from domain.errors import Code, CorruptedError, EntrepotError
-from domain.expression.filter import compile_filter
-from domain.position import Position
+from entrepot.broker.consume.thawed import Item, Missed, NotThawedError, Thawed
+from entrepot.broker.ports.cold_reads import ColdReads
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.expression.filter import compile_filter
+from entrepot.domain.position import Position
 
 PAGE: Final = 1024
 """Messages of a page."""

@@ -7,18 +7,18 @@ from typing import Final
 
 import structlog
 
-from broker.ports.core import BrokerCore
-from broker.store.pending import PendingOp, encode_pending
-from broker.store.record import (
+from entrepot.broker.ports.core import BrokerCore
+from entrepot.broker.store.pending import PendingOp, encode_pending
+from entrepot.broker.store.record import (
     KEPT_KINDS,
     RecordKind,
 )
-from broker.store.record_trailer import Origin
-from domain.acceptance import is_for_later
-from domain.confirmation import Confirmation
-from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError, StoreFailedError
-from domain.message import StoredMessage, SystemProperty
-from domain.timing import TimedMessage, TimerCursor
+from entrepot.broker.store.record_trailer import Origin
+from entrepot.domain.acceptance import is_for_later
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError, StorageFullError, StoreFailedError
+from entrepot.domain.message import StoredMessage, SystemProperty
+from entrepot.domain.timing import TimedMessage, TimerCursor
 
 MAX_DELIVERED_AT_ONCE: Final = 500
 """Timers delivered in one go, before others get their turn."""

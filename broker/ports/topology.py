@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.metadata import registry as changes
-from broker.ports.consumption import Consumption
-from broker.ports.core import BrokerCore
-from broker.store.record import RecordKind
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.names import (
+from entrepot.broker.metadata import registry as changes
+from entrepot.broker.ports.consumption import Consumption
+from entrepot.broker.ports.core import BrokerCore
+from entrepot.broker.store.record import RecordKind
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import (
     DEFAULT_NAMESPACE,
     check_group_name,
     check_namespace,
@@ -19,8 +19,8 @@ from domain.names import (
     check_topic_name,
     split_name,
 )
-from domain.revision import revised
-from domain.topic import Topic, TopicQueues, TopicStatus, own_queues
+from entrepot.domain.revision import revised
+from entrepot.domain.topic import Topic, TopicQueues, TopicStatus, own_queues
 
 TOPICS_PER_RECORD: Final = 500
 

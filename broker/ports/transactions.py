@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.ports.core import BrokerCore
-from broker.ports.messages import Messages
-from broker.ports.timers import Timers
-from broker.store.pending import PendingOp, encode_pending
-from broker.store.record import RecordKind
-from broker.store.record_trailer import Origin
-from domain.acceptance import is_for_later
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage
-from domain.transaction import TransactionEnd
+from entrepot.broker.ports.core import BrokerCore
+from entrepot.broker.ports.messages import Messages
+from entrepot.broker.ports.timers import Timers
+from entrepot.broker.store.pending import PendingOp, encode_pending
+from entrepot.broker.store.record import RecordKind
+from entrepot.broker.store.record_trailer import Origin
+from entrepot.domain.acceptance import is_for_later
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.transaction import TransactionEnd
 
 
 class Transactions:

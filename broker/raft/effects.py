@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from broker.raft.entry import Entry
-from broker.raft.membership import Change
-from broker.raft.messages import Message
-from broker.raft.snapshot import Snapshot
+from entrepot.broker.raft.entry import Entry
+from entrepot.broker.raft.membership import Change
+from entrepot.broker.raft.messages import Message
+from entrepot.broker.raft.snapshot import Snapshot
 
 
 class Role(Enum):

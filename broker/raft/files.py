@@ -18,9 +18,9 @@ from typing import Final, Protocol
 
 import structlog
 
-from broker.raft.effects import HardState, Write
-from broker.raft.entry import Entry
-from broker.raft.records import (
+from entrepot.broker.raft.effects import HardState, Write
+from entrepot.broker.raft.entry import Entry
+from entrepot.broker.raft.records import (
     DecodedLog,
     RaftDamageError,
     StoredState,
@@ -32,11 +32,11 @@ from broker.raft.records import (
     encode_snapshot,
     encode_state,
 )
-from broker.raft.snapshot import NO_SNAPSHOT, Snapshot
-from broker.raft.state import Stored
-from broker.store.private_files import make_private_directory, open_private
-from broker.store.small_files import put_durably, sync_file
-from domain.errors import StoreFailedError
+from entrepot.broker.raft.snapshot import NO_SNAPSHOT, Snapshot
+from entrepot.broker.raft.state import Stored
+from entrepot.broker.store.private_files import make_private_directory, open_private
+from entrepot.broker.store.small_files import put_durably, sync_file
+from entrepot.domain.errors import StoreFailedError
 
 STATE: Final = "state"
 DRAFT: Final = ".draft"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.raft.entry import Entry
-from broker.raft.messages import Append, AppendAnswer, SnapshotAnswer, SnapshotChunk
-from broker.raft.snapshot import IncomingSnapshot
-from broker.raft.state import RaftState
+from entrepot.broker.raft.entry import Entry
+from entrepot.broker.raft.messages import Append, AppendAnswer, SnapshotAnswer, SnapshotChunk
+from entrepot.broker.raft.snapshot import IncomingSnapshot
+from entrepot.broker.raft.state import RaftState
 
 
 class Following:

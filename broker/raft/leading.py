@@ -11,13 +11,13 @@ Rules against known faults:
 
 from __future__ import annotations
 
-from broker.raft.effects import Done, ReadReady, Refused, Unknown
-from broker.raft.entry import Entry, EntryKind
-from broker.raft.membership import NOBODY, Change, Configuration, MembershipError
-from broker.raft.messages import Append, AppendAnswer, SnapshotAnswer
-from broker.raft.progress import Progress
-from broker.raft.snapshot import OutgoingSnapshot
-from broker.raft.state import RaftState
+from entrepot.broker.raft.effects import Done, ReadReady, Refused, Unknown
+from entrepot.broker.raft.entry import Entry, EntryKind
+from entrepot.broker.raft.membership import NOBODY, Change, Configuration, MembershipError
+from entrepot.broker.raft.messages import Append, AppendAnswer, SnapshotAnswer
+from entrepot.broker.raft.progress import Progress
+from entrepot.broker.raft.snapshot import OutgoingSnapshot
+from entrepot.broker.raft.state import RaftState
 
 
 class Leadership:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.raft.entry import Entry, EntryKind
-from broker.raft.membership import Configuration
-from broker.raft.snapshot import Snapshot
+from entrepot.broker.raft.entry import Entry, EntryKind
+from entrepot.broker.raft.membership import Configuration
+from entrepot.broker.raft.snapshot import Snapshot
 
 
 class RaftLog:

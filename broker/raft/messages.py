@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from broker.raft.entry import Entry
-from broker.raft.membership import Configuration
+from entrepot.broker.raft.entry import Entry
+from entrepot.broker.raft.membership import Configuration
 
 
 class PreVote(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.raft.snapshot import OutgoingSnapshot
+from entrepot.broker.raft.snapshot import OutgoingSnapshot
 
 
 class Progress:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from random import Random
 
-from broker.raft.effects import (
+from entrepot.broker.raft.effects import (
     ChangeMembers,
     Compact,
     Effect,
@@ -32,10 +32,10 @@ from broker.raft.effects import (
     Synced,
     Tick,
 )
-from broker.raft.following import Following
-from broker.raft.leading import Leadership
-from broker.raft.membership import NOBODY
-from broker.raft.messages import (
+from entrepot.broker.raft.following import Following
+from entrepot.broker.raft.leading import Leadership
+from entrepot.broker.raft.membership import NOBODY
+from entrepot.broker.raft.messages import (
     Append,
     AppendAnswer,
     Message,
@@ -46,7 +46,7 @@ from broker.raft.messages import (
     Vote,
     VoteAnswer,
 )
-from broker.raft.state import DEFAULT_OPTIONS, Options, RaftState, Stored
+from entrepot.broker.raft.state import DEFAULT_OPTIONS, Options, RaftState, Stored
 
 
 class Raft:

@@ -20,9 +20,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from google_crc32c import value as crc32c
 
-from broker.raft.effects import HardState
-from broker.raft.entry import Entry, EntryKind
-from broker.raft.snapshot import Snapshot
+from entrepot.broker.raft.effects import HardState
+from entrepot.broker.raft.entry import Entry, EntryKind
+from entrepot.broker.raft.snapshot import Snapshot
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from typing import Final
 from google_crc32c import value as crc32c
 from msgspec import Struct
 
-from broker.raft.membership import Configuration
-from broker.raft.messages import SnapshotChunk
+from entrepot.broker.raft.membership import Configuration
+from entrepot.broker.raft.messages import SnapshotChunk
 
 
 class Snapshot(Struct, frozen=True):

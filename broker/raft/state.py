@@ -10,12 +10,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from broker.raft.effects import Apply, Effect, Halt, HardState, Restore, Role, Send, Write
-from broker.raft.entry import Entry, EntryKind
-from broker.raft.log import RaftLog
-from broker.raft.membership import NOBODY, first_configuration
-from broker.raft.messages import Message
-from broker.raft.snapshot import NO_SNAPSHOT, Snapshot
+from entrepot.broker.raft.effects import Apply, Effect, Halt, HardState, Restore, Role, Send, Write
+from entrepot.broker.raft.entry import Entry, EntryKind
+from entrepot.broker.raft.log import RaftLog
+from entrepot.broker.raft.membership import NOBODY, first_configuration
+from entrepot.broker.raft.messages import Message
+from entrepot.broker.raft.snapshot import NO_SNAPSHOT, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import ssl
 import struct
 from typing import Final, Protocol, cast
 
-from domain.route import UNIX
+from entrepot.domain.route import UNIX
 
 _DROP_UNSENT: Final = struct.pack("ii", 1, 0)
 """SO_LINGER with no time: closing resets the connection."""

@@ -18,11 +18,18 @@ from typing import Any, Final
 
 import structlog
 
-from broker.remoting.client_channel import ClientChannel, open_channel
-from broker.remoting.requests import ClientStream, ConnectionLostError, LinkSettings, OnAnswer, OnLate, PendingCall
-from broker.remoting.under_way import UnderWay, tell
-from domain.errors import Code, EntrepotError
-from protocols.remoting.connection import (
+from entrepot.broker.remoting.client_channel import ClientChannel, open_channel
+from entrepot.broker.remoting.requests import (
+    ClientStream,
+    ConnectionLostError,
+    LinkSettings,
+    OnAnswer,
+    OnLate,
+    PendingCall,
+)
+from entrepot.broker.remoting.under_way import UnderWay, tell
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.remoting.connection import (
     Answered,
     AnsweredLate,
     ClientConnection,
@@ -33,8 +40,8 @@ from protocols.remoting.connection import (
     Refused,
     Welcomed,
 )
-from protocols.remoting.frames import VERSION, Hello, PeerLeftError, RemotingError
-from protocols.remoting.operations import Operation
+from entrepot.protocols.remoting.frames import VERSION, Hello, PeerLeftError, RemotingError
+from entrepot.protocols.remoting.operations import Operation
 
 STREAM_CREDIT_BYTES: Final = 4 << 20
 """Credit of a stream, in bytes; it is granted anew once half was consumed."""

@@ -18,11 +18,11 @@ from typing import Any, Final, cast
 
 import structlog
 
-from domain.errors import Code, EntrepotError
-from protocols.remoting.connection import Cancelled, Credited, Goodbye, Requested, ServerConnection
-from protocols.remoting.frames import HEADER_SIZE, RemotingError
-from protocols.remoting.operations import NOT_HERE, OPERATIONS, Operation
-from protocols.remoting.values import encode
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.remoting.connection import Cancelled, Credited, Goodbye, Requested, ServerConnection
+from entrepot.protocols.remoting.frames import HEADER_SIZE, RemotingError
+from entrepot.protocols.remoting.operations import NOT_HERE, OPERATIONS, Operation
+from entrepot.protocols.remoting.values import encode
 
 log = structlog.get_logger(__name__)
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from domain.errors import Code, EntrepotError
-from protocols.remoting.operations import Operation
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.remoting.operations import Operation
 
 OnAnswer = Callable[[EntrepotError | None, bytes], None]
 OnLate = Callable[[bytes], None]

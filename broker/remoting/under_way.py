@@ -10,9 +10,9 @@ from typing import Final
 
 import structlog
 
-from broker.remoting.requests import ClientStream, ConnectionLostError, OnLate, PendingCall
-from domain.errors import Code, EntrepotError
-from protocols.remoting.operations import Operation
+from entrepot.broker.remoting.requests import ClientStream, ConnectionLostError, OnLate, PendingCall
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.remoting.operations import Operation
 
 MAX_GIVEN_UP: Final = 1024
 """Most given-up requests whose handler of a late answer is remembered."""

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from broker.replication.peers import GroupSettings
-from broker.replication.replica import Replica
-from broker.replication.replica_files import ReplicaFiles, has_others
-from broker.replication.slave_store import SlaveStore
-from broker.server.identity import epoch_kept
-from broker.settings import BrokerSettings
-from broker.store.damage import DamagedLogError
-from broker.store.store_files import FORMAT, StoreFiles, StoreIdentity
-from domain.errors import Code, EntrepotError, StoreFailedError
-from domain.replication.mastership import Promise
-from domain.replication.rule import RuleKind
-from domain.route import mastership_epoch
-from protocols.remoting.operations import StoreSeed
+from entrepot.broker.replication.peers import GroupSettings
+from entrepot.broker.replication.replica import Replica
+from entrepot.broker.replication.replica_files import ReplicaFiles, has_others
+from entrepot.broker.replication.slave_store import SlaveStore
+from entrepot.broker.server.identity import epoch_kept
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.damage import DamagedLogError
+from entrepot.broker.store.store_files import FORMAT, StoreFiles, StoreIdentity
+from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
+from entrepot.domain.replication.mastership import Promise
+from entrepot.domain.replication.rule import RuleKind
+from entrepot.domain.route import mastership_epoch
+from entrepot.protocols.remoting.operations import StoreSeed
 
 
 def check_settings(settings: BrokerSettings, group: GroupSettings) -> None:

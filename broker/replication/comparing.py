@@ -12,14 +12,14 @@ from typing import Final
 
 import structlog
 
-from broker.remoting.link import Link
-from broker.replication.following_replica import Role
-from broker.replication.healing import Healing
-from broker.replication.log_source import BLOCK_BYTES, LogSource, first_corrupted
-from broker.replication.replica import Replica
-from broker.store.commit_log import CommitLog
-from domain.errors import EntrepotError
-from protocols.remoting import operations as wire
+from entrepot.broker.remoting.link import Link
+from entrepot.broker.replication.following_replica import Role
+from entrepot.broker.replication.healing import Healing
+from entrepot.broker.replication.log_source import BLOCK_BYTES, LogSource, first_corrupted
+from entrepot.broker.replication.replica import Replica
+from entrepot.broker.store.commit_log import CommitLog
+from entrepot.domain.errors import EntrepotError
+from entrepot.protocols.remoting import operations as wire
 
 STEP_BYTES: Final = 8 << 20
 """Part of a segment whose checksums are asked for at a time, in bytes."""

@@ -13,16 +13,16 @@ from typing import Any, Final
 
 import structlog
 
-from broker.remoting.link import ClientStream, Link, LinkSettings
-from broker.remoting.listener import Service
-from broker.replication.controlling import Controlling
-from broker.replication.peers import GroupSettings
-from broker.replication.set_keeping import SetKeeping
-from domain.errors import Code, EntrepotError
-from domain.replication.control import Order, OrderAnswer, ReportAnswer
-from domain.replication.mastership import NOBODY, Appointment, Promise
-from protocols.remoting import operations as wire
-from protocols.remoting.values import Codec
+from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
+from entrepot.broker.remoting.listener import Service
+from entrepot.broker.replication.controlling import Controlling
+from entrepot.broker.replication.peers import GroupSettings
+from entrepot.broker.replication.set_keeping import SetKeeping
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.replication.control import Order, OrderAnswer, ReportAnswer
+from entrepot.domain.replication.mastership import NOBODY, Appointment, Promise
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.values import Codec
 
 ASK_SECONDS: Final = 2.0
 BEATS: Final = 8

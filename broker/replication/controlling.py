@@ -9,18 +9,18 @@ from typing import Final
 
 import structlog
 
-from broker.replication.effects import Effect
-from broker.replication.following import Following
-from broker.replication.following_replica import Role
-from broker.replication.leading import Leading
-from broker.replication.replica import Replica
-from broker.replication.replica_files import ReplicaFiles
-from broker.replication.set_keeping import SetKeeping
-from broker.replication.slave_streams import SlaveStreams
-from broker.replication.slave_watch import SlaveSight, SlaveWatch
-from broker.replication.status import problem_of
-from domain.replication.control import NEVER, Report
-from domain.replication.mastership import NOBODY, FenceAnswer, Promise
+from entrepot.broker.replication.effects import Effect
+from entrepot.broker.replication.following import Following
+from entrepot.broker.replication.following_replica import Role
+from entrepot.broker.replication.leading import Leading
+from entrepot.broker.replication.replica import Replica
+from entrepot.broker.replication.replica_files import ReplicaFiles
+from entrepot.broker.replication.set_keeping import SetKeeping
+from entrepot.broker.replication.slave_streams import SlaveStreams
+from entrepot.broker.replication.slave_watch import SlaveSight, SlaveWatch
+from entrepot.broker.replication.status import problem_of
+from entrepot.domain.replication.control import NEVER, Report
+from entrepot.domain.replication.mastership import NOBODY, FenceAnswer, Promise
 
 MAX_LAG_SECONDS: Final = 10.0
 """Longest time for which a member of the set may lag behind, in seconds."""

@@ -12,15 +12,15 @@ from typing import Final
 
 import structlog
 
-from broker.replication.effects import Effect
-from broker.replication.following_replica import Role
-from broker.replication.peers import Peers
-from broker.replication.replica import Replica
-from broker.replication.runs import decode_runs
-from domain.errors import CorruptedError, EntrepotError
-from domain.replication.epochs import start_before
-from domain.replication.greeting import Welcome
-from protocols.remoting import operations as wire
+from entrepot.broker.replication.effects import Effect
+from entrepot.broker.replication.following_replica import Role
+from entrepot.broker.replication.peers import Peers
+from entrepot.broker.replication.replica import Replica
+from entrepot.broker.replication.runs import decode_runs
+from entrepot.domain.errors import CorruptedError, EntrepotError
+from entrepot.domain.replication.epochs import start_before
+from entrepot.domain.replication.greeting import Welcome
+from entrepot.protocols.remoting import operations as wire
 
 FAR_BYTES: Final = 64 << 20
 """Missing bytes above which a replica copies; the rest comes from its master."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from domain.replication.epochs import EpochStart
-from domain.replication.greeting import Welcome
-from domain.replication.mastership import Appointment, ReplicaState
+from entrepot.domain.replication.epochs import EpochStart
+from entrepot.domain.replication.greeting import Welcome
+from entrepot.domain.replication.mastership import Appointment, ReplicaState
 
 
 class Persist(NamedTuple):

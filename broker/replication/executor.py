@@ -12,8 +12,8 @@ from typing import Any
 
 import structlog
 
-from broker.replication.effects import Effect
-from domain.errors import EntrepotError, StoreFailedError
+from entrepot.broker.replication.effects import Effect
+from entrepot.domain.errors import EntrepotError, StoreFailedError
 
 Act = Callable[[Any], Coroutine[Any, Any, None] | None]
 log = structlog.get_logger(__name__)

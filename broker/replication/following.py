@@ -13,14 +13,14 @@ from typing import Final
 
 import structlog
 
-from broker.remoting.link import ClientStream, Link, LinkSettings
-from broker.replication.runs import WELCOME_ITEM, decode_runs
-from broker.replication.slave_progress import Run
-from domain.errors import Code, CorruptedError, EntrepotError
-from domain.replication.control import NEVER
-from domain.replication.greeting import Greeting, Welcome
-from protocols.remoting import operations as wire
-from protocols.remoting.values import Codec
+from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
+from entrepot.broker.replication.runs import WELCOME_ITEM, decode_runs
+from entrepot.broker.replication.slave_progress import Run
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.replication.control import NEVER
+from entrepot.domain.replication.greeting import Greeting, Welcome
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.values import Codec
 
 AGAIN_SECONDS: Final = 0.2
 """Pause before a master that refused, or broke off, is greeted again, in seconds."""

@@ -7,11 +7,22 @@ from collections import deque
 from collections.abc import Sequence
 from enum import Enum
 
-from broker.replication.effects import Acknowledge, BeginAt, Confirm, Cut, Effect, Follow, Halt, Sync, Unfollow, Write
-from broker.replication.slave_progress import Run, end_of
-from domain.replication.epochs import BEGINNING, EpochStart, start_before
-from domain.replication.greeting import Greeting, Welcome, greeting_of
-from domain.replication.mastership import Appointment, ReplicaState
+from entrepot.broker.replication.effects import (
+    Acknowledge,
+    BeginAt,
+    Confirm,
+    Cut,
+    Effect,
+    Follow,
+    Halt,
+    Sync,
+    Unfollow,
+    Write,
+)
+from entrepot.broker.replication.slave_progress import Run, end_of
+from entrepot.domain.replication.epochs import BEGINNING, EpochStart, start_before
+from entrepot.domain.replication.greeting import Greeting, Welcome, greeting_of
+from entrepot.domain.replication.mastership import Appointment, ReplicaState
 
 
 class Role(Enum):

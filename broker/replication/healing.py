@@ -14,15 +14,15 @@ from typing import Final
 
 import structlog
 
-from broker.remoting.link import Link
-from broker.replication.replica import Replica
-from broker.replication.runs import MAX_RECORD_BYTES, checked, decode_runs
-from broker.store.commit_log import CommitLog
-from broker.store.record import HEADER_SIZE, peek_length
-from broker.store.small_files import sync_file
-from domain.errors import CorruptedError, EntrepotError
-from domain.replication.epochs import start_before
-from protocols.remoting import operations as wire
+from entrepot.broker.remoting.link import Link
+from entrepot.broker.replication.replica import Replica
+from entrepot.broker.replication.runs import MAX_RECORD_BYTES, checked, decode_runs
+from entrepot.broker.store.commit_log import CommitLog
+from entrepot.broker.store.record import HEADER_SIZE, peek_length
+from entrepot.broker.store.small_files import sync_file
+from entrepot.domain.errors import CorruptedError, EntrepotError
+from entrepot.domain.replication.epochs import start_before
+from entrepot.protocols.remoting import operations as wire
 
 ASK_SECONDS: Final = 5.0
 HOPELESS_SECONDS: Final = 10.0

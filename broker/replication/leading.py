@@ -9,22 +9,22 @@ from typing import Final
 
 import structlog
 
-from broker.broker import Broker
-from broker.opening import OpenedStore
-from broker.remoting.listener import RemotingListener, ServerChannel
-from broker.replication.peers import REPLICA_CLIENT, GroupSettings
-from broker.replication.replica import Replica
-from broker.replication.slave_lag import slave_statuses
-from broker.server.process import BrokerProcess, BrokerProcessSettings, Mastership
-from broker.settings import BrokerSettings
-from broker.store.record import RecordKind
-from broker.store_clock import StoreClock
-from domain.clock import Clock
-from domain.confirmation import Confirmation
-from domain.errors import Code, EntrepotError, StoreFailedError
-from domain.replication.epochs import EpochStart
-from domain.route import mastership_order
-from protocols.remoting.operations import SlaveStatus, StoreSeed
+from entrepot.broker.broker import Broker
+from entrepot.broker.opening import OpenedStore
+from entrepot.broker.remoting.listener import RemotingListener, ServerChannel
+from entrepot.broker.replication.peers import REPLICA_CLIENT, GroupSettings
+from entrepot.broker.replication.replica import Replica
+from entrepot.broker.replication.slave_lag import slave_statuses
+from entrepot.broker.server.process import BrokerProcess, BrokerProcessSettings, Mastership
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.record import RecordKind
+from entrepot.broker.store_clock import StoreClock
+from entrepot.domain.clock import Clock
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
+from entrepot.domain.replication.epochs import EpochStart
+from entrepot.domain.route import mastership_order
+from entrepot.protocols.remoting.operations import SlaveStatus, StoreSeed
 
 QUIESCE_STEP_SECONDS: Final = 0.002
 SAVE_SECONDS: Final = 1.0

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from broker.remoting.link import Link
-from broker.remoting.listener import Service
-from broker.replication.comparing import Comparing
-from broker.replication.healing import Healing
-from broker.replication.log_source import LogSource
-from broker.replication.replica import Replica
-from broker.store.commit_log import CommitLog
-from domain.cluster import LogCondition
-from protocols.remoting import operations as wire
+from entrepot.broker.remoting.link import Link
+from entrepot.broker.remoting.listener import Service
+from entrepot.broker.replication.comparing import Comparing
+from entrepot.broker.replication.healing import Healing
+from entrepot.broker.replication.log_source import LogSource
+from entrepot.broker.replication.replica import Replica
+from entrepot.broker.store.commit_log import CommitLog
+from entrepot.domain.cluster import LogCondition
+from entrepot.protocols.remoting import operations as wire
 
 
 class LogService:

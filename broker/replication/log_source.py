@@ -9,12 +9,12 @@ from typing import Final
 
 from google_crc32c import value as crc32c
 
-from broker.replication.replica import Replica
-from broker.replication.runs import MAX_RECORD_BYTES, checked, encode_run, read_run
-from broker.store.commit_log import CommitLog
-from broker.store.record import HEADER_SIZE, peek_length
-from domain.errors import Code, CorruptedError, EntrepotError
-from domain.replication.epochs import start_before
+from entrepot.broker.replication.replica import Replica
+from entrepot.broker.replication.runs import MAX_RECORD_BYTES, checked, encode_run, read_run
+from entrepot.broker.store.commit_log import CommitLog
+from entrepot.broker.store.record import HEADER_SIZE, peek_length
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.replication.epochs import start_before
 
 BLOCK_BYTES: Final = 1 << 20
 """Bytes of a checksum's block: blocks of a segment begin at multiples of it."""

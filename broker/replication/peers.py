@@ -17,14 +17,14 @@ from typing import Any, Final
 
 import structlog
 
-from broker.remoting.link import Link, LinkSettings
-from broker.server.process import BrokerProcessSettings
-from domain.errors import EntrepotError
-from domain.replication.control import GroupShape
-from domain.replication.election import ElectionError, first_election
-from domain.replication.mastership import NOBODY, Appointment, FenceAnswer
-from domain.replication.rule import Rule, RuleKind
-from protocols.remoting import operations as wire
+from entrepot.broker.remoting.link import Link, LinkSettings
+from entrepot.broker.server.process import BrokerProcessSettings
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.replication.control import GroupShape
+from entrepot.domain.replication.election import ElectionError, first_election
+from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.protocols.remoting import operations as wire
 
 ASK_SECONDS: Final = 2.0
 ALONE_SECONDS: Final = 3.0

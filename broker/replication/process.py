@@ -15,37 +15,37 @@ from typing import Any, Final
 
 import structlog
 
-from broker.opening import OpenedStore
-from broker.remoting.listener import ServerStream
-from broker.replication import effects as do
-from broker.replication.beginning import begin_store, check_settings, make_machine
-from broker.replication.controllers import Controllers
-from broker.replication.controlling import Controlling, ReplicaParts
-from broker.replication.copying import Copying
-from broker.replication.executor import Act, Executor
-from broker.replication.following import Following
-from broker.replication.following_replica import Role
-from broker.replication.leading import Leading
-from broker.replication.log_service import LogService
-from broker.replication.peers import GroupSettings, Peers, link_settings
-from broker.replication.replica_files import ReplicaFiles
-from broker.replication.service import ReplicaService
-from broker.replication.slave_progress import Run
-from broker.replication.slave_reads import SlaveReads
-from broker.replication.slave_store import SlaveStore
-from broker.replication.slave_streams import SlaveStreams
-from broker.replication.status import status_of
-from broker.server.identity import open_identity
-from broker.server.process import BrokerProcessSettings, make_listener
-from broker.settings import BrokerSettings
-from broker.store.commit_log import CommitLog
-from broker.store.disk import OsDisk
-from broker.store.store_files import DirectoryLock, StoreFiles
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
-from domain.replication.greeting import Greeting, Welcome
-from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
-from protocols.remoting.operations import ReplicaStatus, StoreSeed
+from entrepot.broker.opening import OpenedStore
+from entrepot.broker.remoting.listener import ServerStream
+from entrepot.broker.replication import effects as do
+from entrepot.broker.replication.beginning import begin_store, check_settings, make_machine
+from entrepot.broker.replication.controllers import Controllers
+from entrepot.broker.replication.controlling import Controlling, ReplicaParts
+from entrepot.broker.replication.copying import Copying
+from entrepot.broker.replication.executor import Act, Executor
+from entrepot.broker.replication.following import Following
+from entrepot.broker.replication.following_replica import Role
+from entrepot.broker.replication.leading import Leading
+from entrepot.broker.replication.log_service import LogService
+from entrepot.broker.replication.peers import GroupSettings, Peers, link_settings
+from entrepot.broker.replication.replica_files import ReplicaFiles
+from entrepot.broker.replication.service import ReplicaService
+from entrepot.broker.replication.slave_progress import Run
+from entrepot.broker.replication.slave_reads import SlaveReads
+from entrepot.broker.replication.slave_store import SlaveStore
+from entrepot.broker.replication.slave_streams import SlaveStreams
+from entrepot.broker.replication.status import status_of
+from entrepot.broker.server.identity import open_identity
+from entrepot.broker.server.process import BrokerProcessSettings, make_listener
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.commit_log import CommitLog
+from entrepot.broker.store.disk import OsDisk
+from entrepot.broker.store.store_files import DirectoryLock, StoreFiles
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
+from entrepot.domain.replication.greeting import Greeting, Welcome
+from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
+from entrepot.protocols.remoting.operations import ReplicaStatus, StoreSeed
 
 FULL_SECONDS: Final = 1.0
 """Pause before a slave with a full disk tries again, in seconds."""

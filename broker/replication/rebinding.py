@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from broker.replication.replica_files import FILE, ReplicaFiles
-from broker.store.store_files import DirectoryLock
-from domain.errors import Code, EntrepotError
-from domain.replication.mastership import ReplicaState
+from entrepot.broker.replication.replica_files import FILE, ReplicaFiles
+from entrepot.broker.store.store_files import DirectoryLock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.replication.mastership import ReplicaState
 
 
 def bound_to(data_dir: Path) -> ReplicaState:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from broker.replication.effects import (
+from entrepot.broker.replication.effects import (
     Announce,
     AppendEpoch,
     Close,
@@ -31,12 +31,12 @@ from broker.replication.effects import (
     Unfollow,
     WelcomeSlave,
 )
-from broker.replication.following_replica import FollowingReplica, Role
-from broker.replication.slave_progress import SlaveProgress, beginning_of_stream, objection
-from domain.replication.election import with_member
-from domain.replication.epochs import EpochStart, ForkedError
-from domain.replication.greeting import Greeting, Welcome
-from domain.replication.mastership import (
+from entrepot.broker.replication.following_replica import FollowingReplica, Role
+from entrepot.broker.replication.slave_progress import SlaveProgress, beginning_of_stream, objection
+from entrepot.domain.replication.election import with_member
+from entrepot.domain.replication.epochs import EpochStart, ForkedError
+from entrepot.domain.replication.greeting import Greeting, Welcome
+from entrepot.domain.replication.mastership import (
     NOBODY,
     Appointment,
     FenceAnswer,
@@ -47,7 +47,7 @@ from domain.replication.mastership import (
     has_heard,
     old_copy,
 )
-from domain.replication.rule import RuleKind, confirmed_offset
+from entrepot.domain.replication.rule import RuleKind, confirmed_offset
 
 
 class Replica(FollowingReplica):

@@ -13,13 +13,13 @@ from typing import Final
 import msgspec
 import structlog
 
-from broker.replication.runs import read_parts
-from broker.store.commit_log import CommitLog, is_segment_name
-from broker.store.private_files import make_private_directory
-from broker.store.small_files import put_durably
-from domain.errors import StoreFailedError
-from domain.replication.mastership import ReplicaState
-from domain.replication.rule import RuleKind
+from entrepot.broker.replication.runs import read_parts
+from entrepot.broker.store.commit_log import CommitLog, is_segment_name
+from entrepot.broker.store.private_files import make_private_directory
+from entrepot.broker.store.small_files import put_durably
+from entrepot.domain.errors import StoreFailedError
+from entrepot.domain.replication.mastership import ReplicaState
+from entrepot.domain.replication.rule import RuleKind
 
 FILE: Final = "replica.json"
 CUT: Final = "cut"

@@ -10,12 +10,12 @@ from typing import Final
 
 from google_crc32c import value as crc32c
 
-from broker.replication.slave_progress import Run
-from broker.store.commit_log import CommitLog
-from broker.store.record import HEADER_SIZE, RecordKind, peek_length
-from domain.errors import CorruptedError
-from domain.replication.epochs import EpochStart, read_epoch
-from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, RECORD_VERSION
+from entrepot.broker.replication.slave_progress import Run
+from entrepot.broker.store.commit_log import CommitLog
+from entrepot.broker.store.record import HEADER_SIZE, RecordKind, peek_length
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.replication.epochs import EpochStart, read_epoch
+from entrepot.protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, RECORD_VERSION
 
 RUN_BYTES: Final = 1 << 20
 """Approximate size of a run, in bytes; or one record."""

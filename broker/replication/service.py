@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from broker.remoting.listener import ServerChannel, ServerStream, Service
-from domain.errors import EntrepotError
-from domain.replication.greeting import Greeting
-from domain.replication.mastership import Appointment, FenceAnswer, Promise
-from protocols.remoting import operations as wire
-from protocols.remoting.connection import Requested
-from protocols.remoting.operations import ReplicaStatus, StoreSeed
-from protocols.remoting.values import encode
+from entrepot.broker.remoting.listener import ServerChannel, ServerStream, Service
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.replication.greeting import Greeting
+from entrepot.domain.replication.mastership import Appointment, FenceAnswer, Promise
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.connection import Requested
+from entrepot.protocols.remoting.operations import ReplicaStatus, StoreSeed
+from entrepot.protocols.remoting.values import encode
 
 
 class Answering(Protocol):

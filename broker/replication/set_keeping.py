@@ -21,13 +21,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from broker.replication.effects import Effect
-from broker.replication.following_replica import Role
-from broker.replication.replica import Replica, replaces_another
-from domain.replication.control import SetChange
-from domain.replication.election import admitted
-from domain.replication.mastership import Appointment, Member, has_heard
-from domain.replication.rule import RuleKind
+from entrepot.broker.replication.effects import Effect
+from entrepot.broker.replication.following_replica import Role
+from entrepot.broker.replication.replica import Replica, replaces_another
+from entrepot.domain.replication.control import SetChange
+from entrepot.domain.replication.election import admitted
+from entrepot.domain.replication.mastership import Appointment, Member, has_heard
+from entrepot.domain.replication.rule import RuleKind
 
 
 class SetKeeping:

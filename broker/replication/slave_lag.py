@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from broker.replication.slave_progress import SlaveProgress
-from broker.store.commit_log import CommitLog
-from broker.store.record import HEADER_SIZE, peek_length
-from domain.errors import CorruptedError
-from domain.replication.mastership import Member
-from protocols.remoting.operations import SlaveStatus
+from entrepot.broker.replication.slave_progress import SlaveProgress
+from entrepot.broker.store.commit_log import CommitLog
+from entrepot.broker.store.record import HEADER_SIZE, peek_length
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.replication.mastership import Member
+from entrepot.protocols.remoting.operations import SlaveStatus
 
 
 def slave_statuses(

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from domain.replication.epochs import EpochStart, ForkedError, common_end
-from domain.replication.greeting import Greeting
-from domain.replication.mastership import Member, ReplicaState, old_copy
+from entrepot.domain.replication.epochs import EpochStart, ForkedError, common_end
+from entrepot.domain.replication.greeting import Greeting
+from entrepot.domain.replication.mastership import Member, ReplicaState, old_copy
 
 
 class Run(NamedTuple):

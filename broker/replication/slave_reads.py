@@ -9,18 +9,18 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from broker.opening import OpenedStore
-from broker.ports.catalog import Catalog
-from broker.ports.cold_reads import AwayTier
-from broker.ports.finder import Search
-from broker.ports.reading import Reading
-from broker.remoting.listener import ServerStream, Service
-from broker.server.read_service import ReadService
-from domain.errors import Code, EntrepotError
-from domain.topic import Topic
-from protocols.remoting import operations as wire
-from protocols.remoting.operations import ReadOffer
-from protocols.remoting.values import encode
+from entrepot.broker.opening import OpenedStore
+from entrepot.broker.ports.catalog import Catalog
+from entrepot.broker.ports.cold_reads import AwayTier
+from entrepot.broker.ports.finder import Search
+from entrepot.broker.ports.reading import Reading
+from entrepot.broker.remoting.listener import ServerStream, Service
+from entrepot.broker.server.read_service import ReadService
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.topic import Topic
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.operations import ReadOffer
+from entrepot.protocols.remoting.values import encode
 
 LOOK_SECONDS: Final = 0.2
 """Pause between two checks that it keeps up, in seconds."""

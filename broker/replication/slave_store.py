@@ -12,14 +12,14 @@ from typing import Final
 
 import structlog
 
-from broker.opening import OpenedStore, open_store
-from broker.replication.slave_reads import SlaveReads
-from broker.settings import BrokerSettings
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.engine import StorageEngine
-from broker.store.log_applier import LogApplier
-from broker.store.watermark import NO_END
-from domain.errors import CorruptedError, EntrepotError, StoreFailedError
+from entrepot.broker.opening import OpenedStore, open_store
+from entrepot.broker.replication.slave_reads import SlaveReads
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.broker.store.log_applier import LogApplier
+from entrepot.broker.store.watermark import NO_END
+from entrepot.domain.errors import CorruptedError, EntrepotError, StoreFailedError
 
 MAX_KEPT_BYTES: Final = 16 << 20
 """Most bytes of records that wait in memory for their confirmation; further ones are read from the disk."""

@@ -12,12 +12,12 @@ from typing import Final
 
 import structlog
 
-from broker.remoting.listener import ServerStream
-from broker.replication.runs import WELCOME_ITEM, encode_run, read_run
-from broker.store.commit_log import CommitLog
-from domain.errors import Code, CorruptedError, EntrepotError
-from domain.replication.greeting import Welcome
-from protocols.remoting.values import encode
+from entrepot.broker.remoting.listener import ServerStream
+from entrepot.broker.replication.runs import WELCOME_ITEM, encode_run, read_run
+from entrepot.broker.store.commit_log import CommitLog
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.replication.greeting import Welcome
+from entrepot.protocols.remoting.values import encode
 
 TELL_SECONDS: Final = 0.002
 """Time after which the confirmed offset is sent alone, in seconds; before, it goes with the next records."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.replication.following_replica import Role
-from broker.replication.leading import Leading
-from broker.replication.replica import Replica
-from broker.store.commit_log import CommitLog
-from domain.cluster import LogCondition
-from protocols.remoting.operations import ReplicaStatus
+from entrepot.broker.replication.following_replica import Role
+from entrepot.broker.replication.leading import Leading
+from entrepot.broker.replication.replica import Replica
+from entrepot.broker.store.commit_log import CommitLog
+from entrepot.domain.cluster import LogCondition
+from entrepot.protocols.remoting.operations import ReplicaStatus
 
 
 def status_of(

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from broker.retention.restatement import Row, encode_rows
-from broker.store.changed_rows import ChangedRows
+from entrepot.broker.retention.restatement import Row, encode_rows
+from entrepot.broker.store.changed_rows import ChangedRows
 
 BEGINNING_KEY: Final = b"b"
 

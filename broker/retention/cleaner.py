@@ -18,23 +18,23 @@ from typing import Final
 import numpy as np
 import structlog
 
-from broker.consume.progress import Progress
-from broker.metadata.registry import Registry
-from broker.retention.beginning import removal_until
-from broker.retention.compaction import Compaction
-from broker.retention.restatement import Restatements
-from broker.store.consume_queue import ENTRY_SIZE, ConsumeQueue
-from broker.store.engine import StorageEngine
-from broker.store.pending import PendingOp, encode_pending
-from broker.store.record import (
+from entrepot.broker.consume.progress import Progress
+from entrepot.broker.metadata.registry import Registry
+from entrepot.broker.retention.beginning import removal_until
+from entrepot.broker.retention.compaction import Compaction
+from entrepot.broker.retention.restatement import Restatements
+from entrepot.broker.store.consume_queue import ENTRY_SIZE, ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.broker.store.pending import PendingOp, encode_pending
+from entrepot.broker.store.record import (
     KEPT_KINDS,
     RecordKind,
 )
-from broker.store.record_trailer import Origin
-from domain.errors import CorruptedError, StorageFullError
-from domain.message import SystemProperty
-from domain.names import dead_letter_group, is_retry_topic
-from domain.topic import Cleanup, Topic
+from entrepot.broker.store.record_trailer import Origin
+from entrepot.domain.errors import CorruptedError, StorageFullError
+from entrepot.domain.message import SystemProperty
+from entrepot.domain.names import dead_letter_group, is_retry_topic
+from entrepot.domain.topic import Cleanup, Topic
 
 QUEUES_PER_STEP: Final = 500
 KEPT_PER_STEP: Final = 200

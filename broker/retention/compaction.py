@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.engine import StorageEngine
-from domain.errors import CorruptedError
-from domain.message import Message, StoredMessage, compaction_key
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.message import Message, StoredMessage, compaction_key
 
 READ_BATCH: Final = 200
 LEAST_ENTRIES: Final = 16

@@ -13,15 +13,15 @@ from typing import Final
 
 import structlog
 
-from broker.broker import Broker
-from broker.remoting.listener import Service
-from broker.server.definition_log import PREFIX
-from broker.server.identity import KeptIdentity
-from broker.server.store_service import StoreService
-from domain.errors import Code, EntrepotError
-from domain.key_value import MAX_SCAN, KeyValueChange
-from domain.names import is_system_topic
-from protocols.remoting import operations as wire
+from entrepot.broker.broker import Broker
+from entrepot.broker.remoting.listener import Service
+from entrepot.broker.server.definition_log import PREFIX
+from entrepot.broker.server.identity import KeptIdentity
+from entrepot.broker.server.store_service import StoreService
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import MAX_SCAN, KeyValueChange
+from entrepot.domain.names import is_system_topic
+from entrepot.protocols.remoting import operations as wire
 
 SEAL_SECONDS: Final = 30.0
 """Time after which a seal ends that nobody lifts, in seconds: the mover of the key-values has gone."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeVar
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
-from domain.ports import KeyValues
-from domain.topic import Topic
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
+from entrepot.domain.ports import KeyValues
+from entrepot.domain.topic import Topic
 
 PREFIX: Final = "%definitions/"
 DELETED: Final = f"{PREFIX}deleted/"

@@ -12,12 +12,12 @@ from typing import Final
 
 import msgspec
 
-from broker.server.definition_log import PREFIX
-from broker.store.small_files import put_durably
-from domain.errors import StoreFailedError
-from domain.key_value import KeyValueChange
-from domain.ports import KeyValues
-from domain.shard import MAX_BROKER_NUMBER, broker_number
+from entrepot.broker.server.definition_log import PREFIX
+from entrepot.broker.store.small_files import put_durably
+from entrepot.domain.errors import StoreFailedError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.ports import KeyValues
+from entrepot.domain.shard import MAX_BROKER_NUMBER, broker_number
 
 FILE: Final = "broker.json"
 GROUP_KEY: Final = f"{PREFIX}identity"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from domain.confirmation import Confirmation, append_at
-from domain.errors import Code, EntrepotError
-from domain.message import Message
-from domain.ports import Store
-from domain.topic import Topic
+from entrepot.domain.confirmation import Confirmation, append_at
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.ports import Store
+from entrepot.domain.topic import Topic
 
 Append = Callable[[Sequence[Message]], Confirmation]
 

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from broker.broker import Broker
-from broker.remoting.link import LinkSettings
-from broker.remoting.listener import ListenerLimits, RemotingListener, Service
-from broker.remoting.tls import TlsFiles
-from broker.server.control import BrokerControl
-from broker.server.definition_log import DefinitionLog
-from broker.server.identity import BrokerIdentity, KeptIdentity, open_identity
-from broker.server.registration import Registrar
-from broker.server.store_service import StoreService
-from broker.settings import BrokerSettings
-from domain.clock import Clock
-from domain.errors import EntrepotError
-from domain.route import BrokerInfo
+from entrepot.broker.broker import Broker
+from entrepot.broker.remoting.link import LinkSettings
+from entrepot.broker.remoting.listener import ListenerLimits, RemotingListener, Service
+from entrepot.broker.remoting.tls import TlsFiles
+from entrepot.broker.server.control import BrokerControl
+from entrepot.broker.server.definition_log import DefinitionLog
+from entrepot.broker.server.identity import BrokerIdentity, KeptIdentity, open_identity
+from entrepot.broker.server.registration import Registrar
+from entrepot.broker.server.store_service import StoreService
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.route import BrokerInfo
 
 log = structlog.get_logger(__name__)
 

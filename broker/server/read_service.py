@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from broker.remoting.listener import Call, ServerStream, Service
-from broker.server.served_store import FoundMessages, ReadMessages
-from broker.server.streams import TailStream
-from domain.errors import EntrepotError
-from domain.expression.filter import FilterExpression
-from domain.query import MessageQuery
-from protocols.remoting import operations as wire
-from protocols.remoting.message_batch import encode_stored
+from entrepot.broker.remoting.listener import Call, ServerStream, Service
+from entrepot.broker.server.served_store import FoundMessages, ReadMessages
+from entrepot.broker.server.streams import TailStream
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.expression.filter import FilterExpression
+from entrepot.domain.query import MessageQuery
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.message_batch import encode_stored
 
 
 class ReadService:

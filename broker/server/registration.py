@@ -15,13 +15,13 @@ from typing import Final
 
 import structlog
 
-from broker.remoting.link import Link, LinkSettings
-from broker.server.identity import BrokerIdentity
-from domain.errors import Code, EntrepotError
-from domain.names import is_system_topic
-from domain.ports import Store
-from domain.route import BrokerInfo, BrokerRoute, Registration, TopicRoute
-from protocols.remoting import operations as wire
+from entrepot.broker.remoting.link import Link, LinkSettings
+from entrepot.broker.server.identity import BrokerIdentity
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import is_system_topic
+from entrepot.domain.ports import Store
+from entrepot.domain.route import BrokerInfo, BrokerRoute, Registration, TopicRoute
+from entrepot.protocols.remoting import operations as wire
 
 GATHER_SECONDS: Final = 0.05
 ASK_SECONDS: Final = 3.0

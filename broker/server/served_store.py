@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from domain.confirmation import Confirmation
-from domain.delivery import DeliveryPlaces, Receipt
-from domain.errors import EntrepotError
-from domain.expression.filter import FilterExpression
-from domain.message import Message, StoredMessage
-from domain.ports import REJECTED, Consumption, Messages, Pulled, Store, Tail, Topology
-from domain.position import Position
-from domain.query import MessagePage, MessageQuery
-from domain.topic import QueueBounds
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.delivery import DeliveryPlaces, Receipt
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.expression.filter import FilterExpression
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.ports import REJECTED, Consumption, Messages, Pulled, Store, Tail, Topology
+from entrepot.domain.position import Position
+from entrepot.domain.query import MessagePage, MessageQuery
+from entrepot.domain.topic import QueueBounds
 
 
 class ReadMessages(Protocol):

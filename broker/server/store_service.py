@@ -7,33 +7,33 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from broker.remoting.listener import Call, ServerChannel, ServerStream, Service
-from broker.server.definition_log import DefinitionLog, check_keys, visible
-from broker.server.placement import Append, Placement
-from broker.server.read_service import ReadService, stored
-from broker.server.served_store import ServedStore
-from broker.server.streams import AvailabilityStream, DefinitionStream, KeyValueStream
-from domain.confirmation import Confirmation
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValue, KeyValueChange
-from domain.message import Message
-from domain.ports import PopRequest
-from domain.query import MessageConsumer
-from domain.route import BrokerInfo
-from domain.tiering import Tiered
-from domain.timing import TimerCursor
-from domain.topic import Topic
-from protocols.remoting import operations as wire
-from protocols.remoting.connection import Requested
-from protocols.remoting.frames import RemotingError
-from protocols.remoting.message_batch import (
+from entrepot.broker.remoting.listener import Call, ServerChannel, ServerStream, Service
+from entrepot.broker.server.definition_log import DefinitionLog, check_keys, visible
+from entrepot.broker.server.placement import Append, Placement
+from entrepot.broker.server.read_service import ReadService, stored
+from entrepot.broker.server.served_store import ServedStore
+from entrepot.broker.server.streams import AvailabilityStream, DefinitionStream, KeyValueStream
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValue, KeyValueChange
+from entrepot.domain.message import Message
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.query import MessageConsumer
+from entrepot.domain.route import BrokerInfo
+from entrepot.domain.tiering import Tiered
+from entrepot.domain.timing import TimerCursor
+from entrepot.domain.topic import Topic
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.connection import Requested
+from entrepot.protocols.remoting.frames import RemotingError
+from entrepot.protocols.remoting.message_batch import (
     decode_messages,
     decode_stored,
     encode_runs,
     encode_stored,
 )
-from protocols.remoting.values import encode
+from entrepot.protocols.remoting.values import encode
 
 ALL_TAKEN: Final = encode(None)
 

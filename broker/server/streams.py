@@ -11,20 +11,20 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from broker.remoting.listener import ServerStream
-from broker.server.definition_log import PREFIX, DefinitionLog
-from broker.server.served_store import ReadMessages, ServedStore
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValueEvent
-from domain.message import StoredMessage
-from domain.ports import Tail
-from domain.position import Position
-from domain.route import BrokerInfo
-from domain.topic import Topic
-from protocols.remoting.message_batch import encode_stored
-from protocols.remoting.operations import Definitions
-from protocols.remoting.values import encode
+from entrepot.broker.remoting.listener import ServerStream
+from entrepot.broker.server.definition_log import PREFIX, DefinitionLog
+from entrepot.broker.server.served_store import ReadMessages, ServedStore
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValueEvent
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.ports import Tail
+from entrepot.domain.position import Position
+from entrepot.domain.route import BrokerInfo
+from entrepot.domain.topic import Topic
+from entrepot.protocols.remoting.message_batch import encode_stored
+from entrepot.protocols.remoting.operations import Definitions
+from entrepot.protocols.remoting.values import encode
 
 ITEM_BYTES: Final = 1 << 20
 """Approximate size of a tail's items, in bytes."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from broker.store.state_file import Change
+from entrepot.broker.store.state_file import Change
 
 MAX_SLICE_ROWS: Final = 2000
 MAX_SLICE_BYTES: Final = 8 << 20

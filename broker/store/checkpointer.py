@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.store.changed_rows import ChangedRows, Saved
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.lookup import Lookup
-from broker.store.state_file import Change, StateFile, encode_changes, meta_change
-from broker.store.sync_channel import SyncChannel
-from domain.errors import StorageFullError
+from entrepot.broker.store.changed_rows import ChangedRows, Saved
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.lookup import Lookup
+from entrepot.broker.store.state_file import Change, StateFile, encode_changes, meta_change
+from entrepot.broker.store.sync_channel import SyncChannel
+from entrepot.domain.errors import StorageFullError
 
 
 @dataclass(slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 
-from broker.store.damage import SCAN_CHUNK
-from broker.store.disk import Disk, is_want_of_space
+from entrepot.broker.store.damage import SCAN_CHUNK
+from entrepot.broker.store.disk import Disk, is_want_of_space
 
 
 def used_end(disk: Disk, descriptor: int, position: int, length: int) -> int:

@@ -15,17 +15,17 @@ import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from broker.store import record
-from broker.store.cleared_end import is_cleared, used_end
-from broker.store.damage import SCAN_CHUNK, DamagedLogError, proof_of_damage
-from broker.store.disk import Disk, is_want_of_space
-from broker.store.healer import NO_HEALER, Healer
-from broker.store.record import HEADER_SIZE, RecordHeader, RecordKind, encode_new
-from broker.store.record_placement import Placement, decode_placement
-from broker.store.watermark import NO_END
-from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
-from domain.message import Message, StoredMessage
-from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, InvalidRecordError, decode_message
+from entrepot.broker.store import record
+from entrepot.broker.store.cleared_end import is_cleared, used_end
+from entrepot.broker.store.damage import SCAN_CHUNK, DamagedLogError, proof_of_damage
+from entrepot.broker.store.disk import Disk, is_want_of_space
+from entrepot.broker.store.healer import NO_HEALER, Healer
+from entrepot.broker.store.record import HEADER_SIZE, RecordHeader, RecordKind, encode_new
+from entrepot.broker.store.record_placement import Placement, decode_placement
+from entrepot.broker.store.watermark import NO_END
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, InvalidRecordError, decode_message
 
 FIRST_READ = 8192
 DEFAULT_SEGMENT_SIZE = 1 << 30

@@ -20,10 +20,10 @@ from typing import Final, Protocol
 
 from google_crc32c import extend as crc32c_extend
 
-from broker.store.disk import is_want_of_space
-from broker.store.open_files import OpenFiles
-from broker.store.watermark import NO_END, Watermark
-from domain.errors import CorruptedError
+from entrepot.broker.store.disk import is_want_of_space
+from entrepot.broker.store.open_files import OpenFiles
+from entrepot.broker.store.watermark import NO_END, Watermark
+from entrepot.domain.errors import CorruptedError
 
 ENTRY: Final = struct.Struct(">QIQ")
 ENTRY_SIZE: Final = ENTRY.size

@@ -6,11 +6,11 @@ import errno
 from collections.abc import Mapping
 from typing import Final
 
-from broker.store import record
-from broker.store.disk import Disk
-from broker.store.record import HEADER_SIZE
-from domain.errors import CorruptedError
-from protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
+from entrepot.broker.store import record
+from entrepot.broker.store.disk import Disk
+from entrepot.broker.store.record import HEADER_SIZE
+from entrepot.domain.errors import CorruptedError
+from entrepot.protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
 
 SCAN_CHUNK: Final = 4 * 1024 * 1024
 

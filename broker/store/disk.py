@@ -10,7 +10,7 @@ import errno
 import os
 from typing import Protocol
 
-from broker.store.private_files import make_private_directory, open_private
+from entrepot.broker.store.private_files import make_private_directory, open_private
 
 
 def is_want_of_space(error: OSError) -> bool:

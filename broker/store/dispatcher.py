@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from broker.store import record
-from broker.store.changed_rows import ChangedRows
-from broker.store.consume_queue import ConsumeQueue, queue_key, read_queue_key
-from broker.store.lookup import Lookup
-from broker.store.open_files import OpenFiles
-from broker.store.pending import Pending
-from broker.store.record import KEPT_KINDS, MESSAGE_KINDS, RecordHeader
-from broker.store.record_placement import Placement, read_placement
-from broker.store.record_trailer import Move, decode_move, read_further, read_origin
-from broker.store.watermark import Watermark
-from domain.errors import CorruptedError
-from domain.names import is_retry_topic
-from protocols.remoting.stored_record import decode_message
+from entrepot.broker.store import record
+from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.broker.store.consume_queue import ConsumeQueue, queue_key, read_queue_key
+from entrepot.broker.store.lookup import Lookup
+from entrepot.broker.store.open_files import OpenFiles
+from entrepot.broker.store.pending import Pending
+from entrepot.broker.store.record import KEPT_KINDS, MESSAGE_KINDS, RecordHeader
+from entrepot.broker.store.record_placement import Placement, read_placement
+from entrepot.broker.store.record_trailer import Move, decode_move, read_further, read_origin
+from entrepot.broker.store.watermark import Watermark
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.names import is_retry_topic
+from entrepot.protocols.remoting.stored_record import decode_message
 
 QueueKey = tuple[str, int]
 

@@ -13,33 +13,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker.store.checkpointer import Checkpointer
-from broker.store.commit_log import CommitLog, CommitLogLayout
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.disk import Disk, is_want_of_space
-from broker.store.dispatcher import Dispatcher
-from broker.store.epoch_table import EpochTable
-from broker.store.index_file import IndexLayout
-from broker.store.lookup import ID, Lookup, message_key
-from broker.store.open_files import OpenFiles
-from broker.store.pending import Pending
-from broker.store.record import RecordKind
-from broker.store.record_reading import Entry, read_messages, read_records
-from broker.store.record_trailer import (
+from entrepot.broker.store.checkpointer import Checkpointer
+from entrepot.broker.store.commit_log import CommitLog, CommitLogLayout
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.disk import Disk, is_want_of_space
+from entrepot.broker.store.dispatcher import Dispatcher
+from entrepot.broker.store.epoch_table import EpochTable
+from entrepot.broker.store.index_file import IndexLayout
+from entrepot.broker.store.lookup import ID, Lookup, message_key
+from entrepot.broker.store.open_files import OpenFiles
+from entrepot.broker.store.pending import Pending
+from entrepot.broker.store.record import RecordKind
+from entrepot.broker.store.record_reading import Entry, read_messages, read_records
+from entrepot.broker.store.record_trailer import (
     MOVE_FLAG,
     Move,
     Origin,
     encode_move,
     encode_trailer,
 )
-from broker.store.state_file import StateFile
-from broker.store.store_files import StoreFiles, StoreIdentity
-from broker.store.sync_channel import SyncChannel
-from broker.store.watermark import NO_END
-from domain.acceptance import field_too_long, is_for_later
-from domain.errors import Code, CorruptedError, EntrepotError, StoreFailedError
-from domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage, SystemProperty
-from domain.replication.epochs import EpochStart
+from entrepot.broker.store.state_file import StateFile
+from entrepot.broker.store.store_files import StoreFiles, StoreIdentity
+from entrepot.broker.store.sync_channel import SyncChannel
+from entrepot.broker.store.watermark import NO_END
+from entrepot.domain.acceptance import field_too_long, is_for_later
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError, StoreFailedError
+from entrepot.domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage, SystemProperty
+from entrepot.domain.replication.epochs import EpochStart
 
 QueueFor = Callable[[str, int, int], ConsumeQueue]
 """A finder of the queue of (topic, queue id) for a body of so many bytes. Raises EntrepotError where it may not go

@@ -8,8 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from broker.store.changed_rows import ChangedRows
-from domain.replication.epochs import BEGINNING, MAX_EPOCHS, EpochStart, decode_starts, encode_starts, read_epoch
+from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.domain.replication.epochs import (
+    BEGINNING,
+    MAX_EPOCHS,
+    EpochStart,
+    decode_starts,
+    encode_starts,
+    read_epoch,
+)
 
 EPOCHS_KEY: Final = b"e"
 

@@ -13,12 +13,12 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from broker.store.consume_queue import ENTRIES_PER_FILE, ENTRY_SIZE, topic_directory
-from broker.store.disk import is_want_of_space
-from broker.store.hash_scan import HashSet, Positions, scan
-from broker.store.open_files import OpenFiles
-from broker.store.postings import Postings, are_postings_of, encode_postings, longest_postings
-from domain.errors import CorruptedError
+from entrepot.broker.store.consume_queue import ENTRIES_PER_FILE, ENTRY_SIZE, topic_directory
+from entrepot.broker.store.disk import is_want_of_space
+from entrepot.broker.store.hash_scan import HashSet, Positions, scan
+from entrepot.broker.store.open_files import OpenFiles
+from entrepot.broker.store.postings import Postings, are_postings_of, encode_postings, longest_postings
+from entrepot.domain.errors import CorruptedError
 
 LOOKUP_HASHES: Final = 64
 """Most hashes looked up one by one; more are scanned for, which takes as long for any number."""

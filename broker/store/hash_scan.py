@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from broker.store.consume_queue import ENTRY_SIZE
-from domain.filter_hash import TAG_BITS, sub_topic_hash
+from entrepot.broker.store.consume_queue import ENTRY_SIZE
+from entrepot.domain.filter_hash import TAG_BITS, sub_topic_hash
 
 Hashes: TypeAlias = NDArray[np.uint64]
 Positions: TypeAlias = NDArray[np.int64]

@@ -41,8 +41,8 @@ from google_crc32c import extend as crc32c_extend
 from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
-from broker.store.open_files import OpenFiles
-from domain.errors import CorruptedError
+from entrepot.broker.store.open_files import OpenFiles
+from entrepot.domain.errors import CorruptedError
 
 VERSION: Final = 1
 HEADER_SIZE: Final = 72

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.store.record import HEADER_SIZE, read_header
-from broker.store.record_placement import is_plain, read_placement
+from entrepot.broker.store.record import HEADER_SIZE, read_header
+from entrepot.broker.store.record_placement import is_plain, read_placement
 
 if TYPE_CHECKING:
-    from broker.store.consume_queue import ConsumeQueue
-    from broker.store.engine import StorageEngine
+    from entrepot.broker.store.consume_queue import ConsumeQueue
+    from entrepot.broker.store.engine import StorageEngine
 
 
 class LogApplier:

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from broker.store.changed_rows import ChangedRows
-from broker.store.consume_queue import ENTRIES_PER_FILE, ConsumeQueue
-from broker.store.filter_index import FilterIndex
-from broker.store.hash_scan import HashSet
-from broker.store.index_file import IndexLayout
-from broker.store.message_index import MessageIndex
-from broker.store.open_files import OpenFiles
-from broker.store.state_file import Change
-from broker.store.sub_topics import SubTopicDictionary
-from domain.errors import CorruptedError
-from domain.expression.filter import ALTERNATIVES
-from domain.filter_hash import TAG_BITS
+from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.broker.store.consume_queue import ENTRIES_PER_FILE, ConsumeQueue
+from entrepot.broker.store.filter_index import FilterIndex
+from entrepot.broker.store.hash_scan import HashSet
+from entrepot.broker.store.index_file import IndexLayout
+from entrepot.broker.store.message_index import MessageIndex
+from entrepot.broker.store.open_files import OpenFiles
+from entrepot.broker.store.state_file import Change
+from entrepot.broker.store.sub_topics import SubTopicDictionary
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.expression.filter import ALTERNATIVES
+from entrepot.domain.filter_hash import TAG_BITS
 
 ID, KEY = b"i", b"k"
 _INCOMPLETE: Final = b"!"

@@ -22,10 +22,10 @@ from typing import Final
 import numpy as np
 from google_crc32c import value as crc32c
 
-from broker.store.disk import is_want_of_space
-from broker.store.index_file import IndexFile, IndexLayout
-from broker.store.open_files import OpenFiles
-from domain.errors import CorruptedError
+from entrepot.broker.store.disk import is_want_of_space
+from entrepot.broker.store.index_file import IndexFile, IndexLayout
+from entrepot.broker.store.open_files import OpenFiles
+from entrepot.domain.errors import CorruptedError
 
 FLUSH_ENTRIES: Final = 8192
 """Durable entries kept in memory before they are written: about two milliseconds of writing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from broker.store.disk import Disk
+from entrepot.broker.store.disk import Disk
 
 MAX_OPEN_FILES: Final = 512
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 import struct
 from enum import IntEnum
 
-from broker.store.changed_rows import ChangedRows
-from broker.store.record import RecordKind
-from broker.store.record_trailer import Origin
-from broker.timer.timing_wheel import TimingWheel
-from broker.transaction.half_messages import HalfMessages
-from domain.message import Message, SystemProperty
+from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.broker.store.record import RecordKind
+from entrepot.broker.store.record_trailer import Origin
+from entrepot.broker.timer.timing_wheel import TimingWheel
+from entrepot.broker.transaction.half_messages import HalfMessages
+from entrepot.domain.message import Message, SystemProperty
 
 _PAYLOAD = struct.Struct(">BQqI")
 

@@ -15,9 +15,9 @@ import numpy as np
 from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
-from broker.store.hash_scan import Hashes, hashes_of
-from broker.store.open_files import OpenFiles
-from domain.errors import CorruptedError
+from entrepot.broker.store.hash_scan import Hashes, hashes_of
+from entrepot.broker.store.open_files import OpenFiles
+from entrepot.domain.errors import CorruptedError
 
 MAGIC: Final = b"ENPOSTNG"
 FORMAT_VERSION: Final = 1

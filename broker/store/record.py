@@ -50,15 +50,15 @@ from typing import Final
 import msgspec
 from google_crc32c import value as crc32c
 
-from domain.errors import Code, EntrepotError
-from domain.message import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import (
     Message,
     Properties,
     PropertyValue,
     SharedProperties,
     as_texts,
 )
-from protocols.remoting.stored_record import (
+from entrepot.protocols.remoting.stored_record import (
     CRC_START,
     DECODABLE_KINDS,
     MESSAGE_FORMAT,

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from google_crc32c import value as crc32c
 
-from broker.store.record import RecordKind
-from protocols.remoting.stored_record import (
+from entrepot.broker.store.record import RecordKind
+from entrepot.protocols.remoting.stored_record import (
     CRC_START,
     FURTHER_FLAG,
     MESSAGE_HEADER_SIZE,

@@ -5,11 +5,11 @@ Neighbouring records are read with one call. A corrupted one is returned as an e
 
 from __future__ import annotations
 
-from broker.store.commit_log import CommitLog
-from broker.store.read_plan import reads_of
-from domain.errors import CorruptedError
-from domain.message import StoredMessage
-from protocols.remoting.stored_record import InvalidRecordError, cut_records, decode_message
+from entrepot.broker.store.commit_log import CommitLog
+from entrepot.broker.store.read_plan import reads_of
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.message import StoredMessage
+from entrepot.protocols.remoting.stored_record import InvalidRecordError, cut_records, decode_message
 
 Entry = tuple[int, int, int]
 """Entry of a consume queue: commit-log offset, size, filter hash."""

@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.engine import StorageEngine
-from protocols.remoting.records import ENTRY
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.protocols.remoting.records import ENTRY
 
 QUEUE_ENTRY: Final = np.dtype([("commit_log_offset", ">i8"), ("size", ">u4"), ("filter_hash", ">u8")])
 MAX_RUN_ENTRIES: Final = 131_072

@@ -16,8 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from domain.message import Place
-from protocols.remoting.stored_record import FURTHER_FLAG, MESSAGE_HEADER_SIZE, ORIGIN_FLAG, ORIGIN_SIZE, decode_further
+from entrepot.domain.message import Place
+from entrepot.protocols.remoting.stored_record import (
+    FURTHER_FLAG,
+    MESSAGE_HEADER_SIZE,
+    ORIGIN_FLAG,
+    ORIGIN_SIZE,
+    decode_further,
+)
 
 MOVE_FLAG: Final = 8
 

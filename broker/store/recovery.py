@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from broker.store.damage import DamagedLogError
-from broker.store.disk import is_want_of_space
-from broker.store.dispatcher import QueueKey
-from broker.store.engine import StorageEngine
-from broker.store.log_applier import LogApplier
-from broker.store.record import HEADER_SIZE, MESSAGE_KINDS, RecordKind
-from broker.store.record_placement import Placement, read_placement
-from broker.store.record_trailer import read_further
-from broker.store.state_file import Rows, read_meta
-from broker.store.watermark import NO_END
-from domain.errors import CorruptedError
-from domain.replication.epochs import read_epoch
+from entrepot.broker.store.damage import DamagedLogError
+from entrepot.broker.store.disk import is_want_of_space
+from entrepot.broker.store.dispatcher import QueueKey
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.broker.store.log_applier import LogApplier
+from entrepot.broker.store.record import HEADER_SIZE, MESSAGE_KINDS, RecordKind
+from entrepot.broker.store.record_placement import Placement, read_placement
+from entrepot.broker.store.record_trailer import read_further
+from entrepot.broker.store.state_file import Rows, read_meta
+from entrepot.broker.store.watermark import NO_END
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.replication.epochs import read_epoch
 
 ADVANCE_EVERY: Final = 16_384
 RowReaders = Mapping[bytes, Callable[[bytes, bytes], None]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from broker.store.disk import is_want_of_space
-from broker.store.private_files import open_private
+from entrepot.broker.store.disk import is_want_of_space
+from entrepot.broker.store.private_files import open_private
 
 
 def put_durably(path: Path, data: bytes) -> None:

@@ -20,10 +20,10 @@ from typing import Final
 import msgspec
 import orjson
 
-from broker.store.disk import Disk, is_want_of_space
-from broker.store.private_files import make_private_directory, open_private
-from broker.store.small_files import put_durably
-from domain.errors import CorruptedError, StoreFailedError
+from entrepot.broker.store.disk import Disk, is_want_of_space
+from entrepot.broker.store.private_files import make_private_directory, open_private
+from entrepot.broker.store.small_files import put_durably
+from entrepot.domain.errors import CorruptedError, StoreFailedError
 
 FORMAT: Final = 2
 NAMES: Final = (

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from broker.store.hash_scan import HASH_LIMIT, HashSet
-from domain.filter_hash import TAG_BITS, sub_topic_hash
+from entrepot.broker.store.hash_scan import HASH_LIMIT, HashSet
+from entrepot.domain.filter_hash import TAG_BITS, sub_topic_hash
 
 MAX_NAMES: Final = 1_000_000
 """Most names remembered of one topic; some 200 bytes each."""

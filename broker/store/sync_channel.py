@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Final, Protocol
 
-from domain.errors import StorageFullError, StoreFailedError
+from entrepot.domain.errors import StorageFullError, StoreFailedError
 
 NO_ROOM: Final = -errno.ENOSPC
 LONGEST_SYNC_SECONDS = 3600.0

@@ -12,18 +12,18 @@ from urllib.parse import unquote, urlsplit
 
 import structlog
 
-from broker.metadata.origin import TopicOrigin
-from broker.metadata.registry import Registry
-from broker.tiered.objects import TierError
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
+from entrepot.broker.metadata.origin import TopicOrigin
+from entrepot.broker.metadata.registry import Registry
+from entrepot.broker.tiered.objects import TierError
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
 
 if TYPE_CHECKING:
-    from broker.tiered.cold import ColdTopic
-    from broker.tiered.objects import ObjectStore
-    from broker.tiered.restoring import FoundTable
-    from broker.tiered.segment_reader import SegmentReader
-    from broker.tiered.table import TopicTable
+    from entrepot.broker.tiered.cold import ColdTopic
+    from entrepot.broker.tiered.objects import ObjectStore
+    from entrepot.broker.tiered.restoring import FoundTable
+    from entrepot.broker.tiered.segment_reader import SegmentReader
+    from entrepot.broker.tiered.table import TopicTable
 
 REFRESH_SECONDS: Final = 60.0
 """Greatest age of the knowledge of a table, in seconds: its owner merges and expires segments."""
@@ -103,26 +103,26 @@ class AttachedTables:
         return found
 
     def _found(self, origin: TopicOrigin, wanted: str | None) -> FoundTable:
-        from broker.tiered.restoring import look_at, table_of
+        from entrepot.broker.tiered.restoring import look_at, table_of
 
         objects, _ = self._store(origin)
         return look_at(self._table(objects, table_of(objects, None, wanted)))
 
     def _opened(self, topic: str, origin: TopicOrigin) -> ColdTopic:
-        from broker.tiered.attached_topic import AttachedTopic
+        from entrepot.broker.tiered.attached_topic import AttachedTopic
 
         objects, reader = self._store(origin)
         return AttachedTopic(topic, self._table(objects, origin.table), reader, origin.number)
 
     def _table(self, objects: ObjectStore, root: str) -> TopicTable:
-        from broker.tiered.table import TopicTable
+        from entrepot.broker.tiered.table import TopicTable
 
         return TopicTable(objects, root, self._clock, Random(secrets.randbits(64)))
 
     def _store(self, origin: TopicOrigin) -> tuple[ObjectStore, SegmentReader]:
-        from broker.tiered.opening_store import open_objects
-        from broker.tiered.segment_reader import SegmentReader
-        from broker.tiered.store_options import StoreOptions
+        from entrepot.broker.tiered.opening_store import open_objects
+        from entrepot.broker.tiered.segment_reader import SegmentReader
+        from entrepot.broker.tiered.store_options import StoreOptions
 
         key = (origin.url, origin.endpoint, origin.region, origin.allow_http)
         known = self._stores.get(key)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery
-from broker.ports.cold_records import encode_cold
-from broker.tiered.cold import ColdTopic
-from broker.tiered.segment_reader import SegmentReader
-from broker.tiered.table import TopicTable, topic_of
-from domain.expression.filter import MessageFilter
-from domain.message import StoredMessage
+from entrepot.broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery
+from entrepot.broker.ports.cold_records import encode_cold
+from entrepot.broker.tiered.cold import ColdTopic
+from entrepot.broker.tiered.segment_reader import SegmentReader
+from entrepot.broker.tiered.table import TopicTable, topic_of
+from entrepot.domain.expression.filter import MessageFilter
+from entrepot.domain.message import StoredMessage
 
 
 class AttachedTopic(ColdTopic):

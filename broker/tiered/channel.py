@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from broker.tiered.fence import Writer
-from broker.tiered.settings import Payload
-from broker.tiered.uploader import Progress, TopicState
-from domain.errors import Code, EntrepotError
+from entrepot.broker.tiered.fence import Writer
+from entrepot.broker.tiered.settings import Payload
+from entrepot.broker.tiered.uploader import Progress, TopicState
+from entrepot.domain.errors import Code, EntrepotError
 
 MAX_FRAME_BYTES: Final = 64 << 20
 """Most bytes of one frame."""

@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from broker.tiered.delta_actions import (
+from entrepot.broker.tiered.delta_actions import (
     Action,
     AddFile,
     Format,
@@ -28,9 +28,9 @@ from broker.tiered.delta_actions import (
     decode_path,
     encode_path,
 )
-from broker.tiered.objects import TierError
-from broker.tiered.snapshot import Replay, Snapshot
-from domain.errors import Code
+from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.snapshot import Replay, Snapshot
+from entrepot.domain.errors import Code
 
 HINT_NAME: Final = "_last_checkpoint"
 MAX_PARTS: Final = 10_000

@@ -12,20 +12,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, CorruptedRowError
-from broker.tiered.columns import SCHEMA, to_messages
-from broker.tiered.objects import MissingObjectError, TierError
-from broker.tiered.read_ahead import LoadedGroup, ReadAhead
-from broker.tiered.row_records import run_of_rows
-from broker.tiered.searching import StoredSegment, search
-from broker.tiered.segment_reader import SegmentReader
-from broker.tiered.snapshot import Snapshot
-from broker.tiered.table import ColdBounds, Place, TopicTable
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterKind, MessageFilter
-from domain.message import StoredMessage
-from domain.shard import first_queue, local_queue
-from protocols.remoting.records import decode_run
+from entrepot.broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, CorruptedRowError
+from entrepot.broker.tiered.columns import SCHEMA, to_messages
+from entrepot.broker.tiered.objects import MissingObjectError, TierError
+from entrepot.broker.tiered.read_ahead import LoadedGroup, ReadAhead
+from entrepot.broker.tiered.row_records import run_of_rows
+from entrepot.broker.tiered.searching import StoredSegment, search
+from entrepot.broker.tiered.segment_reader import SegmentReader
+from entrepot.broker.tiered.snapshot import Snapshot
+from entrepot.broker.tiered.table import ColdBounds, Place, TopicTable
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterKind, MessageFilter
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.shard import first_queue, local_queue
+from entrepot.protocols.remoting.records import decode_run
 
 MAX_SCANNED: Final = 131_072
 """Messages that one question with a filter looks at, before others get their turn."""

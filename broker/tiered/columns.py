@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from domain.message import (
+from entrepot.domain.message import (
     NO_SYSTEM_PROPERTIES,
     Properties,
     PropertyValue,
@@ -33,7 +33,7 @@ from domain.message import (
     SystemValue,
     of_texts,
 )
-from protocols.remoting.arrow_columns import TIMESTAMP
+from entrepot.protocols.remoting.arrow_columns import TIMESTAMP
 
 PAIRS: Final = pa.list_(pa.struct([("name", pa.string()), ("text", pa.string()), ("bytes", pa.binary())]))
 PLACES: Final = pa.list_(pa.struct([("topic", pa.string()), ("queue_id", pa.int32()), ("queue_offset", pa.int64())]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from broker.tiered.objects import MissingObjectError, ObjectStore, StoredObject, TierError
+from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, StoredObject, TierError
 
 
 class CountedObjects:

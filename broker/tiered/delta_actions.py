@@ -14,8 +14,8 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from broker.tiered.objects import TierError
-from domain.errors import Code
+from entrepot.broker.tiered.objects import TierError
+from entrepot.domain.errors import Code
 
 ENGINE: Final = "entrepot"
 """`engineInfo` of our commits; any other makes a commit a foreign one."""

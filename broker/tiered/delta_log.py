@@ -18,9 +18,9 @@ from uuid import NAMESPACE_URL, uuid5
 
 import structlog
 
-from broker.tiered import checkpoints as points
-from broker.tiered.checkpoints import Hint, commit_name
-from broker.tiered.delta_actions import (
+from entrepot.broker.tiered import checkpoints as points
+from entrepot.broker.tiered.checkpoints import Hint, commit_name
+from entrepot.broker.tiered.delta_actions import (
     ENGINE,
     MAINTENANCE,
     PARQUET,
@@ -39,10 +39,10 @@ from broker.tiered.delta_actions import (
     decode_commit,
     encode_commit,
 )
-from broker.tiered.objects import MissingObjectError, ObjectStore, StoredObject, TierError
-from broker.tiered.snapshot import Replay, Snapshot, moved
-from domain.clock import Clock
-from domain.errors import Code
+from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, StoredObject, TierError
+from entrepot.broker.tiered.snapshot import Replay, Snapshot, moved
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code
 
 CHECKPOINT_COMMITS: Final = 100
 LOG_RETENTION_MS: Final = 2 * 86_400_000

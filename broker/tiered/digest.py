@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
-from broker.tiered.columns import CORRUPTED
+from entrepot.broker.tiered.columns import CORRUPTED
 
 MASK: Final = (1 << 64) - 1
 _JOINED: Final = ("topic", "sub_topic", "message_group", "tag", "message_id", "body")

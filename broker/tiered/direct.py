@@ -14,16 +14,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from broker.tiered.cold import mask_column, mask_of
-from broker.tiered.columns import CORRUPTED, FLAGS
-from broker.tiered.objects import ObjectStore, TierError
-from broker.tiered.segment_reader import open_segment
-from broker.tiered.table import TopicTable
-from domain.clock import Clock
-from domain.errors import Code
-from domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
-from domain.message import Message
-from domain.tiering import ColdRows, ColdSegment, TierAddress
+from entrepot.broker.tiered.cold import mask_column, mask_of
+from entrepot.broker.tiered.columns import CORRUPTED, FLAGS
+from entrepot.broker.tiered.objects import ObjectStore, TierError
+from entrepot.broker.tiered.segment_reader import open_segment
+from entrepot.broker.tiered.table import TopicTable
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code
+from entrepot.domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
+from entrepot.domain.message import Message
+from entrepot.domain.tiering import ColdRows, ColdSegment, TierAddress
 
 READ_BYTES: Final = 8 << 20
 """Bytes of columns read at a time, uncompressed: as many row groups, at least one."""

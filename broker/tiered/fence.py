@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.tiered.delta_actions import OwnAction, Transaction
-from broker.tiered.objects import TierError
-from broker.tiered.snapshot import Snapshot
-from domain.errors import Code
+from entrepot.broker.tiered.delta_actions import OwnAction, Transaction
+from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.snapshot import Snapshot
+from entrepot.domain.errors import Code
 
 if TYPE_CHECKING:
-    from broker.store.engine import StorageEngine
+    from entrepot.broker.store.engine import StorageEngine
 
 EPOCH: Final = "epoch/"
 RUN: Final = "run/"

@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from broker.tiered.object_paths import checked_path, checked_prefix, checked_ranges, checked_size, ends_before
-from broker.tiered.objects import MissingObjectError, StoredObject, TierError
-from domain.errors import Code
+from entrepot.broker.tiered.object_paths import checked_path, checked_prefix, checked_ranges, checked_size, ends_before
+from entrepot.broker.tiered.objects import MissingObjectError, StoredObject, TierError
+from entrepot.domain.errors import Code
 
 TEMPORARY: Final = ".tmp"
 """Directory of files being written; no object lies there."""

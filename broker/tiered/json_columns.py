@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from broker.tiered.json_fields import (
+from entrepot.broker.tiered.json_fields import (
     KINDS,
     MAX_FIELDS,
     MAX_NAME,
@@ -27,7 +27,7 @@ from broker.tiered.json_fields import (
     name_of,
     with_fields,
 )
-from protocols.remoting.json_blocks import are_objects, read_block
+from entrepot.protocols.remoting.json_blocks import are_objects, read_block
 
 MISFIT: Final = 2
 """Flag of a row with a field that its columns do not have."""

@@ -12,14 +12,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from broker.tiered.columns import by_queue
-from broker.tiered.delta_actions import AddFile
-from broker.tiered.digest import MASK, digest_of
-from broker.tiered.objects import ObjectStore, TierError
-from broker.tiered.segment import Run, Segment, encode_segment
-from broker.tiered.segment_reader import open_segment
-from broker.tiered.table import TopicTable
-from domain.errors import Code
+from entrepot.broker.tiered.columns import by_queue
+from entrepot.broker.tiered.delta_actions import AddFile
+from entrepot.broker.tiered.digest import MASK, digest_of
+from entrepot.broker.tiered.objects import ObjectStore, TierError
+from entrepot.broker.tiered.segment import Run, Segment, encode_segment
+from entrepot.broker.tiered.segment_reader import open_segment
+from entrepot.broker.tiered.table import TopicTable
+from entrepot.domain.errors import Code
 
 LEAST_SEGMENTS: Final = 8
 SMALL_BYTES: Final = 4 << 20

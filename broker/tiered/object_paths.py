@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from broker.tiered.objects import TierError
-from domain.errors import Code
+from entrepot.broker.tiered.objects import TierError
+from entrepot.domain.errors import Code
 
 MAX_PATH_BYTES: Final = 1024
 """Longest path with the store's prefix, in bytes: that of S3, GCS and Azure."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError
 
 
 class TierError(EntrepotError):

@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from broker.ports.cold_records import encode_cold
-from broker.ports.reading import MAX_COLD_RUN
-from broker.tiered.cold import ColdTopic
-from broker.tiered.objects import ObjectStore
-from broker.tiered.segment_reader import SegmentReader
-from broker.tiered.table import TopicTable, folder_of, topic_of
-from broker.tiered.verification import roots
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, compile_filter
-from domain.position import Position, PositionKind
-from domain.shard import broker_of_queue, local_queue
-from domain.tiering import TierAddress, TierStatus
-from domain.topic import QueueBounds
-from protocols.remoting.records import RecordRun, decode_run
+from entrepot.broker.ports.cold_records import encode_cold
+from entrepot.broker.ports.reading import MAX_COLD_RUN
+from entrepot.broker.tiered.cold import ColdTopic
+from entrepot.broker.tiered.objects import ObjectStore
+from entrepot.broker.tiered.segment_reader import SegmentReader
+from entrepot.broker.tiered.table import TopicTable, folder_of, topic_of
+from entrepot.broker.tiered.verification import roots
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, compile_filter
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.shard import broker_of_queue, local_queue
+from entrepot.domain.tiering import TierAddress, TierStatus
+from entrepot.domain.topic import QueueBounds
+from entrepot.protocols.remoting.records import RecordRun, decode_run
 
 
 class _Table:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
-from broker.tiered.folder import FolderStore
-from broker.tiered.object_paths import checked_path
-from broker.tiered.objects import ObjectStore, TierError
-from broker.tiered.store_options import StoreOptions
-from domain.errors import Code
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.object_paths import checked_path
+from entrepot.broker.tiered.objects import ObjectStore, TierError
+from entrepot.broker.tiered.store_options import StoreOptions
+from entrepot.domain.errors import Code
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, ClientConfig, GCSConfig, RetryConfig, S3Config
@@ -33,7 +33,7 @@ def open_objects(url: str, options: StoreOptions | None = None) -> ObjectStore:
         return _folder(bucket, prefix)
     options = options or StoreOptions()
     try:
-        from broker.tiered.remote_objects import ObstoreStore
+        from entrepot.broker.tiered.remote_objects import ObstoreStore
     except ImportError as error:
         raise TierError(f"{scheme}:// needs more packages: {INSTALL}", Code.UNSUPPORTED) from error
     shown = f"{scheme}://{bucket}/{prefix}".rstrip("/") if scheme != "memory" else "memory://"

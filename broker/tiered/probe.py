@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from broker.tiered.objects import MissingObjectError, ObjectStore, TierError
-from domain.errors import Code
+from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, TierError
+from entrepot.domain.errors import Code
 
 PLACE: Final = "_probe"
 BODY_BYTES: Final = 4096

@@ -10,11 +10,11 @@ import time
 from random import Random
 from typing import Final
 
-from broker.tiered.channel import BrokerChannel
-from broker.tiered.counted import CountedObjects
-from broker.tiered.opening_store import open_objects
-from broker.tiered.store_options import StoreOptions
-from broker.tiered.uploader import Uploader
+from entrepot.broker.tiered.channel import BrokerChannel
+from entrepot.broker.tiered.counted import CountedObjects
+from entrepot.broker.tiered.opening_store import open_objects
+from entrepot.broker.tiered.store_options import StoreOptions
+from entrepot.broker.tiered.uploader import Uploader
 
 ROUND_SECONDS: Final = 0.2
 """Pause between two looks for new messages, in seconds."""

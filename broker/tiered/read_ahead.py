@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 
 import structlog
 
-from domain.errors import EntrepotError
+from entrepot.domain.errors import EntrepotError
 
 MAX_WIDTH: Final = 8
 """Most row groups read ahead for one reader."""

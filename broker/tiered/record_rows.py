@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from broker.tiered.columns import CORRUPTED, MAX_BORN_MS, PAIRS, PLACES, SCHEMA
-from domain.message import PropertyValue
-from protocols.remoting.arrow_columns import (
+from entrepot.broker.tiered.columns import CORRUPTED, MAX_BORN_MS, PAIRS, PLACES, SCHEMA
+from entrepot.domain.message import PropertyValue
+from entrepot.protocols.remoting.arrow_columns import (
     LOWER,
     TIMESTAMP,
     empty_lists,
@@ -27,8 +27,8 @@ from protocols.remoting.arrow_columns import (
     times,
     variable_array,
 )
-from protocols.remoting.records import RecordColumns, RecordRun
-from protocols.remoting.stored_record import FURTHER_FLAG, ORIGIN_FLAG, ORIGIN_SIZE, PROPERTIES, decode_further
+from entrepot.protocols.remoting.records import RecordColumns, RecordRun
+from entrepot.protocols.remoting.stored_record import FURTHER_FLAG, ORIGIN_FLAG, ORIGIN_SIZE, PROPERTIES, decode_further
 
 _QOS: Final = 3
 _TEXTS: Final = ("topic", "sub_topic", "message_group", "tag")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 
-from broker.tiered.object_paths import (
+from entrepot.broker.tiered.object_paths import (
     checked_path,
     checked_prefix,
     checked_ranges,
@@ -18,9 +18,9 @@ from broker.tiered.object_paths import (
     ends_before,
     spans_of,
 )
-from broker.tiered.objects import MissingObjectError, StoredObject, TierError
-from broker.tiered.store_faults import Fault, fault_of, sentence
-from broker.tiered.store_options import StoreOptions
+from entrepot.broker.tiered.objects import MissingObjectError, StoredObject, TierError
+from entrepot.broker.tiered.store_faults import Fault, fault_of, sentence
+from entrepot.broker.tiered.store_options import StoreOptions
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from google_crc32c import value as crc32c
 from numpy.typing import NDArray
 
-from broker.store.record import RecordKind, encode_properties
-from broker.store.record_trailer import encode_further
-from broker.tiered.columns import born_times, distinct_properties, one_array
-from domain.shard import local_queue
-from protocols.remoting.records import CHECKSUM_START, ENTRY, MAGIC, RECORD, VARIABLE, VERSION, encode_run
-from protocols.remoting.stored_record import FURTHER_FLAG
+from entrepot.broker.store.record import RecordKind, encode_properties
+from entrepot.broker.store.record_trailer import encode_further
+from entrepot.broker.tiered.columns import born_times, distinct_properties, one_array
+from entrepot.domain.shard import local_queue
+from entrepot.protocols.remoting.records import CHECKSUM_START, ENTRY, MAGIC, RECORD, VARIABLE, VERSION, encode_run
+from entrepot.protocols.remoting.stored_record import FURTHER_FLAG
 
 _TEXTS: Final = ("topic", "sub_topic", "message_group", "tag", "body")
 _CHECKSUM_AT: Final = 4

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from broker.ports.cold_reads import ColdFound, ColdQuery
-from broker.tiered.columns import CORRUPTED, FLAGS, to_messages
-from broker.tiered.delta_actions import AddFile
-from broker.tiered.segment_reader import SegmentReader
-from domain.message import StoredMessage
+from entrepot.broker.ports.cold_reads import ColdFound, ColdQuery
+from entrepot.broker.tiered.columns import CORRUPTED, FLAGS, to_messages
+from entrepot.broker.tiered.delta_actions import AddFile
+from entrepot.broker.tiered.segment_reader import SegmentReader
+from entrepot.domain.message import StoredMessage
 
 MAX_SEARCHED_ROWS: Final = 2_000_000
 """Messages that one question looks at, before it answers with its results so far and the place to go on."""

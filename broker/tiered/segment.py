@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from broker.tiered.columns import SCHEMA
-from broker.tiered.json_fields import PREFIX
+from entrepot.broker.tiered.columns import SCHEMA
+from entrepot.broker.tiered.json_fields import PREFIX
 
 GROUP_ROWS: Final = 16_384
 """Messages of a row group, the least that is read at once."""

@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from broker.ports.cold_reads import CorruptedRowError
-from broker.tiered.columns import SCHEMA, is_corrupted
-from broker.tiered.objects import ObjectStore, TierError
-from broker.tiered.segment import read_footer
-from domain.errors import Code
-from domain.shard import local_queue
+from entrepot.broker.ports.cold_reads import CorruptedRowError
+from entrepot.broker.tiered.columns import SCHEMA, is_corrupted
+from entrepot.broker.tiered.objects import ObjectStore, TierError
+from entrepot.broker.tiered.segment import read_footer
+from entrepot.domain.errors import Code
+from entrepot.domain.shard import local_queue
 
 MAX_CACHE_BYTES: Final = 128 << 20
 """Most bytes of all row groups kept."""

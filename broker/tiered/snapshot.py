@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from broker.tiered.delta_actions import Action, AddFile, Commit, Metadata, Protocol, RemoveFile, Transaction
-from broker.tiered.objects import TierError
-from domain.errors import Code
+from entrepot.broker.tiered.delta_actions import Action, AddFile, Commit, Metadata, Protocol, RemoveFile, Transaction
+from entrepot.broker.tiered.objects import TierError
+from entrepot.domain.errors import Code
 
 MAX_LAYER: Final = 256
 """Most changes over a common ground; with more the ground is copied, so that copying costs little per commit."""

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from broker.tiered.store_options import StoreOptions
+from entrepot.broker.tiered.store_options import StoreOptions
 
 _STATUS: Final = re.compile(r"status(?: code)?: (\d{3})\b")
 _CODE: Final = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.tiered.objects import TierError
-from domain.errors import Code
-from domain.url import fault_of_url
+from entrepot.broker.tiered.objects import TierError
+from entrepot.domain.errors import Code
+from entrepot.domain.url import fault_of_url
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,16 +25,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from broker.tiered.columns import delta_schema
-from broker.tiered.delta_actions import AddFile, OwnAction, RemoveFile, Transaction
-from broker.tiered.delta_log import ConflictError, DeltaLog, next_maintenance
-from broker.tiered.digest import digest_of
-from broker.tiered.fence import Fence
-from broker.tiered.objects import ObjectStore, TierError
-from broker.tiered.segment import Run, Segment, decode_runs, encode_runs, encode_segment
-from broker.tiered.snapshot import Snapshot
-from domain.clock import Clock
-from domain.errors import Code
+from entrepot.broker.tiered.columns import delta_schema
+from entrepot.broker.tiered.delta_actions import AddFile, OwnAction, RemoveFile, Transaction
+from entrepot.broker.tiered.delta_log import ConflictError, DeltaLog, next_maintenance
+from entrepot.broker.tiered.digest import digest_of
+from entrepot.broker.tiered.fence import Fence
+from entrepot.broker.tiered.objects import ObjectStore, TierError
+from entrepot.broker.tiered.segment import Run, Segment, decode_runs, encode_runs, encode_segment
+from entrepot.broker.tiered.snapshot import Snapshot
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code
 
 RUNS_TAG: Final = "entrepot.runs"
 DAY_MS: Final = 86_400_000

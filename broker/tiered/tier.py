@@ -19,27 +19,27 @@ import msgspec
 import numpy as np
 import structlog
 
-from broker.metadata.registry import Registry
-from broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, is_tiered, may_be_cold, merged
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.engine import StorageEngine
-from broker.tiered.attached import AttachedTables, key_of
-from broker.tiered.counted import CountedObjects
-from broker.tiered.fence import Writer
-from broker.tiered.settings import ReadPolicy, TierSettings
-from broker.tiered.uploader_service import UploaderService
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError, StoreFailedError
-from domain.expression.filter import MessageFilter
-from domain.tiering import TierAddress
-from domain.topic import Topic
-from protocols.remoting.records import ENTRY, encode_run
+from entrepot.broker.metadata.registry import Registry
+from entrepot.broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, is_tiered, may_be_cold, merged
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.broker.tiered.attached import AttachedTables, key_of
+from entrepot.broker.tiered.counted import CountedObjects
+from entrepot.broker.tiered.fence import Writer
+from entrepot.broker.tiered.settings import ReadPolicy, TierSettings
+from entrepot.broker.tiered.uploader_service import UploaderService
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
+from entrepot.domain.expression.filter import MessageFilter
+from entrepot.domain.tiering import TierAddress
+from entrepot.domain.topic import Topic
+from entrepot.protocols.remoting.records import ENTRY, encode_run
 
 if TYPE_CHECKING:
-    from broker.tiered.cold import ColdTopic
-    from broker.tiered.objects import ObjectStore
-    from broker.tiered.segment_reader import SegmentReader
-    from broker.tiered.uploader import Progress
+    from entrepot.broker.tiered.cold import ColdTopic
+    from entrepot.broker.tiered.objects import ObjectStore
+    from entrepot.broker.tiered.segment_reader import SegmentReader
+    from entrepot.broker.tiered.uploader import Progress
 
 READERS: Final = 4
 """Cold reads at a time."""
@@ -136,7 +136,7 @@ class Tier:
 
     def root(self, topic: Topic) -> str:
         """Return the path of a topic's table; for another cluster's, its distinguishing name."""
-        from broker.tiered.table import root_of
+        from entrepot.broker.tiered.table import root_of
 
         origin = self._registry.origin_of(topic.name)
         if origin is not None:
@@ -296,10 +296,10 @@ class Tier:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _open(self) -> None:
-        from broker.tiered.opening_store import open_objects
-        from broker.tiered.probe import probe
-        from broker.tiered.segment_reader import SegmentReader
-        from broker.tiered.store_options import StoreOptions
+        from entrepot.broker.tiered.opening_store import open_objects
+        from entrepot.broker.tiered.probe import probe
+        from entrepot.broker.tiered.segment_reader import SegmentReader
+        from entrepot.broker.tiered.store_options import StoreOptions
 
         objects = CountedObjects(open_objects(self._settings.url, StoreOptions(**self._settings.options)))
         probe(objects, Random(secrets.randbits(64)))
@@ -348,8 +348,8 @@ class Tier:
 
     async def know(self, root: str) -> None:
         """Read the newest version of a table, so that it is read from at once. Raises TierError."""
-        from broker.tiered.cold import ColdTopic
-        from broker.tiered.table import TopicTable
+        from entrepot.broker.tiered.cold import ColdTopic
+        from entrepot.broker.tiered.table import TopicTable
 
         assert self._objects is not None, "who tells of progress has a store"
         assert self._reader is not None, "which is read through this"

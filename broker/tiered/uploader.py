@@ -15,18 +15,18 @@ import msgspec
 import pyarrow as pa
 import structlog
 
-from broker.tiered.delta_log import ConflictError
-from broker.tiered.fence import Fence, Writer
-from broker.tiered.json_columns import JsonColumns
-from broker.tiered.merging import merge
-from broker.tiered.objects import ObjectStore, TierError
-from broker.tiered.record_rows import rows_of_run
-from broker.tiered.settings import Payload
-from broker.tiered.table import TopicTable
-from domain.clock import Clock
-from domain.errors import EntrepotError
-from domain.shard import broker_of_queue, first_queue, local_queue
-from protocols.remoting.records import RecordColumns, RecordRun, decode_run
+from entrepot.broker.tiered.delta_log import ConflictError
+from entrepot.broker.tiered.fence import Fence, Writer
+from entrepot.broker.tiered.json_columns import JsonColumns
+from entrepot.broker.tiered.merging import merge
+from entrepot.broker.tiered.objects import ObjectStore, TierError
+from entrepot.broker.tiered.record_rows import rows_of_run
+from entrepot.broker.tiered.settings import Payload
+from entrepot.broker.tiered.table import TopicTable
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.shard import broker_of_queue, first_queue, local_queue
+from entrepot.protocols.remoting.records import RecordColumns, RecordRun, decode_run
 
 RUN_BYTES: Final = 4 << 20
 """Bytes of records asked for at once."""

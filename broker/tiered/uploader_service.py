@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from broker.metadata.registry import Registry
-from broker.ports.cold_reads import is_tiered
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.engine import StorageEngine
-from broker.store.healer import NO_HEALER
-from broker.store.record_runs import bytes_between
-from broker.tiered.fence import Writer, epoch_of
-from broker.tiered.settings import TierSettings
-from domain.errors import EntrepotError
-from domain.topic import Topic
+from entrepot.broker.metadata.registry import Registry
+from entrepot.broker.ports.cold_reads import is_tiered
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.broker.store.healer import NO_HEALER
+from entrepot.broker.store.record_runs import bytes_between
+from entrepot.broker.tiered.fence import Writer, epoch_of
+from entrepot.broker.tiered.settings import TierSettings
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.topic import Topic
 
 if TYPE_CHECKING:
-    from broker.tiered.uploader import Progress, TopicState
+    from entrepot.broker.tiered.uploader import Progress, TopicState
 
 SAMPLE: Final = 64
 """Messages by which the size of one is estimated."""
@@ -58,7 +58,7 @@ class UploaderService:
 
     async def run(self, settings: TierSettings, own: Writer) -> None:
         """Run an uploader, and serve it until it ends. `own`: the writer."""
-        from broker.tiered.channel import Setup, frame
+        from entrepot.broker.tiered.channel import Setup, frame
 
         ours, theirs = socket.socketpair()
         self.process = process = _started(theirs)
@@ -78,7 +78,7 @@ class UploaderService:
             self._failed_now = 0
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from broker.tiered.channel import LENGTH, frame
+        from entrepot.broker.tiered.channel import LENGTH, frame
 
         while True:
             (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
@@ -96,8 +96,8 @@ class UploaderService:
         return None if healer is NO_HEALER else await healer.heal(commit_log_offset)
 
     def _answer(self, name: str, arguments: list[Any]) -> Any:
-        from broker.consume.runs import read_whole_or_corrupted
-        from broker.tiered.uploader import Progress
+        from entrepot.broker.consume.runs import read_whole_or_corrupted
+        from entrepot.broker.tiered.uploader import Progress
 
         if name == "states":
             self._failed_now = arguments[0]
@@ -110,7 +110,7 @@ class UploaderService:
         return read_whole_or_corrupted(self._engine, queue, first, end, max_bytes)
 
     def _states(self) -> list[TopicState]:
-        from broker.tiered.uploader import QueueState, TopicState
+        from entrepot.broker.tiered.uploader import QueueState, TopicState
 
         found, epoch = [], epoch_of(self._engine)
         for topic in self._registry.topics.values():
@@ -125,7 +125,7 @@ def _started(channel: socket.socket) -> subprocess.Popen[bytes]:
     """Start an uploader at the other end of a channel, which is closed here."""
     with channel:
         return subprocess.Popen(
-            [sys.executable, "-m", "broker.tiered.process", str(channel.fileno())],
+            [sys.executable, "-m", "entrepot.broker.tiered.process", str(channel.fileno())],
             pass_fds=[channel.fileno()],
             stdin=subprocess.DEVNULL,
             start_new_session=True,

@@ -16,17 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from broker.tiered.columns import by_queue, is_corrupted
-from broker.tiered.delta_actions import AddFile
-from broker.tiered.delta_log import DeltaLog
-from broker.tiered.digest import MASK, digest_of
-from broker.tiered.objects import MissingObjectError, ObjectStore, TierError
-from broker.tiered.segment import Run, decode_runs, read_footer
-from broker.tiered.segment_reader import open_segment
-from broker.tiered.snapshot import Snapshot
-from broker.tiered.table import RUNS_TAG, topic_of
-from domain.clock import Clock
-from domain.errors import Code
+from entrepot.broker.tiered.columns import by_queue, is_corrupted
+from entrepot.broker.tiered.delta_actions import AddFile
+from entrepot.broker.tiered.delta_log import DeltaLog
+from entrepot.broker.tiered.digest import MASK, digest_of
+from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, TierError
+from entrepot.broker.tiered.segment import Run, decode_runs, read_footer
+from entrepot.broker.tiered.segment_reader import open_segment
+from entrepot.broker.tiered.snapshot import Snapshot
+from entrepot.broker.tiered.table import RUNS_TAG, topic_of
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code
 
 FIRST_COMMIT: Final = "/_delta_log/00000000000000000000.json"
 PROGRESS: Final = "next/"

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from broker.store.changed_rows import ChangedRows
-from domain.message import Message, SystemProperty
-from domain.transaction import check_after_ms
+from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.transaction import check_after_ms
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(tuple[str, str, int, int]).decode

@@ -13,9 +13,9 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
-from domain.access.model import Action, Decision, Effect, Policy, Principal, Request, ResourceType, Statement
-from domain.access.pattern import Pattern, parse_pattern
-from domain.errors import Code, EntrepotError
+from entrepot.domain.access.model import Action, Decision, Effect, Policy, Principal, Request, ResourceType, Statement
+from entrepot.domain.access.pattern import Pattern, parse_pattern
+from entrepot.domain.errors import Code, EntrepotError
 
 MAX_STATEMENTS: Final = 1000
 MAX_RESOURCES: Final = 100

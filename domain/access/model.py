@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from domain.names import CATCH_ALL_TOPIC, DEFAULT_NAMESPACE, split_name
+from entrepot.domain.names import CATCH_ALL_TOPIC, DEFAULT_NAMESPACE, split_name
 
 ANONYMOUS: Final = "anonymous"
 """Name of a principal without credentials.  No user may have it."""

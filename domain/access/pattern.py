@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from domain.access import filters
-from domain.access.model import EVERYTHING, Principal, ResourceType
-from domain.errors import Code, EntrepotError
-from domain.routing.topic_filter import is_valid_filter
+from entrepot.domain.access import filters
+from entrepot.domain.access.model import EVERYTHING, Principal, ResourceType
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.routing.topic_filter import is_valid_filter
 
 MAX_PATTERN_BYTES: Final = 4096
 CLIENT_ID: Final = "${clientid}"

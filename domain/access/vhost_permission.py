@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from domain.access.model import NAMESPACE_LEVEL, Action, Effect, Statement
-from domain.errors import Code, EntrepotError
-from domain.exchanges.entity_name import MAX_KEPT_PREFIX, decoded_name, encoded_name
-from domain.names import DEFAULT_NAMESPACE
+from entrepot.domain.access.model import NAMESPACE_LEVEL, Action, Effect, Statement
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.exchanges.entity_name import MAX_KEPT_PREFIX, decoded_name, encoded_name
+from entrepot.domain.names import DEFAULT_NAMESPACE
 
 Token = tuple[str, bool]
 

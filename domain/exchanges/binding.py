@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from domain.exchanges.exchange import ExchangeType, check_not_default
-from domain.field_value import no_arguments, table_identity, term, text_of, type_name
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.exchanges.exchange import ExchangeType, check_not_default
+from entrepot.domain.field_value import no_arguments, table_identity, term, text_of, type_name
 
 MATCH: Final = "x-match"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")

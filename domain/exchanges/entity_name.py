@@ -12,8 +12,8 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from domain.names import MAX_GROUP_LENGTH
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import MAX_GROUP_LENGTH
 
 MAX_ENTITY_BYTES: Final = 255
 MAX_ENCODED_LENGTH: Final = MAX_GROUP_LENGTH

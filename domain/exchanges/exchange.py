@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from domain.field_value import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.field_value import (
     argument_inequivalence,
     atom,
     field_inequivalence,

@@ -13,10 +13,10 @@ from hashlib import blake2b
 from math import log
 from typing import Final
 
-from domain.exchanges.binding import Binding, weight
-from domain.exchanges.exchange import HASH_HEADER, HASH_PROPERTY
-from domain.exchanges.table import Destinations, RoutedMessage
-from domain.field_value import comparable, text_of
+from entrepot.domain.exchanges.binding import Binding, weight
+from entrepot.domain.exchanges.exchange import HASH_HEADER, HASH_PROPERTY
+from entrepot.domain.exchanges.table import Destinations, RoutedMessage
+from entrepot.domain.field_value import comparable, text_of
 
 SLOTS: Final = 1 << 14
 """Slots: more of them bring shares closer to the weights.  Fixed for good, since gateways of two versions must agree.

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Final
 
-from domain.exchanges.binding import MATCH, Binding, HeadersMatch, headers_match
-from domain.exchanges.table import Destinations, RoutedMessage
-from domain.field_value import comparable
+from entrepot.domain.exchanges.binding import MATCH, Binding, HeadersMatch, headers_match
+from entrepot.domain.exchanges.table import Destinations, RoutedMessage
+from entrepot.domain.field_value import comparable
 
 EXTENSION_PREFIX: Final = "x-"
 PRESENT: Final = object()

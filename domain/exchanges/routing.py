@@ -11,15 +11,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from domain.exchanges.binding import Binding, DestinationKind, check_binding
-from domain.exchanges.exchange import DEFAULT_EXCHANGE, PREDECLARED, Exchange, ExchangeType, exchange_text, not_found
-from domain.exchanges.hash import HashTable
-from domain.exchanges.headers import HeadersTable
-from domain.exchanges.remembered_routes import RememberedRoutes
-from domain.exchanges.table import DirectTable, ExchangeTable, FanoutTable, Fields, RoutedMessage
-from domain.exchanges.topic import TopicTable
-from domain.field_value import no_arguments
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.exchanges.binding import Binding, DestinationKind, check_binding
+from entrepot.domain.exchanges.exchange import (
+    DEFAULT_EXCHANGE,
+    PREDECLARED,
+    Exchange,
+    ExchangeType,
+    exchange_text,
+    not_found,
+)
+from entrepot.domain.exchanges.hash import HashTable
+from entrepot.domain.exchanges.headers import HeadersTable
+from entrepot.domain.exchanges.remembered_routes import RememberedRoutes
+from entrepot.domain.exchanges.table import DirectTable, ExchangeTable, FanoutTable, Fields, RoutedMessage
+from entrepot.domain.exchanges.topic import TopicTable
+from entrepot.domain.field_value import no_arguments
 
 MAX_EXCHANGES: Final = 100_000
 MAX_BINDINGS: Final = 1_000_000

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from domain.exchanges.binding import Binding, DestinationKind
+from entrepot.domain.exchanges.binding import Binding, DestinationKind
 
 Fields = Callable[[], Mapping[str, object]]
 """Headers or properties of a message, decoded on demand."""

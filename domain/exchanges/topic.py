@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from domain.exchanges.binding import Binding
-from domain.exchanges.table import Destinations, RoutedMessage
+from entrepot.domain.exchanges.binding import Binding
+from entrepot.domain.exchanges.table import Destinations, RoutedMessage
 
 ONE_WORD: Final = "*"
 ANY_WORDS: Final = "#"

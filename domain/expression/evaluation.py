@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import isinf
 from typing import Final
 
-from domain.expression.tree import (
+from entrepot.domain.expression.tree import (
     All,
     Any,
     Comparison,

@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Final
 
-from domain.expression.cesql.expression import CesqlExpression
-from domain.expression.cesql.value import Attributes, to_string
+from entrepot.domain.expression.cesql.expression import CesqlExpression
+from entrepot.domain.expression.cesql.value import Attributes, to_string
 
 AttributeTexts = tuple[tuple[str, str], ...]
 """Names of attributes, each once and in order, with texts."""

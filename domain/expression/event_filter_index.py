@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
-from domain.expression.cesql.value import Attributes, to_string
-from domain.expression.event_filter import AttributeTexts, EventFilters
-from domain.expression.necessary_condition import (
+from entrepot.domain.expression.cesql.value import Attributes, to_string
+from entrepot.domain.expression.event_filter import AttributeTexts, EventFilters
+from entrepot.domain.expression.necessary_condition import (
     WEIGHTS,
     Clause,
     Condition,
@@ -23,7 +23,7 @@ from domain.expression.necessary_condition import (
     StartsWith,
     necessity_of,
 )
-from domain.expression.prefix_tree import PrefixTree
+from entrepot.domain.expression.prefix_tree import PrefixTree
 
 MAX_SIGNATURES: Final = 64
 """Most sets of attributes that are looked up together: every event looks up each of them once."""

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any, Final
 
-from domain.errors import Code, EntrepotError
-from domain.expression.cesql.expression import CesqlExpression, compile_cesql
-from domain.expression.cesql.tokens import CesqlParseError
-from domain.expression.cesql.value import TYPE_NAMES
-from domain.expression.event_filter import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.cesql.expression import CesqlExpression, compile_cesql
+from entrepot.domain.expression.cesql.tokens import CesqlParseError
+from entrepot.domain.expression.cesql.value import TYPE_NAMES
+from entrepot.domain.expression.event_filter import (
     AllFilter,
     AnyFilter,
     AttributeTexts,
@@ -23,7 +23,7 @@ from domain.expression.event_filter import (
     SqlFilter,
     SuffixFilter,
 )
-from domain.expression.fault import SHOWN_LENGTH, shown
+from entrepot.domain.expression.fault import SHOWN_LENGTH, shown
 
 MAX_FILTER_DEPTH: Final = 16
 """Deepest nesting of `all`, `any` and `not`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError
 
 SHOWN_LENGTH: Final = 40
 """Most characters of a client's own text in an error."""

@@ -9,13 +9,13 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from domain.expression.fault import fault, shown
-from domain.expression.sql92 import compile_sql
-from domain.expression.tag import parse_tags
-from domain.filter_hash import TAG_MASK, sub_topic_hash, tag_hash
-from domain.message import Message
-from domain.routing.topic_filter import MAX_LEVELS, MAX_TOPIC_BYTES, is_valid_filter
-from domain.routing.topic_filter import matches as name_matches
+from entrepot.domain.expression.fault import fault, shown
+from entrepot.domain.expression.sql92 import compile_sql
+from entrepot.domain.expression.tag import parse_tags
+from entrepot.domain.filter_hash import TAG_MASK, sub_topic_hash, tag_hash
+from entrepot.domain.message import Message
+from entrepot.domain.routing.topic_filter import MAX_LEVELS, MAX_TOPIC_BYTES, is_valid_filter
+from entrepot.domain.routing.topic_filter import matches as name_matches
 
 REMEMBERED_FILTERS: Final = 512
 """Size of the cache of compiled filters: consumers send their expression with every request."""

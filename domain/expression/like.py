@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.expression.fault import fault, shown
+from entrepot.domain.expression.fault import fault, shown
 
 _ONE: Final = None
 """Any one character: `_` in a segment."""

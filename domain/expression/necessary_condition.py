@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from domain.expression.cesql.tree import (
+from entrepot.domain.expression.cesql.tree import (
     Attribute,
     Call,
     Chain,
@@ -26,7 +26,7 @@ from domain.expression.cesql.tree import (
     Node,
     Not,
 )
-from domain.expression.event_filter import (
+from entrepot.domain.expression.event_filter import (
     AllFilter,
     AnyFilter,
     AttributeTexts,

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from domain.errors import EntrepotError
-from domain.expression.fault import fault
-from domain.expression.like import LikePattern
-from domain.expression.tokens import Token, TokenKind, tokens_of
-from domain.expression.tree import (
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.expression.fault import fault
+from entrepot.domain.expression.like import LikePattern
+from entrepot.domain.expression.tokens import Token, TokenKind, tokens_of
+from entrepot.domain.expression.tree import (
     CONDITIONS,
     All,
     Any,

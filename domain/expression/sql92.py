@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from domain.expression.evaluation import Condition, EvaluationError, Slots, Values, compile_condition
-from domain.expression.parser import parse_sql
-from domain.message import Message, PropertyValue
+from entrepot.domain.expression.evaluation import Condition, EvaluationError, Slots, Values, compile_condition
+from entrepot.domain.expression.parser import parse_sql
+from entrepot.domain.message import Message, PropertyValue
 
 TAGS: Final = "TAGS"
 KEYS: Final = "KEYS"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.expression.fault import fault
+from entrepot.domain.expression.fault import fault
 
 MATCH_ALL: Final = "*"
 SEPARATOR: Final = "||"

@@ -7,7 +7,7 @@ import re
 from enum import Enum
 from typing import Final, NamedTuple
 
-from domain.expression.fault import fault, shown
+from entrepot.domain.expression.fault import fault, shown
 
 MAX_INTEGER: Final = 2**63 - 1
 """Largest integer constant (RocketMQ reads them as Java's `long`)."""

@@ -5,8 +5,8 @@ single messages.  A call that can be refused per item returns one outcome per it
 raised as `EntrepotError`.
 """
 
-from domain.ports.condition import Condition
-from domain.ports.consumption import (
+from entrepot.domain.ports.condition import Condition
+from entrepot.domain.ports.consumption import (
     MAX_ATTEMPT_ID_BYTES,
     MAX_POP_BYTES,
     MAX_POP_MESSAGES,
@@ -14,13 +14,13 @@ from domain.ports.consumption import (
     Consumption,
     PopRequest,
 )
-from domain.ports.finder import MessageFinder
-from domain.ports.key_values import KeyValues
-from domain.ports.messages import MessageAppender, MessageReader, Messages, Pulled, Tail
-from domain.ports.store import Store
-from domain.ports.timers import Timers
-from domain.ports.topology import Topology
-from domain.ports.transactions import Transactions
+from entrepot.domain.ports.finder import MessageFinder
+from entrepot.domain.ports.key_values import KeyValues
+from entrepot.domain.ports.messages import MessageAppender, MessageReader, Messages, Pulled, Tail
+from entrepot.domain.ports.store import Store
+from entrepot.domain.ports.timers import Timers
+from entrepot.domain.ports.topology import Topology
+from entrepot.domain.ports.transactions import Transactions
 
 __all__ = [
     "MAX_ATTEMPT_ID_BYTES",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from domain.errors import EntrepotError
-from domain.measurement import Histogram
-from domain.tiering import TierStatus
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.measurement import Histogram
+from entrepot.domain.tiering import TierStatus
 
 
 class Condition(Protocol):

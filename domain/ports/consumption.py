@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from domain.consumer_group import GroupStatus
-from domain.delivery import Deliveries, Receipt
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression
-from domain.position import Position
+from entrepot.domain.consumer_group import GroupStatus
+from entrepot.domain.delivery import Deliveries, Receipt
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression
+from entrepot.domain.position import Position
 
 MAX_POP_MESSAGES = 100
 MAX_POP_BYTES: Final = 16 << 20

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from domain.message import StoredMessage
-from domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery
 
 
 class MessageFinder(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, OnEvents
+from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, OnEvents
 
 
 class KeyValues(Protocol):

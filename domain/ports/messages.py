@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from domain.confirmation import Confirmation
-from domain.expression.filter import FilterExpression
-from domain.message import Message, StoredMessage
-from domain.position import Position
-from domain.topic import QueueBounds
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.expression.filter import FilterExpression
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.position import Position
+from entrepot.domain.topic import QueueBounds
 
 
 @dataclass(frozen=True, slots=True)

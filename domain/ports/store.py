@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from domain.ports.condition import Condition
-from domain.ports.consumption import Consumption
-from domain.ports.finder import MessageFinder
-from domain.ports.key_values import KeyValues
-from domain.ports.messages import Messages
-from domain.ports.timers import Timers
-from domain.ports.topology import Topology
-from domain.ports.transactions import Transactions
+from entrepot.domain.ports.condition import Condition
+from entrepot.domain.ports.consumption import Consumption
+from entrepot.domain.ports.finder import MessageFinder
+from entrepot.domain.ports.key_values import KeyValues
+from entrepot.domain.ports.messages import Messages
+from entrepot.domain.ports.timers import Timers
+from entrepot.domain.ports.topology import Topology
+from entrepot.domain.ports.transactions import Transactions
 
 
 class Store(Protocol):

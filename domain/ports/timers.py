@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from domain.timing import TimedMessage, TimerCursor
+from entrepot.domain.timing import TimedMessage, TimerCursor
 
 
 class Timers(Protocol):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from domain.consumer_group import ConsumerGroup, GroupStatus
-from domain.errors import EntrepotError
-from domain.topic import Topic, TopicQueues, TopicStatus
+from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.topic import Topic, TopicQueues, TopicStatus
 
 
 class Topology(Protocol):

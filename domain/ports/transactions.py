@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from domain.confirmation import Confirmation
-from domain.errors import EntrepotError
-from domain.message import Message, StoredMessage
-from domain.transaction import TransactionEnd
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.transaction import TransactionEnd
 
 
 class Transactions(Protocol):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from domain.field_value import text_of, type_name
+from entrepot.domain.field_value import text_of, type_name
 
 Check = Callable[[object, Mapping[str, object]], str | None]
 """A check of a value, given the other arguments."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from domain.errors import Code, EntrepotError
-from domain.field_value import no_arguments, text_of, type_name
-from domain.queues import argument_checks as checks
-from domain.queues.argument_checks import Check
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.field_value import no_arguments, text_of, type_name
+from entrepot.domain.queues import argument_checks as checks
+from entrepot.domain.queues.argument_checks import Check
 
 PREFIX: Final = "x-"
 QUEUE_TYPE: Final = "x-queue-type"

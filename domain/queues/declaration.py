@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from domain.field_value import argument_inequivalence, field_inequivalence
-from domain.queues.arguments import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.field_value import argument_inequivalence, field_inequivalence
+from entrepot.domain.queues.arguments import (
     QUEUE_TYPE,
     QueueArguments,
     QueueType,

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from domain.errors import Code, EntrepotError
-from domain.exchanges.exchange import ALTERNATE_EXCHANGE
-from domain.field_value import no_arguments, term, text_of
-from domain.queues.argument_checks import LEADER_LOCATORS, QUEUE_MODES, QUEUE_VERSIONS, as_int, max_age_ms
-from domain.queues.arguments import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.exchanges.exchange import ALTERNATE_EXCHANGE
+from entrepot.domain.field_value import no_arguments, term, text_of
+from entrepot.domain.queues.argument_checks import LEADER_LOCATORS, QUEUE_MODES, QUEUE_VERSIONS, as_int, max_age_ms
+from entrepot.domain.queues.arguments import (
     PREFIX,
     DeadLetterStrategy,
     DelayedRetry,
@@ -22,7 +22,7 @@ from domain.queues.arguments import (
     QueueType,
     read_arguments,
 )
-from domain.regular_expression import RegularExpression
+from entrepot.domain.regular_expression import RegularExpression
 
 
 class ApplyTo(StrEnum):

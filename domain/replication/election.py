@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member, Promise, hear, old_copy
-from domain.replication.rule import Rule, RuleKind
+from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member, Promise, hear, old_copy
+from entrepot.domain.replication.rule import Rule, RuleKind
 
 
 class ElectionError(Exception):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from domain.replication.epochs import EpochStart
-from domain.replication.mastership import Appointment, Member, ReplicaState, RunHistory
+from entrepot.domain.replication.epochs import EpochStart
+from entrepot.domain.replication.mastership import Appointment, Member, ReplicaState, RunHistory
 
 
 class Greeting(NamedTuple):

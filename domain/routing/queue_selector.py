@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from zlib import crc32
 
-from domain.message import Message, SystemProperty
-from domain.shard import local_queue
-from domain.topic import TopicQueues
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.shard import local_queue
+from entrepot.domain.topic import TopicQueues
 
 
 def queue_for_key(key: str, queues: Sequence[int]) -> int:

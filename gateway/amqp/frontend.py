@@ -8,21 +8,21 @@ from typing import Final
 
 import structlog
 
-from domain.clock import Clock
-from gateway.amqp.connections.access import AmqpAccess
-from gateway.amqp.connections.client import ClientInfo
-from gateway.amqp.connections.conversation import AmqpConversation
-from gateway.amqp.connections.login import MECHANISMS
-from gateway.amqp.connections.remembered_publishes import RememberedPublishes
-from gateway.amqp.connections.services import AmqpServices
-from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
-from gateway.messaging.send import Sender
-from gateway.security.security import PrincipalChange, Security
-from gateway.settings.amqp import AmqpSettings
-from protocols.amqp.connection import ServerConnection
-from protocols.amqp.connection_events import ConnectionLimits, Greeting
-from protocols.amqp.errors import AmqpError
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.domain.clock import Clock
+from entrepot.gateway.amqp.connections.access import AmqpAccess
+from entrepot.gateway.amqp.connections.client import ClientInfo
+from entrepot.gateway.amqp.connections.conversation import AmqpConversation
+from entrepot.gateway.amqp.connections.login import MECHANISMS
+from entrepot.gateway.amqp.connections.remembered_publishes import RememberedPublishes
+from entrepot.gateway.amqp.connections.services import AmqpServices
+from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.security.security import PrincipalChange, Security
+from entrepot.gateway.settings.amqp import AmqpSettings
+from entrepot.protocols.amqp.connection import ServerConnection
+from entrepot.protocols.amqp.connection_events import ConnectionLimits, Greeting
+from entrepot.protocols.amqp.errors import AmqpError
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 TIMEOUT_LOOK_SECONDS: Final = 5.0
 """Interval between looks for messages that consumers hold too long."""

@@ -7,14 +7,14 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from gateway.deadlines import DeadlineWheel
-from gateway.driver import Conversation, ListenerTerms
-from gateway.settings.amqp import AmqpSettings
-from gateway.transport.certificates import CertificateFiles, ServerCertificates
-from gateway.transport.early_bytes import EarlyBytes
-from gateway.transport.intake import Intake, IntakeLimits
-from gateway.transport.listeners import Listeners, listener
-from gateway.transport.proxy_trust import ProxyTrust
+from entrepot.gateway.deadlines import DeadlineWheel
+from entrepot.gateway.driver import Conversation, ListenerTerms
+from entrepot.gateway.settings.amqp import AmqpSettings
+from entrepot.gateway.transport.certificates import CertificateFiles, ServerCertificates
+from entrepot.gateway.transport.early_bytes import EarlyBytes
+from entrepot.gateway.transport.intake import Intake, IntakeLimits
+from entrepot.gateway.transport.listeners import Listeners, listener
+from entrepot.gateway.transport.proxy_trust import ProxyTrust
 
 LISTENERS: Final = ("amqp", "amqps")
 

@@ -15,19 +15,19 @@ from typing import Any, Final
 
 import structlog
 
-from domain.clock import Clock
-from domain.errors import EntrepotError
-from domain.ports import Store
-from gateway.bridge.connection import RemoteConnection
-from gateway.bridge.errors import LeaseLostError, RemoteError
-from gateway.bridge.inbound import Inbound, Routes
-from gateway.bridge.lease import BridgeLease
-from gateway.bridge.origin import store_origin
-from gateway.bridge.outbound import Outbound, ensure_groups
-from gateway.bridge.status import BridgeCounters, BridgeState, BridgeStatus
-from gateway.messaging.send import Sender
-from gateway.mqtt.retained.retained import RetainedMessages
-from gateway.settings import BridgeRemote
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.ports import Store
+from entrepot.gateway.bridge.connection import RemoteConnection
+from entrepot.gateway.bridge.errors import LeaseLostError, RemoteError
+from entrepot.gateway.bridge.inbound import Inbound, Routes
+from entrepot.gateway.bridge.lease import BridgeLease
+from entrepot.gateway.bridge.origin import store_origin
+from entrepot.gateway.bridge.outbound import Outbound, ensure_groups
+from entrepot.gateway.bridge.status import BridgeCounters, BridgeState, BridgeStatus
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.settings import BridgeRemote
 
 FIRST_BACK_OFF_SECONDS: Final = 0.5
 STEADY_SECONDS: Final = 10.0

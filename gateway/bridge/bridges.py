@@ -10,14 +10,14 @@ from typing import Final
 
 import structlog
 
-from domain.clock import Clock
-from domain.ports import Store
-from gateway.bridge.bridge import Bridge, BridgeParts
-from gateway.bridge.inbound import Routes
-from gateway.bridge.status import BridgeStatus
-from gateway.messaging.send import Sender
-from gateway.mqtt.retained.retained import RetainedMessages
-from gateway.settings import BridgeSettings
+from entrepot.domain.clock import Clock
+from entrepot.domain.ports import Store
+from entrepot.gateway.bridge.bridge import Bridge, BridgeParts
+from entrepot.gateway.bridge.inbound import Routes
+from entrepot.gateway.bridge.status import BridgeStatus
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.settings import BridgeSettings
 
 AFTER_FAULT_SECONDS: Final = 5.0
 """Pause of a bridge after a fault of our own, in seconds."""

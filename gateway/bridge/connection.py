@@ -20,8 +20,8 @@ from paho.mqtt.properties import Properties as PahoProperties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from gateway.bridge.errors import RemoteError
-from gateway.settings import BridgeRemote
+from entrepot.gateway.bridge.errors import RemoteError
+from entrepot.gateway.settings import BridgeRemote
 
 CONNECT_SECONDS: Final = 10.0
 """Longest wait for each answer of the remote until the connection stands."""

@@ -15,17 +15,17 @@ from typing import Final, Protocol
 import paho.mqtt.client as paho
 import structlog
 
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.message import Message, SystemProperty
-from gateway.bridge.connection import RemoteConnection
-from gateway.bridge.properties import from_paho
-from gateway.bridge.remapping import local_name
-from gateway.bridge.status import BridgeCounters
-from gateway.messaging.send import Refusals, Sender
-from gateway.settings import BridgeRemote
-from protocols.mqtt.mapping import to_message
-from protocols.mqtt.packets import Publish
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.gateway.bridge.connection import RemoteConnection
+from entrepot.gateway.bridge.properties import from_paho
+from entrepot.gateway.bridge.remapping import local_name
+from entrepot.gateway.bridge.status import BridgeCounters
+from entrepot.gateway.messaging.send import Refusals, Sender
+from entrepot.gateway.settings import BridgeRemote
+from entrepot.protocols.mqtt.mapping import to_message
+from entrepot.protocols.mqtt.packets import Publish
 
 MAX_BATCH: Final = 1000
 """Messages of one append."""

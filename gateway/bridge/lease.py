@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.key_value import ABSENT, KeyValue, KeyValueChange, KeyValueEvent
-from domain.ports import KeyValues
-from gateway.bridge.errors import LeaseLostError
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange, KeyValueEvent
+from entrepot.domain.ports import KeyValues
+from entrepot.gateway.bridge.errors import LeaseLostError
 
 PREFIX: Final = "bridge/"
 LEASE_MS: Final = 10_000

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from domain.key_value import ABSENT, KeyValueChange
-from domain.message import Message, SystemProperty
-from domain.ports import KeyValues
-from protocols.mqtt.mapping import CE_PREFIX
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import ABSENT, KeyValueChange
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.ports import KeyValues
+from entrepot.protocols.mqtt.mapping import CE_PREFIX
 
 ORIGIN_KEY: Final = "bridge-origin"
 MARK: Final = "entrepotbridge"

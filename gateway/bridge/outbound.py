@@ -14,27 +14,27 @@ from typing import Final
 import structlog
 from paho.mqtt.properties import Properties as PahoProperties
 
-from domain.clock import Clock
-from domain.consumer_group import EARLIEST, LATEST, MAX_INVISIBLE_SECONDS, ConsumerGroup
-from domain.errors import EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.message import StoredMessage, SystemProperty
-from domain.names import NAMESPACE_SEPARATOR, is_hidden_topic
-from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
-from domain.routing.topic_filter import MAX_TOPIC_BYTES
-from domain.timestamp import to_rfc3339
-from gateway.bridge.connection import MQTT_5, RemoteConnection
-from gateway.bridge.errors import RemoteError
-from gateway.bridge.origin import has_come_by, mark_of
-from gateway.bridge.properties import to_paho
-from gateway.bridge.remapping import remote_name
-from gateway.bridge.status import BridgeCounters
-from gateway.bridge.window import Window
-from gateway.messaging.leased_consumer import LeasedConsumer
-from gateway.messaging.ticket import Ticket
-from gateway.settings import BridgeRemote, BridgeRule
-from protocols.mqtt.mapping import is_expired, to_properties
-from protocols.mqtt.properties import PropertyId
+from entrepot.domain.clock import Clock
+from entrepot.domain.consumer_group import EARLIEST, LATEST, MAX_INVISIBLE_SECONDS, ConsumerGroup
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.message import StoredMessage, SystemProperty
+from entrepot.domain.names import NAMESPACE_SEPARATOR, is_hidden_topic
+from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from entrepot.domain.routing.topic_filter import MAX_TOPIC_BYTES
+from entrepot.domain.timestamp import to_rfc3339
+from entrepot.gateway.bridge.connection import MQTT_5, RemoteConnection
+from entrepot.gateway.bridge.errors import RemoteError
+from entrepot.gateway.bridge.origin import has_come_by, mark_of
+from entrepot.gateway.bridge.properties import to_paho
+from entrepot.gateway.bridge.remapping import remote_name
+from entrepot.gateway.bridge.status import BridgeCounters
+from entrepot.gateway.bridge.window import Window
+from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
+from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.gateway.settings import BridgeRemote, BridgeRule
+from entrepot.protocols.mqtt.mapping import is_expired, to_properties
+from entrepot.protocols.mqtt.properties import PropertyId
 
 WAIT_MS: Final = 20_000
 """Longest wait of one pop for messages."""

@@ -9,7 +9,7 @@ from paho.mqtt import MQTTException
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties as PahoProperties
 
-from protocols.mqtt.properties import EMPTY, Properties, PropertyId
+from entrepot.protocols.mqtt.properties import EMPTY, Properties, PropertyId
 
 _NAMES: Final = {
     PropertyId.PAYLOAD_FORMAT_INDICATOR: "PayloadFormatIndicator",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from domain.routing.topic_filter import is_valid_name, matches
-from gateway.settings import BridgeRule
+from entrepot.domain.routing.topic_filter import is_valid_name, matches
+from entrepot.gateway.settings import BridgeRule
 
 OWN: Final = "$"
 """First character of a server's own names: a remote cannot publish under ours."""

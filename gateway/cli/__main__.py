@@ -1,5 +1,5 @@
 """`python -m gateway.cli`: the same as the console script."""
 
-from gateway.cli.app import main
+from entrepot.gateway.cli.app import main
 
 main()

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli import (
+from entrepot.gateway.cli import (
     acl,
     bridge,
     cluster,
@@ -32,13 +32,13 @@ from gateway.cli import (
     topic,
     user,
 )
-from gateway.cli.commands import CommandGroup
-from gateway.cli.deployment import broker, controller, gateway, nameserver
-from gateway.cli.errors import FAILED, OK, CommandError
-from gateway.cli.output import print_line, print_text
-from gateway.cli.ping import ping
-from gateway.cli.serve import serve
-from gateway.cli.version import print_version, version
+from entrepot.gateway.cli.commands import CommandGroup
+from entrepot.gateway.cli.deployment import broker, controller, gateway, nameserver
+from entrepot.gateway.cli.errors import FAILED, OK, CommandError
+from entrepot.gateway.cli.output import print_line, print_text
+from entrepot.gateway.cli.ping import ping
+from entrepot.gateway.cli.serve import serve
+from entrepot.gateway.cli.version import print_version, version
 
 INTERRUPTED = 130
 

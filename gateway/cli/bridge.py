@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption
-from gateway.cli.output import JsonOption, print_json, print_table
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption
+from entrepot.gateway.cli.output import JsonOption, print_json, print_table
 
 app = typer.Typer(help="Bridges to other MQTT brokers.", no_args_is_help=True)
 

@@ -13,9 +13,9 @@ from urllib.parse import quote, urlsplit
 
 import typer
 
-from domain.access.evaluator import is_loopback
-from domain.url import fault_of_url
-from gateway.cli.errors import USAGE, CommandError
+from entrepot.domain.access.evaluator import is_loopback
+from entrepot.domain.url import fault_of_url
+from entrepot.gateway.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
     import httpx2
@@ -115,7 +115,7 @@ class Client:
         of this machine is believed, and only a file that contains a setup token."""
         if self._credentials or not _is_local(self._server):
             return False
-        from gateway.security.setup_token import token_in  # slow to import, and rare
+        from entrepot.gateway.security.setup_token import token_in  # slow to import, and rare
 
         path = _members(refusal).get("setupTokenFile")
         token = token_in(Path(path)) if isinstance(path, str) else None

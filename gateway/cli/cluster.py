@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli import controllers, replicas
-from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.confirming import YesOption, confirm
-from gateway.cli.errors import CommandError
-from gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
+from entrepot.gateway.cli import controllers, replicas
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from entrepot.gateway.cli.confirming import YesOption, confirm
+from entrepot.gateway.cli.errors import CommandError
+from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
 
 POLL_SECONDS = 0.5
 ELECTION_SECONDS = 40.0
@@ -98,7 +98,7 @@ def election_words(election: dict[str, Any]) -> str:
 
 def condition(log: dict[str, Any]) -> str:
     """The log of a replica in words."""
-    from domain.cluster import LogCondition
+    from entrepot.domain.cluster import LogCondition
 
     parts = tuple((part["from"], part["to"]) for part in log["diverged"])
     return LogCondition(log["healed"], log["corrupted"], log["forked"], parts, log["copiesFrom"] or 0).text

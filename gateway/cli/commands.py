@@ -13,7 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from gateway.cli.errors import CommandError
+from entrepot.gateway.cli.errors import CommandError
 
 GROUP = "entrepot.commands"
 

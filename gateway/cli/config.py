@@ -6,9 +6,9 @@ import json
 
 import typer
 
-from gateway.cli import settings_flags
-from gateway.cli.output import JsonOption, print_json, print_table
-from gateway.cli.settings_flags import ConfigOption, SetOption
+from entrepot.gateway.cli import settings_flags
+from entrepot.gateway.cli.output import JsonOption, print_json, print_table
+from entrepot.gateway.cli.settings_flags import ConfigOption, SetOption
 
 app = typer.Typer(help="The settings: what is in force, and what there is.", no_args_is_help=True)
 
@@ -26,7 +26,7 @@ def show(config: ConfigOption = None, set_: SetOption = None, as_json: JsonOptio
 @app.command()
 def schema() -> None:
     """JSON Schema of the settings file."""
-    from gateway.settings import Settings
+    from entrepot.gateway.settings import Settings
 
     print_json(Settings.model_json_schema())
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from domain.printable import printable
-from gateway.cli.errors import USAGE, CommandError
+from entrepot.domain.printable import printable
+from entrepot.gateway.cli.errors import USAGE, CommandError
 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where there is no terminal.")]
 

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption
-from gateway.cli.confirming import YesOption, confirm
-from gateway.cli.errors import USAGE, CommandError
-from gateway.cli.output import JsonOption, print_outcome, print_table
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption
+from entrepot.gateway.cli.confirming import YesOption, confirm
+from entrepot.gateway.cli.errors import USAGE, CommandError
+from entrepot.gateway.cli.output import JsonOption, print_outcome, print_table
 
 PATH = "/api/v1/controllers"
 CHANGE_SECONDS = 30.0
@@ -30,7 +30,7 @@ def print_controllers(controllers: list[dict[str, Any]]) -> None:
 
 
 def _parsed(new: str) -> tuple[int, str]:
-    from gateway.settings.addresses import addresses_by_id
+    from entrepot.gateway.settings.addresses import addresses_by_id
 
     try:
         [(number, address)] = addresses_by_id([new], "controller").items()

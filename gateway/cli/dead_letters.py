@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.errors import USAGE, CommandError
-from gateway.cli.output import JsonOption, print_bytes, print_json, print_line, print_table
-from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from entrepot.gateway.cli.errors import USAGE, CommandError
+from entrepot.gateway.cli.output import JsonOption, print_bytes, print_json, print_line, print_table
+from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
 FromOption = Annotated[int, typer.Option("--from-offset", help="The first offset.", min=0)]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli import settings_flags
-from gateway.cli.errors import USAGE, CommandError
-from gateway.cli.settings_flags import ConfigOption, SetOption
+from entrepot.gateway.cli import settings_flags
+from entrepot.gateway.cli.errors import USAGE, CommandError
+from entrepot.gateway.cli.settings_flags import ConfigOption, SetOption
 
 if TYPE_CHECKING:
-    from gateway.settings import Settings
+    from entrepot.gateway.settings import Settings
 
 NameServers = Annotated[
     str | None, typer.Option("--nameserver", metavar="HOST:PORT,...", help="Every name server there is.")
@@ -57,7 +57,7 @@ def nameserver(
     )
     if loaded.settings.controller.id:
         _check_controller(loaded.settings)
-    raise typer.Exit(import_module("gateway.deployment").run_name_server(loaded))
+    raise typer.Exit(import_module("entrepot.gateway.deployment").run_name_server(loaded))
 
 
 def controller(
@@ -87,7 +87,7 @@ def controller(
         },
     )
     _check_controller(loaded.settings)
-    raise typer.Exit(import_module("gateway.deployment").run_controller(loaded))
+    raise typer.Exit(import_module("entrepot.gateway.deployment").run_controller(loaded))
 
 
 def _check_controller(settings: Settings) -> None:
@@ -134,7 +134,7 @@ def broker(
     )
     if loaded.settings.store.kind != "embedded":
         raise CommandError("a broker keeps what it is given: store.kind must be embedded", USAGE)
-    raise typer.Exit(import_module("gateway.deployment").run_broker(loaded))
+    raise typer.Exit(import_module("entrepot.gateway.deployment").run_broker(loaded))
 
 
 def gateway(
@@ -177,7 +177,7 @@ def gateway(
     settings = loaded.settings
     if not (settings.cluster.name_servers or settings.cluster.brokers or settings.rocketmq.endpoints):
         raise CommandError("a gateway needs --nameserver, --broker, or rocketmq.endpoints: where is the store?", USAGE)
-    raise typer.Exit(import_module("gateway.serving").run_gateway(loaded))
+    raise typer.Exit(import_module("entrepot.gateway.serving").run_gateway(loaded))
 
 
 def _addresses(text: str | None) -> list[str] | None:

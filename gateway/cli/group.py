@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli import dead_letters
-from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.confirming import YesOption, confirm
-from gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
-from gateway.cli.values import (
+from entrepot.gateway.cli import dead_letters
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from entrepot.gateway.cli.confirming import YesOption, confirm
+from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
+from entrepot.gateway.cli.values import (
     DEFAULT_NAMESPACE,
     NamespaceOption,
     api_path,

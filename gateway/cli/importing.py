@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.errors import FAILED, OK, USAGE, CommandError
-from gateway.cli.output import JsonOption, print_json, print_table
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from entrepot.gateway.cli.errors import FAILED, OK, USAGE, CommandError
+from entrepot.gateway.cli.output import JsonOption, print_json, print_table
 
 app = typer.Typer(help="Take in what another broker has.", no_args_is_help=True)
 

@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 import typer
 
-from gateway.cli import message_query
-from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.errors import USAGE, CommandError
-from gateway.cli.output import JsonOption, print_json, print_line
-from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, below
+from entrepot.gateway.cli import message_query
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from entrepot.gateway.cli.errors import USAGE, CommandError
+from entrepot.gateway.cli.output import JsonOption, print_json, print_line
+from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, below
 
 app = typer.Typer(help="Publish, receive and find messages.", no_args_is_help=True)
 

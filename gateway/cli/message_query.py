@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.output import JsonOption, print_json, print_line, print_table, print_text
-from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_table, print_text
+from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
 
 _TIME = "RFC 3339, or epoch milliseconds."
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
-from gateway.cli.values import given
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
+from entrepot.gateway.cli.values import given
 
 app = typer.Typer(help="MQTT clients that are connected to a running server.", no_args_is_help=True)
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.confirming import YesOption, confirm
-from gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from entrepot.gateway.cli.confirming import YesOption, confirm
+from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
 
 app = typer.Typer(help="Namespaces of a running server.", no_args_is_help=True)
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from domain.printable import printable, printable_json, printable_lines
+from entrepot.domain.printable import printable, printable_json, printable_lines
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

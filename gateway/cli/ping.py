@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli import settings_flags
-from gateway.cli.client import Client
-from gateway.cli.errors import USAGE, CommandError
-from gateway.cli.output import JsonOption, print_json, print_line
-from gateway.cli.settings_flags import ConfigOption, SetOption
-from gateway.replica_shape import replica_shape
+from entrepot.gateway.cli import settings_flags
+from entrepot.gateway.cli.client import Client
+from entrepot.gateway.cli.errors import USAGE, CommandError
+from entrepot.gateway.cli.output import JsonOption, print_json, print_line
+from entrepot.gateway.cli.settings_flags import ConfigOption, SetOption
+from entrepot.gateway.replica_shape import replica_shape
 
 if TYPE_CHECKING:
-    from domain.cluster import ReplicaView
-    from store_client.remote.ping import Pong
+    from entrepot.domain.cluster import ReplicaView
+    from entrepot.store_client.remote.ping import Pong
 
 
 class Role(StrEnum):
@@ -106,9 +106,9 @@ def _words(view: ReplicaView, master: int) -> str:
 def _ping_wire(address: str, timeout: float, config: ConfigOption, assignments: list[str]) -> Pong:
     import asyncio
 
-    from domain.errors import EntrepotError
-    from gateway.log import configure_logging
-    from store_client.remote.ping import ping
+    from entrepot.domain.errors import EntrepotError
+    from entrepot.gateway.log import configure_logging
+    from entrepot.store_client.remote.ping import ping
 
     host, _, port = address.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal() and 0 < int(port) < 65_536):

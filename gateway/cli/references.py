@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import typer
 
-from gateway.cli.app import app
-from gateway.settings import Settings, environment_name
+from entrepot.gateway.cli.app import app
+from entrepot.gateway.settings import Settings, environment_name
 
 Schema = dict[str, Any]
 

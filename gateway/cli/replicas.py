@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.confirming import YesOption, confirm
-from gateway.cli.output import JsonOption, print_outcome
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from entrepot.gateway.cli.confirming import YesOption, confirm
+from entrepot.gateway.cli.output import JsonOption, print_outcome
 
 CHANGE_SECONDS = 30.0
 """Longest wait for the controllers to take a change."""

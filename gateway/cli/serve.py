@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli import settings_flags
-from gateway.cli.errors import USAGE, CommandError
-from gateway.cli.settings_flags import ConfigOption, SetOption
+from entrepot.gateway.cli import settings_flags
+from entrepot.gateway.cli.errors import USAGE, CommandError
+from entrepot.gateway.cli.settings_flags import ConfigOption, SetOption
 
 if TYPE_CHECKING:
-    from gateway.settings import Settings
+    from entrepot.gateway.settings import Settings
 
 
 def serve(
@@ -64,7 +64,7 @@ def serve(
     )
     if loaded.settings.cluster.workers > 1:
         _check_workers(loaded.settings)
-    run = import_module("gateway.serving").run  # the whole server: no other command pays for its import
+    run = import_module("entrepot.gateway.serving").run  # the whole server: no other command pays for its import
     raise typer.Exit(run(loaded))
 
 

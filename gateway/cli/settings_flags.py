@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.cli.errors import USAGE, CommandError
+from entrepot.gateway.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
-    from gateway.settings import LoadedSettings
+    from entrepot.gateway.settings import LoadedSettings
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file (TOML).")]
 SetOption = Annotated[
@@ -24,7 +24,7 @@ SetOption = Annotated[
 def load(config: Path | None, assignments: Iterable[str], named: Mapping[str, tuple[str, object]]) -> LoadedSettings:
     """Load the effective settings of this process. `named` has (flag, value) by dotted key; None is a flag that was not
     given."""
-    from gateway.settings import SettingsError, load_settings
+    from entrepot.gateway.settings import SettingsError, load_settings
 
     flags: dict[str, object] = {}
     for assignment in assignments:

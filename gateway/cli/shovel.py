@@ -9,14 +9,14 @@ from urllib.parse import unquote, urlsplit
 
 import typer
 
-from domain.printable import printable
-from domain.url import fault_of_url
-from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.errors import FAILED, USAGE, CommandError
-from gateway.cli.output import JsonOption, print_json, print_table
+from entrepot.domain.printable import printable
+from entrepot.domain.url import fault_of_url
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from entrepot.gateway.cli.errors import FAILED, USAGE, CommandError
+from entrepot.gateway.cli.output import JsonOption, print_json, print_table
 
 if TYPE_CHECKING:
-    from gateway.shovel.plan import OnProgress, QueueProgress, ShovelPlan
+    from entrepot.gateway.shovel.plan import OnProgress, QueueProgress, ShovelPlan
 
 app = typer.Typer(help="Carry messages of another broker here.", no_args_is_help=True)
 
@@ -58,7 +58,7 @@ def rabbitmq(
     A message is acknowledged there when it is durable here.  Nothing is lost when this command, or either broker, is
     killed; start it again: messages that were on their way may then be here twice.
     """
-    from gateway.shovel.plan import ShovelPlan
+    from entrepot.gateway.shovel.plan import ShovelPlan
 
     if bool(queue) == every:
         raise CommandError("name queues with --queue, or take all with --all", USAGE)
@@ -100,7 +100,7 @@ def _carry(plan: ShovelPlan, queues: list[str], at_a_time: int) -> list[QueuePro
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-    from gateway.shovel.shovel import shovel
+    from entrepot.gateway.shovel.shovel import shovel
 
     for name in ("aio_pika", "aiormq"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # faults are told in our words

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from domain.errors import Code, EntrepotError
-from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.errors import FAILED, OK, USAGE, CommandError
-from gateway.cli.output import JsonOption, print_json, print_line, print_table
-from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from entrepot.gateway.cli.errors import FAILED, OK, USAGE, CommandError
+from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_table
+from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
 
 if TYPE_CHECKING:
-    from store_client.embedded import TableShown, Verdict
+    from entrepot.store_client.embedded import TableShown, Verdict
 
 TABLE_SECONDS: Final = 150.0
 """Longest wait for a server to look at a table, which may be large, and far away."""
@@ -70,8 +70,8 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """The tables that are there: topics, queues with their offsets, segments, bytes, and times of storing (UTC)."""
-    from gateway.clock import SystemClock
-    from store_client.embedded import tables_shown
+    from entrepot.gateway.clock import SystemClock
+    from entrepot.store_client.embedded import tables_shown
 
     with _refusals():
         tables = list(tables_shown(_checked(url), _options(endpoint, region, allow_http), SystemClock()))
@@ -105,8 +105,8 @@ def verify(
 
     What is wrong is named with table, queue and offsets, and the exit code is 1 then.
     """
-    from gateway.clock import SystemClock
-    from store_client.embedded import tables_verified
+    from entrepot.gateway.clock import SystemClock
+    from entrepot.store_client.embedded import tables_verified
 
     options = _options(endpoint, region, allow_http)
     verdicts: list[Verdict] = []
@@ -271,7 +271,7 @@ def _time(time_ms: int | None) -> str | None:
 
 
 def _checked(url: str) -> str:
-    from gateway.settings.tier import fault_of_store
+    from entrepot.gateway.settings.tier import fault_of_store
 
     if (fault := fault_of_store(url)) is not None:
         raise CommandError(f"--url: {fault}", USAGE)

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.confirming import YesOption, confirm
-from gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
-from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from entrepot.gateway.cli.confirming import YesOption, confirm
+from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
+from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
 
 app = typer.Typer(help="Messages that wait for their time.", no_args_is_help=True)
 

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.confirming import YesOption, confirm
-from gateway.cli.errors import USAGE, CommandError
-from gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
-from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given, with_limits
+from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from entrepot.gateway.cli.confirming import YesOption, confirm
+from entrepot.gateway.cli.errors import USAGE, CommandError
+from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
+from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given, with_limits
 
 app = typer.Typer(help="Topics of a running server.", no_args_is_help=True)
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gateway.cli.client import segment
-from gateway.cli.errors import USAGE, CommandError
+from entrepot.gateway.cli.client import segment
+from entrepot.gateway.cli.errors import USAGE, CommandError
 
 DEFAULT_NAMESPACE: Final = "default"
 NONE: Final = "none"

@@ -7,7 +7,7 @@ from importlib.metadata import version as version_of
 
 import typer
 
-from gateway.cli.output import JsonOption, print_json, print_line
+from entrepot.gateway.cli.output import JsonOption, print_json, print_line
 
 
 def print_version(asked: bool) -> None:

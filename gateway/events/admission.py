@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from domain.errors import EntrepotError
-from domain.message import ROUND_ROBIN, Message
-from domain.names import is_hidden_topic, qualified, split_name
-from gateway.events.rules import DIVERT, EventRule, EventRules, does_not_conform
-from gateway.messaging.send import OnSent, Refusals, Sender
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import ROUND_ROBIN, Message
+from entrepot.domain.names import is_hidden_topic, qualified, split_name
+from entrepot.gateway.events.rules import DIVERT, EventRule, EventRules, does_not_conform
+from entrepot.gateway.messaging.send import OnSent, Refusals, Sender
 
 FAULT_PROPERTY: Final = "ce_schemafault"
 """Property of a diverted message: the reason why it does not conform."""

@@ -12,11 +12,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from domain.clock import Clock
-from domain.message import Message, StoredMessage
-from domain.ports import Store
-from domain.query import MessageQuery
-from gateway.messaging.send import Refusals
+from entrepot.domain.clock import Clock
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.ports import Store
+from entrepot.domain.query import MessageQuery
+from entrepot.gateway.messaging.send import Refusals
 
 MAX_REMEMBERED: Final = 100_000
 """Limit of the events remembered by this gateway, over all topics; older ones are looked up in the store."""

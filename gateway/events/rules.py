@@ -12,11 +12,11 @@ from typing import Any, Final
 import jsonschema_rs
 import msgspec
 
-from domain.errors import Code, EntrepotError
-from domain.message import Message
-from domain.ports import KeyValues
-from gateway.messaging.watched_table import WatchedTable
-from protocols.cloudevents.json_format import is_json
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.ports import KeyValues
+from entrepot.gateway.messaging.watched_table import WatchedTable
+from entrepot.protocols.cloudevents.json_format import is_json
 
 PREFIX: Final = "events/rules/"
 MAX_SCHEMA_BYTES: Final = 256 * 1024

@@ -14,14 +14,14 @@ from collections.abc import MutableMapping
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs
 
-from domain.access.model import Action, Principal, ResourceType
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from gateway.http.asgi import Scope, Send
-from gateway.http.problems import UnknownHostError
-from gateway.security.credentials import Credentials
-from gateway.security.security import PrincipalChange, Security
-from gateway.transport.web_origin import WebOrigins
+from entrepot.domain.access.model import Action, Principal, ResourceType
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.http.asgi import Scope, Send
+from entrepot.gateway.http.problems import UnknownHostError
+from entrepot.gateway.security.credentials import Credentials
+from entrepot.gateway.security.security import PrincipalChange, Security
+from entrepot.gateway.transport.web_origin import WebOrigins
 
 PROTOCOL: Final = "http"
 _SHARED_KEY: Final = b"sharedaccesskey"

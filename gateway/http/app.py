@@ -9,29 +9,29 @@ from typing import Any
 from fastapi import Depends, FastAPI, Request
 from starlette.middleware.cors import CORSMiddleware
 
-from gateway.http.access import HttpAccess, kept_private
-from gateway.http.admin import admin_routes
-from gateway.http.asgi import AsgiApp, Receive, Scope, Send, routable
-from gateway.http.at_once import PublishAtOnce
-from gateway.http.context import HttpContext
-from gateway.http.documents.asyncapi import asyncapi_routes
-from gateway.http.documents.page import page_routes
-from gateway.http.health import health_routes
-from gateway.http.hot_routes import HotRoutes, answer
-from gateway.http.methods import RouteMethods, as_get
-from gateway.http.page_guard import guarded
-from gateway.http.problems import install
-from gateway.http.publish import Publishing, publish_routes
-from gateway.http.rabbitmq import rabbitmq_routes
-from gateway.http.receive import receive_routes
-from gateway.http.request_times import ROUTED, TimedPublish
-from gateway.http.rights import check_rights
-from gateway.http.routes import RouteTable
-from gateway.http.streaming.event_socket import EventSockets
-from gateway.http.streaming.server_sent_events import stream_routes
-from gateway.http.subscriptions import add_consent, subscription_routes
-from gateway.transport.web_origin import WebOrigins
-from gateway.version import own_version
+from entrepot.gateway.http.access import HttpAccess, kept_private
+from entrepot.gateway.http.admin import admin_routes
+from entrepot.gateway.http.asgi import AsgiApp, Receive, Scope, Send, routable
+from entrepot.gateway.http.at_once import PublishAtOnce
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.documents.asyncapi import asyncapi_routes
+from entrepot.gateway.http.documents.page import page_routes
+from entrepot.gateway.http.health import health_routes
+from entrepot.gateway.http.hot_routes import HotRoutes, answer
+from entrepot.gateway.http.methods import RouteMethods, as_get
+from entrepot.gateway.http.page_guard import guarded
+from entrepot.gateway.http.problems import install
+from entrepot.gateway.http.publish import Publishing, publish_routes
+from entrepot.gateway.http.rabbitmq import rabbitmq_routes
+from entrepot.gateway.http.receive import receive_routes
+from entrepot.gateway.http.request_times import ROUTED, TimedPublish
+from entrepot.gateway.http.rights import check_rights
+from entrepot.gateway.http.routes import RouteTable
+from entrepot.gateway.http.streaming.event_socket import EventSockets
+from entrepot.gateway.http.streaming.server_sent_events import stream_routes
+from entrepot.gateway.http.subscriptions import add_consent, subscription_routes
+from entrepot.gateway.transport.web_origin import WebOrigins
+from entrepot.gateway.version import own_version
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def build_rest(context: HttpContext, access: HttpAccess, publishing: Publishing)
 
     def openapi() -> dict[str, Any]:
         if not document:
-            from gateway.http.documents.openapi import completed  # only who asks for it needs its tables
+            from entrepot.gateway.http.documents.openapi import completed  # only who asks for it needs its tables
 
             document.update(completed(generate(), table))
         return document

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from gateway.http.asgi import Headers
-from gateway.http.problems import ProblemAnswer
+from entrepot.gateway.http.asgi import Headers
+from entrepot.gateway.http.problems import ProblemAnswer
 
 Client = tuple[str, int] | None
 """A peer's address and port, where it has them."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from domain.acceptance import refusals_ahead
-from domain.errors import EntrepotError
-from domain.message import Message
-from domain.topic import Topic
-from gateway.events.rules import EventRule
-from gateway.messaging.send import Refusals
-from protocols.cloudevents.batch import events_at
+from entrepot.domain.acceptance import refusals_ahead
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.topic import Topic
+from entrepot.gateway.events.rules import EventRule
+from entrepot.gateway.messaging.send import Refusals
+from entrepot.protocols.cloudevents.batch import events_at
 
 
 def check_batch(

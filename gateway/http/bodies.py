@@ -8,11 +8,11 @@ import orjson
 from fastapi import Request, Response
 from pydantic import BaseModel, ValidationError
 
-from gateway.http.asgi import declared_length, read_body
-from gateway.http.problems import bad_json
+from entrepot.gateway.http.asgi import declared_length, read_body
+from entrepot.gateway.http.problems import bad_json
 
 if TYPE_CHECKING:
-    from gateway.http.context import HttpContext
+    from entrepot.gateway.http.context import HttpContext
 
 _Body = TypeVar("_Body", bound=BaseModel)
 

@@ -16,12 +16,12 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from gateway.http.asgi import Headers, declared_length
-from gateway.http.at_once import PublishAtOnce
-from gateway.http.problems import ProblemAnswer, answer_of_status, log_refusal
-from gateway.http.publish import PREFIX, PUBLISHED, PUBLISHED_HEADERS, SUFFIX
-from gateway.http.tick_transport import TickTransport
-from gateway.transport.early_bytes import EarlyBytes
+from entrepot.gateway.http.asgi import Headers, declared_length
+from entrepot.gateway.http.at_once import PublishAtOnce
+from entrepot.gateway.http.problems import ProblemAnswer, answer_of_status, log_refusal
+from entrepot.gateway.http.publish import PREFIX, PUBLISHED, PUBLISHED_HEADERS, SUFFIX
+from entrepot.gateway.http.tick_transport import TickTransport
+from entrepot.gateway.transport.early_bytes import EarlyBytes
 
 MAX_HEAD_BYTES: Final = 256 * 1024
 """Of a request's head: 128 attributes of an event may be in it, but not the largest of each."""

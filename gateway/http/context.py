@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 
-from domain.clock import Clock
-from domain.ports import Store
-from gateway.amqp.frontend import AmqpFrontend
-from gateway.bridge.status import BridgeStatus
-from gateway.events.deduplication import Deduplication
-from gateway.events.rules import EventRules
-from gateway.events.subscriptions.subscriptions import Subscriptions
-from gateway.events.webhooks.webhooks import Webhooks
-from gateway.http.request_times import RequestTimes
-from gateway.messaging.membership import Memberships
-from gateway.messaging.send import Sender
-from gateway.messaging.topology import Topology
-from gateway.mqtt.frontend import MqttFrontend
-from gateway.mqtt.retained.retained import RetainedMessages
-from gateway.periodic_work import PeriodicWork
-from gateway.security.security import Security
-from gateway.settings import Settings
+from entrepot.domain.clock import Clock
+from entrepot.domain.ports import Store
+from entrepot.gateway.amqp.frontend import AmqpFrontend
+from entrepot.gateway.bridge.status import BridgeStatus
+from entrepot.gateway.events.deduplication import Deduplication
+from entrepot.gateway.events.rules import EventRules
+from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
+from entrepot.gateway.events.webhooks.webhooks import Webhooks
+from entrepot.gateway.http.request_times import RequestTimes
+from entrepot.gateway.messaging.membership import Memberships
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.messaging.topology import Topology
+from entrepot.gateway.mqtt.frontend import MqttFrontend
+from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.periodic_work import PeriodicWork
+from entrepot.gateway.security.security import Security
+from entrepot.gateway.settings import Settings
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from domain.cluster import AWAY, LEADS, BrokerStatus, ControllerStatus
+from entrepot.domain.cluster import AWAY, LEADS, BrokerStatus, ControllerStatus
 
 
 def controller_metrics(controllers: Sequence[ControllerStatus], brokers: Sequence[BrokerStatus]) -> Iterator[Metric]:

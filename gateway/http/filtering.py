@@ -9,16 +9,16 @@ from typing import Annotated, Final
 import orjson
 from fastapi import Query
 
-from domain.delivery import Delivery
-from domain.expression.event_filter import NO_FILTERS, EventFilters
-from domain.expression.event_filter_json import parse_event_filters, parse_sql_filter
-from domain.message import StoredMessage
-from domain.names import split_name
-from domain.ports import PopRequest, Store
-from gateway.events.webhooks.dispatcher import typed_attributes
-from gateway.http.problems import bad_request
-from gateway.messaging.release import release
-from protocols.cloudevents.mapping import to_event
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.expression.event_filter import NO_FILTERS, EventFilters
+from entrepot.domain.expression.event_filter_json import parse_event_filters, parse_sql_filter
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.names import split_name
+from entrepot.domain.ports import PopRequest, Store
+from entrepot.gateway.events.webhooks.dispatcher import typed_attributes
+from entrepot.gateway.http.problems import bad_request
+from entrepot.gateway.messaging.release import release
+from entrepot.protocols.cloudevents.mapping import to_event
 
 MAX_FILTERS_LENGTH: Final = 16_384
 MAX_CESQL_LENGTH: Final = 4_096

@@ -7,14 +7,14 @@ from typing import Final
 from fastapi import Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from domain.access.model import Action
-from domain.cluster import Clustered
-from domain.errors import Code, EntrepotError
-from gateway.http.bodies import json_answer, json_response
-from gateway.http.context import HttpContext
-from gateway.http.metrics import install_collectors
-from gateway.http.rights import Open, cluster
-from gateway.http.routes import Router
+from entrepot.domain.access.model import Action
+from entrepot.domain.cluster import Clustered
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.http.bodies import json_answer, json_response
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.metrics import install_collectors
+from entrepot.gateway.http.rights import Open, cluster
+from entrepot.gateway.http.routes import Router
 
 _GOOD = b'{"status":"ok"}'
 _HEALTH: Final = Open("open_health", cluster(Action.GET))

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from fastapi import Request, Response
 
-from gateway.http.access import HttpAccess
-from gateway.http.asgi import Receive, Scope, Send, decoded_name
-from gateway.http.context import HttpContext
-from gateway.http.problems import send_what_is_wrong
-from gateway.http.request_times import TEMPLATE
-from gateway.http.rights import check_rights
-from gateway.http.routes import Route
+from entrepot.gateway.http.access import HttpAccess
+from entrepot.gateway.http.asgi import Receive, Scope, Send, decoded_name
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.problems import send_what_is_wrong
+from entrepot.gateway.http.request_times import TEMPLATE
+from entrepot.gateway.http.rights import check_rights
+from entrepot.gateway.http.routes import Route
 
 _PARAMETER: Final = re.compile(r"\{([a-z]+)\}")
 _PLAIN_NAME: Final = "[A-Za-z0-9_.-]{1,64}"

@@ -9,9 +9,9 @@ from typing import Any, Final
 from fastapi import FastAPI, Request
 from starlette.routing import compile_path
 
-from gateway.http.asgi import Scope, Send, answer
-from gateway.http.problems import answer_of_status, log_refusal, send_problem
-from gateway.http.routes import routes_of
+from entrepot.gateway.http.asgi import Scope, Send, answer
+from entrepot.gateway.http.problems import answer_of_status, log_refusal, send_problem
+from entrepot.gateway.http.routes import routes_of
 
 SERVER_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
 """Methods that `OPTIONS *` tells: those that some path has."""

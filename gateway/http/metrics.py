@@ -13,18 +13,18 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from domain.cluster import BrokerStatus, Clustered, ControllerStatus
-from domain.consumer_group import GroupStatus
-from domain.measurement import Histogram
-from domain.names import dead_letter_group
-from domain.topic import TopicStatus
-from gateway.bridge.status import BridgeState
-from gateway.http.admin.common import statuses_of
-from gateway.http.context import HttpContext
-from gateway.http.controller_metrics import controller_metrics
-from gateway.http.mqtt_metrics import mqtt_metrics
-from gateway.http.replica_metrics import replica_metrics
-from gateway.version import own_version
+from entrepot.domain.cluster import BrokerStatus, Clustered, ControllerStatus
+from entrepot.domain.consumer_group import GroupStatus
+from entrepot.domain.measurement import Histogram
+from entrepot.domain.names import dead_letter_group
+from entrepot.domain.topic import TopicStatus
+from entrepot.gateway.bridge.status import BridgeState
+from entrepot.gateway.http.admin.common import statuses_of
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.controller_metrics import controller_metrics
+from entrepot.gateway.http.mqtt_metrics import mqtt_metrics
+from entrepot.gateway.http.replica_metrics import replica_metrics
+from entrepot.gateway.version import own_version
 
 STORE_TIMES: Final = {
     "append": "From taking messages to their confirm, each message counts",

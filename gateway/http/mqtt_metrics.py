@@ -12,8 +12,8 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from gateway.mqtt.frontend import MqttFrontend
-from protocols.mqtt.packets import Publish
+from entrepot.gateway.mqtt.frontend import MqttFrontend
+from entrepot.protocols.mqtt.packets import Publish
 
 VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5"}
 """Protocols by their level; level 0 is a connection that has not said which."""

@@ -10,10 +10,10 @@ from typing import Final
 
 from fastapi import Request
 
-from domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
-from domain.ports import Store
-from gateway.http.asgi import name_in_path
-from gateway.http.problems import MissingError
+from entrepot.domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
+from entrepot.domain.ports import Store
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.problems import MissingError
 
 NAMESPACE_PATH: Final = "/namespaces/{namespace}"
 

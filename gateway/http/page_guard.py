@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.events.webhooks.handshake import CALLBACK_PATH
-from gateway.http.asgi import AsgiApp, Receive, Scope, Send, declared_length
-from gateway.http.problems import ForeignPageError, FormBodyError, send_what_is_wrong
-from gateway.http.publish import is_publish
-from gateway.transport.web_origin import RequestHeaders, WebOrigins
+from entrepot.gateway.events.webhooks.handshake import CALLBACK_PATH
+from entrepot.gateway.http.asgi import AsgiApp, Receive, Scope, Send, declared_length
+from entrepot.gateway.http.problems import ForeignPageError, FormBodyError, send_what_is_wrong
+from entrepot.gateway.http.publish import is_publish
+from entrepot.gateway.transport.web_origin import RequestHeaders, WebOrigins
 
 FORM_TYPES: Final = frozenset({b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})
 """Content types that a page may send anywhere without a preflight (Fetch 2.2.2, CORS-safelisted request header)."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from protocols.cloudevents.errors import BatchTooLargeError, CloudEventError, UnsupportedFormatError
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.cloudevents.errors import BatchTooLargeError, CloudEventError, UnsupportedFormatError
 
 
 @dataclass(frozen=True, slots=True)

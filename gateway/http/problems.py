@@ -16,11 +16,11 @@ from fastapi.exceptions import RequestValidationError
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 
-from domain.errors import Code, EntrepotError, FieldError
-from gateway.http.asgi import ClientGoneError, Headers, Scope, Send, answer
-from gateway.http.problem_types import EVENT_PROBLEMS, PROBLEMS, Problem, problem_of
-from gateway.security.setup_token import SetupTokenNeededError
-from protocols.cloudevents.errors import CloudEventError
+from entrepot.domain.errors import Code, EntrepotError, FieldError
+from entrepot.gateway.http.asgi import ClientGoneError, Headers, Scope, Send, answer
+from entrepot.gateway.http.problem_types import EVENT_PROBLEMS, PROBLEMS, Problem, problem_of
+from entrepot.gateway.security.setup_token import SetupTokenNeededError
+from entrepot.protocols.cloudevents.errors import CloudEventError
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 PROBLEM_TYPE_PREFIX: Final = "urn:entrepot:problem:"

@@ -17,11 +17,11 @@ from urllib.parse import unquote
 
 from fastapi import Request, Response
 
-from domain.access.model import NAMESPACE_LEVEL, Action, Principal, ResourceType
-from domain.cluster import SINGLE, Clustered
-from domain.errors import EntrepotError
-from domain.message import Message
-from domain.names import (
+from entrepot.domain.access.model import NAMESPACE_LEVEL, Action, Principal, ResourceType
+from entrepot.domain.cluster import SINGLE, Clustered
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.names import (
     DEFAULT_NAMESPACE,
     NAMESPACE_SEPARATOR,
     check_topic_name,
@@ -29,21 +29,21 @@ from domain.names import (
     is_system_topic,
     qualified,
 )
-from gateway.http.access import PROTOCOL, HttpAccess
-from gateway.http.asgi import Headers, Receive, decoded_name, name_in_path, read_body
-from gateway.http.at_once import Client, OnPublished
-from gateway.http.batch_refusals import check_batch, refusal_of
-from gateway.http.context import HttpContext
-from gateway.http.namespaced import known_namespace
-from gateway.http.problems import ProblemAnswer, answer_of, log_refusal
-from gateway.http.published_events import CONFIRM_HEADER, examined, messages_of
-from gateway.http.request_times import PUBLISH
-from gateway.http.rights import IN_THE_BODY, Open
-from gateway.http.routes import Hot, Routes
-from gateway.messaging.send import Refusals
-from gateway.security.security import refusal_of as rights_refusal
-from protocols.cloudevents import webhook
-from protocols.cloudevents.errors import CloudEventError
+from entrepot.gateway.http.access import PROTOCOL, HttpAccess
+from entrepot.gateway.http.asgi import Headers, Receive, decoded_name, name_in_path, read_body
+from entrepot.gateway.http.at_once import Client, OnPublished
+from entrepot.gateway.http.batch_refusals import check_batch, refusal_of
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.namespaced import known_namespace
+from entrepot.gateway.http.problems import ProblemAnswer, answer_of, log_refusal
+from entrepot.gateway.http.published_events import CONFIRM_HEADER, examined, messages_of
+from entrepot.gateway.http.request_times import PUBLISH
+from entrepot.gateway.http.rights import IN_THE_BODY, Open
+from entrepot.gateway.http.routes import Hot, Routes
+from entrepot.gateway.messaging.send import Refusals
+from entrepot.gateway.security.security import refusal_of as rights_refusal
+from entrepot.protocols.cloudevents import webhook
+from entrepot.protocols.cloudevents.errors import CloudEventError
 
 PREFIX: Final = b"/topics/"
 SUFFIX: Final = b":publish"

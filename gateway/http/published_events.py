@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.message import Message
-from gateway.http.asgi import Headers
-from gateway.transport.web_origin import PAGE_HEADERS
-from protocols.cloudevents import http as binding
-from protocols.cloudevents.batch import each_of
-from protocols.cloudevents.errors import CloudEventError, UnsupportedFormatError
-from protocols.cloudevents.event import MAX_ATTRIBUTES, CloudEvent
-from protocols.cloudevents.mapping import to_message
+from entrepot.domain.message import Message
+from entrepot.gateway.http.asgi import Headers
+from entrepot.gateway.transport.web_origin import PAGE_HEADERS
+from entrepot.protocols.cloudevents import http as binding
+from entrepot.protocols.cloudevents.batch import each_of
+from entrepot.protocols.cloudevents.errors import CloudEventError, UnsupportedFormatError
+from entrepot.protocols.cloudevents.event import MAX_ATTRIBUTES, CloudEvent
+from entrepot.protocols.cloudevents.mapping import to_message
 
 Trace = list[tuple[str, str]]
 """`traceparent` and `tracestate` of a request, as attributes; empty where it has none."""

@@ -14,23 +14,23 @@ import msgspec
 import orjson
 from fastapi import Query, Request, Response
 
-from domain.delivery import Delivery
-from domain.errors import Code, EntrepotError
-from domain.expression.event_filter import EventFilters
-from domain.names import check_group_name, check_topic_name
-from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
-from gateway.http.asgi import ClientGoneError, Receive, name_in_path, until_gone
-from gateway.http.bodies import json_body, json_response, schema_of_body
-from gateway.http.context import HttpContext
-from gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in, pop_wanted
-from gateway.http.namespaced import group_name, topic_name
-from gateway.http.problems import bad_json
-from gateway.http.rights import consuming
-from gateway.http.routes import Hot, Routes
-from gateway.messaging.release import release
-from protocols.cloudevents.json_format import encode_event
-from protocols.cloudevents.mapping import to_event
-from protocols.cloudevents.recorded import event_json_of
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.event_filter import EventFilters
+from entrepot.domain.names import check_group_name, check_topic_name
+from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from entrepot.gateway.http.asgi import ClientGoneError, Receive, name_in_path, until_gone
+from entrepot.gateway.http.bodies import json_body, json_response, schema_of_body
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in, pop_wanted
+from entrepot.gateway.http.namespaced import group_name, topic_name
+from entrepot.gateway.http.problems import bad_json
+from entrepot.gateway.http.rights import consuming
+from entrepot.gateway.http.routes import Hot, Routes
+from entrepot.gateway.messaging.release import release
+from entrepot.protocols.cloudevents.json_format import encode_event
+from entrepot.protocols.cloudevents.mapping import to_event
+from entrepot.protocols.cloudevents.recorded import event_json_of
 
 MAX_LOCK_TOKENS: Final = 1000
 DEFAULT_WAIT_SECONDS: Final = 60.0

@@ -11,7 +11,7 @@ from typing import Final
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from domain.cluster import BrokerStatus
+from entrepot.domain.cluster import BrokerStatus
 
 ROLES: Final = ("master", "slave", "away")
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from domain.measurement import BOUNDS, Histogram
-from gateway.http.asgi import AsgiApp, Headers, Receive, Scope, Send
+from entrepot.domain.measurement import BOUNDS, Histogram
+from entrepot.gateway.http.asgi import AsgiApp, Headers, Receive, Scope, Send
 
 if TYPE_CHECKING:
-    from gateway.http.at_once import Client, OnPublished, PublishAtOnce
-    from gateway.http.problems import ProblemAnswer
+    from entrepot.gateway.http.at_once import Client, OnPublished, PublishAtOnce
+    from entrepot.gateway.http.problems import ProblemAnswer
 
 TEMPLATE: Final = "entrepot.template"
 """Key of a scope for the template of its route, once that is known; else FastAPI's route says it."""

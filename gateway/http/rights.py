@@ -12,14 +12,14 @@ from typing import Final, TypeAlias
 
 from fastapi import Request
 
-from domain.access.model import EVERYTHING, Action, ResourceType, access_name, whole_topic
-from domain.access.model import Request as Need
-from domain.errors import Code, EntrepotError
-from gateway.http.access import PROTOCOL, HttpAccess
-from gateway.http.asgi import name_in_path
-from gateway.http.context import HttpContext
-from gateway.http.namespaced import asked_group, asked_topic
-from gateway.security.security import refusal_of
+from entrepot.domain.access.model import EVERYTHING, Action, ResourceType, access_name, whole_topic
+from entrepot.domain.access.model import Request as Need
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.http.access import PROTOCOL, HttpAccess
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.namespaced import asked_group, asked_topic
+from entrepot.gateway.security.security import refusal_of
 
 DEFAULT_CLUSTER: Final = "default"
 """Name of the Cluster resource where the settings name none."""

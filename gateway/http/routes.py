@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute, iter_route_contexts
 
-from gateway.http.namespaced import NAMESPACE_PATH
-from gateway.http.rights import Rule
+from entrepot.gateway.http.namespaced import NAMESPACE_PATH
+from entrepot.gateway.http.rights import Rule
 
 DOCUMENTATION: Final = frozenset({"/openapi.json", "/docs", "/docs/page.js", "/docs/page.css"})
 """Paths of the documentation, which is public."""

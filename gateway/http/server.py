@@ -14,16 +14,16 @@ from typing import Final
 import structlog
 import uvicorn
 
-from gateway.http.asgi import AsgiApp
-from gateway.http.at_once import PublishAtOnce
-from gateway.http.connection import HttpConnection, http_connection
-from gateway.http.streaming.event_socket_connection import EventSocketConnection
-from gateway.settings import HttpSettings
-from gateway.transport.acceptor import Acceptor
-from gateway.transport.certificates import CertificateFiles, ServerCertificates
-from gateway.transport.early_bytes import EarlyBytes
-from gateway.transport.intake import Intake, IntakeLimits, Place
-from protocols.proxy import ProxyHeader
+from entrepot.gateway.http.asgi import AsgiApp
+from entrepot.gateway.http.at_once import PublishAtOnce
+from entrepot.gateway.http.connection import HttpConnection, http_connection
+from entrepot.gateway.http.streaming.event_socket_connection import EventSocketConnection
+from entrepot.gateway.settings import HttpSettings
+from entrepot.gateway.transport.acceptor import Acceptor
+from entrepot.gateway.transport.certificates import CertificateFiles, ServerCertificates
+from entrepot.gateway.transport.early_bytes import EarlyBytes
+from entrepot.gateway.transport.intake import Intake, IntakeLimits, Place
+from entrepot.protocols.proxy import ProxyHeader
 
 BACKLOG: Final = 2048
 SWEEP_SECONDS: Final = 5.0

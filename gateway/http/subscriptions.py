@@ -13,24 +13,24 @@ import orjson
 from fastapi import Query, Request, Response
 from pydantic import ValidationError
 
-from domain.access.model import EVERYTHING, Action, ResourceType, whole_topic
-from domain.access.model import Request as Need
-from domain.errors import Code, EntrepotError
-from gateway.events.subscriptions.definition import SubscriptionModel, record_of, shape
-from gateway.events.subscriptions.record import Subscription
-from gateway.events.webhooks.handshake import CALLBACK_PATH
-from gateway.http.access import HttpAccess
-from gateway.http.admin.common import CREATED, NO_CONTENT, OK
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import json_answer, json_body, json_response, schema_of_body
-from gateway.http.context import HttpContext
-from gateway.http.methods import is_head
-from gateway.http.namespaced import asked_namespace, known_namespace, namespace_of
-from gateway.http.problems import MissingError, bad_json, bad_request
-from gateway.http.rights import IN_THE_BODY, PER_TOPIC, Open, Veiled, shown
-from gateway.http.routes import Routes
-from gateway.http.streaming.server_sent_events import position_of
-from protocols.cloudevents import webhook
+from entrepot.domain.access.model import EVERYTHING, Action, ResourceType, whole_topic
+from entrepot.domain.access.model import Request as Need
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.events.subscriptions.definition import SubscriptionModel, record_of, shape
+from entrepot.gateway.events.subscriptions.record import Subscription
+from entrepot.gateway.events.webhooks.handshake import CALLBACK_PATH
+from entrepot.gateway.http.access import HttpAccess
+from entrepot.gateway.http.admin.common import CREATED, NO_CONTENT, OK
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import json_answer, json_body, json_response, schema_of_body
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.methods import is_head
+from entrepot.gateway.http.namespaced import asked_namespace, known_namespace, namespace_of
+from entrepot.gateway.http.problems import MissingError, bad_json, bad_request
+from entrepot.gateway.http.rights import IN_THE_BODY, PER_TOPIC, Open, Veiled, shown
+from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.http.streaming.server_sent_events import position_of
+from entrepot.protocols.cloudevents import webhook
 
 PATH: Final = "/subscriptions"
 MAX_LISTED: Final = 1000

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Generator
 from typing import Any, Generic, TypeVar
 
-from domain.errors import EntrepotError
+from entrepot.domain.errors import EntrepotError
 
 _T = TypeVar("_T")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from domain.errors import EntrepotError
-from domain.filter_hash import filter_hash
-from domain.message import Message
-from domain.ports import MessageAppender
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import Message
+from entrepot.domain.ports import MessageAppender
 
 
 async def append_and_wait(store: MessageAppender, messages: Sequence[Message]) -> Sequence[EntrepotError | None]:

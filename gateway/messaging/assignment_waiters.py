@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValueEvent
-from domain.ports import Store
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValueEvent
+from entrepot.domain.ports import Store
 
 MAX_WAITERS: Final = 10_000
 """Long polls of one gateway that may wait at once; more are refused."""

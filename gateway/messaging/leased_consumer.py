@@ -17,14 +17,14 @@ from typing import Final
 
 import structlog
 
-from domain.clock import Clock
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Deliveries, MessageRun, Receipt
-from domain.errors import NOT_THERE, Code, EntrepotError
-from domain.message import ordering_key
-from domain.ports import REJECTED, PopRequest, Store
-from gateway.messaging.settling import MAX_SETTLED, PASSING, Outcomes, Settling, Tell, outcomes_of
-from gateway.messaging.ticket import Ticket
+from entrepot.domain.clock import Clock
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Deliveries, MessageRun, Receipt
+from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
+from entrepot.domain.message import ordering_key
+from entrepot.domain.ports import REJECTED, PopRequest, Store
+from entrepot.gateway.messaging.settling import MAX_SETTLED, PASSING, Outcomes, Settling, Tell, outcomes_of
+from entrepot.gateway.messaging.ticket import Ticket
 
 MIN_LEASE_MS: Final = 10_000
 """Shortest lease, if the group's invisible time is less: a slow disk must not end it before it is renewed."""

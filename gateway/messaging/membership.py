@@ -22,17 +22,17 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from domain.allocation import AllocationStrategy
-from domain.clock import Clock
-from domain.consumer_group import EARLIEST, LATEST, ConsumerGroup, QueueProgress, parse_start
-from domain.errors import Code, EntrepotError
-from domain.key_value import ABSENT, MAX_SCAN, KeyValueChange
-from domain.membership import DEFAULT_LEASE_MS, Membership, check_lease, check_member_id
-from domain.names import check_group_name, check_same_namespace, split_name
-from domain.ports import Store
-from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
-from gateway.messaging.assignment_waiters import AssignmentWaiters, Waiter
-from gateway.settings import GroupsSettings
+from entrepot.domain.allocation import AllocationStrategy
+from entrepot.domain.clock import Clock
+from entrepot.domain.consumer_group import EARLIEST, LATEST, ConsumerGroup, QueueProgress, parse_start
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import ABSENT, MAX_SCAN, KeyValueChange
+from entrepot.domain.membership import DEFAULT_LEASE_MS, Membership, check_lease, check_member_id
+from entrepot.domain.names import check_group_name, check_same_namespace, split_name
+from entrepot.domain.ports import Store
+from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from entrepot.gateway.messaging.assignment_waiters import AssignmentWaiters, Waiter
+from entrepot.gateway.settings import GroupsSettings
 
 PREFIX: Final = "membership/"
 MAX_TRIES: Final = 32

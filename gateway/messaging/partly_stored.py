@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from domain.message import Message, StoredMessage
-from domain.ports import Store
-from domain.shard import broker_of_queue
-from gateway.messaging.appending import append_and_wait
-from gateway.messaging.send import Sender
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.ports import Store
+from entrepot.domain.shard import broker_of_queue
+from entrepot.gateway.messaging.appending import append_and_wait
+from entrepot.gateway.messaging.send import Sender
 
 
 async def store_the_rest(store: Store, sender: Sender, message: Message, found: Sequence[StoredMessage]) -> None:

@@ -8,9 +8,9 @@ from typing import Final
 
 import structlog
 
-from domain.delivery import Receipt
-from domain.errors import EntrepotError
-from domain.ports import Store
+from entrepot.domain.delivery import Receipt
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.ports import Store
 
 _releasing: Final[set[asyncio.Task[list[EntrepotError | None]]]] = set()
 """Running tasks: one without a reference may vanish."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.filter_hash import filter_hash
-from domain.message import BY_SUB_TOPIC
-from domain.names import CATCH_ALL_TOPIC
-from domain.ports import Store
-from domain.routing.queue_selector import queue_for_key
-from domain.routing.topic_filter import matches
-from gateway.messaging.topology import Topology
-from gateway.settings import TopicRule
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import BY_SUB_TOPIC
+from entrepot.domain.names import CATCH_ALL_TOPIC
+from entrepot.domain.ports import Store
+from entrepot.domain.routing.queue_selector import queue_for_key
+from entrepot.domain.routing.topic_filter import matches
+from entrepot.gateway.messaging.topology import Topology
+from entrepot.gateway.settings import TopicRule
 
 MAX_ROUTES: Final = 65_536
 """Names remembered; all are forgotten when there is no room."""

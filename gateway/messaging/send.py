@@ -15,17 +15,17 @@ from typing import Final, Protocol
 
 import structlog
 
-from domain.clock import Clock
-from domain.confirmation import Confirmation
-from domain.errors import Code, EntrepotError
-from domain.filter_hash import filter_hash
-from domain.message import BY_SUB_TOPIC, Message, ordering_key
-from domain.ports import Store
-from domain.routing.queue_selector import RoundRobin, priority_queues, queue_for_key
-from domain.topic import Topic, TopicType
-from gateway.messaging.answer import Answer
-from gateway.messaging.topology import Topology
-from gateway.messaging.traffic import Traffic
+from entrepot.domain.clock import Clock
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import BY_SUB_TOPIC, Message, ordering_key
+from entrepot.domain.ports import Store
+from entrepot.domain.routing.queue_selector import RoundRobin, priority_queues, queue_for_key
+from entrepot.domain.topic import Topic, TopicType
+from entrepot.gateway.messaging.answer import Answer
+from entrepot.gateway.messaging.topology import Topology
+from entrepot.gateway.messaging.traffic import Traffic
 
 log = structlog.get_logger(__name__)
 

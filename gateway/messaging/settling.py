@@ -12,10 +12,10 @@ from typing import Final
 
 import structlog
 
-from domain.clock import Clock
-from domain.delivery import Receipt
-from domain.errors import NOT_THERE, Code, EntrepotError
-from gateway.messaging.ticket import Ticket
+from entrepot.domain.clock import Clock
+from entrepot.domain.delivery import Receipt
+from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
+from entrepot.gateway.messaging.ticket import Ticket
 
 MAX_SETTLED: Final = 1000
 """Deliveries of one call to the store."""

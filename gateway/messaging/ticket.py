@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from domain.delivery import Delivery, DeliveryRun
-from domain.message import StoredMessage
+from entrepot.domain.delivery import Delivery, DeliveryRun
+from entrepot.domain.message import StoredMessage
 
 
 class Holder(Protocol):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from domain.errors import Code, EntrepotError
-from domain.names import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import (
     CATCH_ALL_TOPIC,
     check_topic_name,
     dead_letter_group,
@@ -12,10 +12,10 @@ from domain.names import (
     is_topic_name,
     split_name,
 )
-from domain.ports import Store
-from domain.revision import BY_USE
-from domain.topic import Topic
-from gateway.settings import TopicsSettings
+from entrepot.domain.ports import Store
+from entrepot.domain.revision import BY_USE
+from entrepot.domain.topic import Topic
+from entrepot.gateway.settings import TopicsSettings
 
 
 class Topology:

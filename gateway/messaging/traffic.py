@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence, Set
 
-from domain.delivery import Delivery
-from domain.errors import EntrepotError
-from domain.message import Message
-from gateway.messaging.ticket import Ticket
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import Message
+from entrepot.gateway.messaging.ticket import Ticket
 
 
 class Flow:

@@ -14,9 +14,9 @@ from typing import Final
 
 import structlog
 
-from domain.errors import AWAY, EntrepotError
-from domain.key_value import ABSENT, MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, is_older
-from domain.ports import KeyValues
+from entrepot.domain.errors import AWAY, EntrepotError
+from entrepot.domain.key_value import ABSENT, MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, is_older
+from entrepot.domain.ports import KeyValues
 
 RETRY_SECONDS: Final = 0.2
 PAGE_BYTES: Final = 4 << 20

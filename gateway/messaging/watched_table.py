@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import structlog
 
-from domain.errors import Code, EntrepotError
-from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent, is_news
-from domain.ports import KeyValues
-from gateway.messaging.watched_keys import WatchedKeys
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import ABSENT, KeyValueChange, KeyValueEvent, is_news
+from entrepot.domain.ports import KeyValues
+from entrepot.gateway.messaging.watched_keys import WatchedKeys
 
 _T = TypeVar("_T")
 OnChange = Callable[[str, _T | None, _T | None], None]

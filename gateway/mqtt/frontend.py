@@ -8,36 +8,36 @@ from collections.abc import Awaitable, Iterator
 
 import structlog
 
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.ports import Store
-from gateway.background_tasks import BackgroundTasks
-from gateway.messaging.routes import Routes
-from gateway.messaging.send import Sender
-from gateway.messaging.topology import Topology
-from gateway.mqtt.connections.access import MqttAccess
-from gateway.mqtt.connections.admission import Admission
-from gateway.mqtt.connections.client import MqttClient
-from gateway.mqtt.connections.conversation import MqttConversation
-from gateway.mqtt.connections.counters import MqttCounters
-from gateway.mqtt.connections.registry import ClientRegistry
-from gateway.mqtt.connections.services import MqttServices
-from gateway.mqtt.connections.subscriber_presence import SubscriberPresence
-from gateway.mqtt.connections.traces import Traces
-from gateway.mqtt.fan_out.hub import DeliveryHub
-from gateway.mqtt.retained.retained import RetainedMessages
-from gateway.mqtt.sessions.census import SessionCensus
-from gateway.mqtt.sessions.opening import Sessions
-from gateway.mqtt.sessions.operating import SessionOperations
-from gateway.mqtt.sessions.record import NEVER_EXPIRES
-from gateway.mqtt.sessions.sweeper import Sweeper
-from gateway.mqtt.sessions.will_publishing import WillPublishing
-from gateway.mqtt.shares.shares import Shares
-from gateway.security.security import PrincipalChange, Security
-from gateway.settings import MqttSettings, Settings
-from protocols.mqtt.connection_events import ConnectionLimits
-from protocols.mqtt.packets import Connect
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports import Store
+from entrepot.gateway.background_tasks import BackgroundTasks
+from entrepot.gateway.messaging.routes import Routes
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.messaging.topology import Topology
+from entrepot.gateway.mqtt.connections.access import MqttAccess
+from entrepot.gateway.mqtt.connections.admission import Admission
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.connections.conversation import MqttConversation
+from entrepot.gateway.mqtt.connections.counters import MqttCounters
+from entrepot.gateway.mqtt.connections.registry import ClientRegistry
+from entrepot.gateway.mqtt.connections.services import MqttServices
+from entrepot.gateway.mqtt.connections.subscriber_presence import SubscriberPresence
+from entrepot.gateway.mqtt.connections.traces import Traces
+from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
+from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.mqtt.sessions.census import SessionCensus
+from entrepot.gateway.mqtt.sessions.opening import Sessions
+from entrepot.gateway.mqtt.sessions.operating import SessionOperations
+from entrepot.gateway.mqtt.sessions.record import NEVER_EXPIRES
+from entrepot.gateway.mqtt.sessions.sweeper import Sweeper
+from entrepot.gateway.mqtt.sessions.will_publishing import WillPublishing
+from entrepot.gateway.mqtt.shares.shares import Shares
+from entrepot.gateway.security.security import PrincipalChange, Security
+from entrepot.gateway.settings import MqttSettings, Settings
+from entrepot.protocols.mqtt.connection_events import ConnectionLimits
+from entrepot.protocols.mqtt.packets import Connect
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 log = structlog.get_logger(__name__)
 

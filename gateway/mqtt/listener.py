@@ -7,18 +7,18 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from gateway.deadlines import DeadlineWheel
-from gateway.driver import Conversation, ListenerTerms
-from gateway.listener import TcpListener
-from gateway.settings import MqttSettings
-from gateway.transport.acceptor import Acceptor
-from gateway.transport.certificates import CertificateFiles, HostCertificate, ServerCertificates
-from gateway.transport.early_bytes import EarlyBytes
-from gateway.transport.intake import Intake, IntakeLimits
-from gateway.transport.listeners import Listeners, listener
-from gateway.transport.proxy_trust import ProxyTrust
-from gateway.transport.web_origin import WebOrigins
-from gateway.transport.websocket import WebSocketTerms, upgraded
+from entrepot.gateway.deadlines import DeadlineWheel
+from entrepot.gateway.driver import Conversation, ListenerTerms
+from entrepot.gateway.listener import TcpListener
+from entrepot.gateway.settings import MqttSettings
+from entrepot.gateway.transport.acceptor import Acceptor
+from entrepot.gateway.transport.certificates import CertificateFiles, HostCertificate, ServerCertificates
+from entrepot.gateway.transport.early_bytes import EarlyBytes
+from entrepot.gateway.transport.intake import Intake, IntakeLimits
+from entrepot.gateway.transport.listeners import Listeners, listener
+from entrepot.gateway.transport.proxy_trust import ProxyTrust
+from entrepot.gateway.transport.web_origin import WebOrigins
+from entrepot.gateway.transport.websocket import WebSocketTerms, upgraded
 
 LISTENERS: Final = ("mqtt", "mqtts", "ws", "wss")
 HTTP_PATH: Final = "/mqtt"

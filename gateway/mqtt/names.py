@@ -15,8 +15,8 @@ import re
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from domain.routing.topic_filter import is_valid_filter, is_valid_name
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.domain.routing.topic_filter import is_valid_filter, is_valid_name
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 SHARE: Final = "$share/"
 REPLAY: Final = "$replay/"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from domain.message import StoredMessage
-from gateway.mqtt.connections.outbox import NOT_IN_A_QUEUE
-from gateway.mqtt.frontend import MqttFrontend
-from gateway.mqtt.names import SYS
-from gateway.mqtt.sys_topics import SysCounters, SysTopics
+from entrepot.domain.message import StoredMessage
+from entrepot.gateway.mqtt.connections.outbox import NOT_IN_A_QUEUE
+from entrepot.gateway.mqtt.frontend import MqttFrontend
+from entrepot.gateway.mqtt.names import SYS
+from entrepot.gateway.mqtt.sys_topics import SysCounters, SysTopics
 
 
 class SysMessages:

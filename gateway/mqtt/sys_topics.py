@@ -14,8 +14,8 @@ from typing import Final
 
 import structlog
 
-from domain.clock import Clock
-from domain.routing.topic_filter import matches
+from entrepot.domain.clock import Clock
+from entrepot.domain.routing.topic_filter import matches
 
 PREFIX: Final = "$SYS/broker/"
 LOAD_MINUTES: Final = (1, 5, 15)

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import grpc.aio
 
-from domain.access.model import Action, Principal, ResourceType, access_name, whole_topic
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.names import DEFAULT_NAMESPACE, split_name
-from gateway.rocketmq.caller import (
+from entrepot.domain.access.model import Action, Principal, ResourceType, access_name, whole_topic
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import DEFAULT_NAMESPACE, split_name
+from entrepot.gateway.rocketmq.caller import (
     AUTHORIZATION,
     CLIENT_ID,
     DATE_TIME,
@@ -27,12 +27,12 @@ from gateway.rocketmq.caller import (
     header,
     peer_host,
 )
-from gateway.security.credentials import CertificateIdentity, Credentials
-from gateway.security.security import PrincipalChange, Security
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.errors import WireError
-from protocols.rocketmq.headers import DATE_FORMAT, parse_authorization, signature
-from protocols.rocketmq.published import PROTOCOL
+from entrepot.gateway.security.credentials import CertificateIdentity, Credentials
+from entrepot.gateway.security.security import PrincipalChange, Security
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.errors import WireError
+from entrepot.protocols.rocketmq.headers import DATE_FORMAT, parse_authorization, signature
+from entrepot.protocols.rocketmq.published import PROTOCOL
 
 MAX_KNOWN: Final = 20_000
 """Principals that are remembered; the oldest makes room."""

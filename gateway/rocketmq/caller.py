@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import unquote
 
-from domain.access.model import Principal
+from entrepot.domain.access.model import Principal
 
 CLIENT_ID: Final = "x-mq-client-id"
 DATE_TIME: Final = "x-mq-date-time"

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.consumer_group import ConsumerGroup
-from domain.retry_policy import RetryKind
-from gateway.settings.grpc import GrpcSettings
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.names import duration
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.retry_policy import RetryKind
+from entrepot.gateway.settings.grpc import GrpcSettings
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.names import duration
 
 SEND_ATTEMPTS: Final = 3
 FIRST_SEND_PAUSE_MS: Final = 10

@@ -9,20 +9,20 @@ from typing import Any
 
 import structlog
 
-from domain.clock import Clock
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Delivery
-from domain.errors import Code, EntrepotError
-from domain.ports import Store
-from gateway.background_tasks import BackgroundTasks
-from gateway.messaging.send import Sender
-from gateway.messaging.topology import Topology
-from gateway.rocketmq.access import RocketMqAccess
-from gateway.security.security import Security
-from gateway.settings.grpc import GrpcSettings
-from gateway.settings.listeners import GroupsSettings
-from protocols.rocketmq.names import Address
-from protocols.rocketmq.published import PublishLimits
+from entrepot.domain.clock import Clock
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports import Store
+from entrepot.gateway.background_tasks import BackgroundTasks
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.messaging.topology import Topology
+from entrepot.gateway.rocketmq.access import RocketMqAccess
+from entrepot.gateway.security.security import Security
+from entrepot.gateway.settings.grpc import GrpcSettings
+from entrepot.gateway.settings.listeners import GroupsSettings
+from entrepot.protocols.rocketmq.names import Address
+from entrepot.protocols.rocketmq.published import PublishLimits
 
 log = structlog.get_logger(__name__)
 

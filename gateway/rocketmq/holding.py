@@ -19,12 +19,12 @@ from urllib.parse import quote, unquote
 import msgspec
 import structlog
 
-from domain.delivery import Delivery
-from domain.errors import Code, EntrepotError
-from domain.key_value import ABSENT, MAX_SCAN, KeyValueChange
-from gateway.messaging.leased_consumer import LeasedConsumer
-from gateway.messaging.ticket import Ticket, by_consumer
-from gateway.rocketmq.frontend import RocketMqFrontend
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import ABSENT, MAX_SCAN, KeyValueChange
+from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
+from entrepot.gateway.messaging.ticket import Ticket, by_consumer
+from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
 
 PREFIX: Final = "rocketmq/held/"
 MAX_RECORDED: Final = 3000

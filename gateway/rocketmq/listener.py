@@ -14,9 +14,9 @@ import grpc
 import grpc.aio
 import structlog
 
-from gateway.rocketmq.relay import GrpcRelay
-from gateway.settings.grpc import GrpcSettings
-from gateway.transport.certificates import CertificateFiles, ServerCertificates
+from entrepot.gateway.rocketmq.relay import GrpcRelay
+from entrepot.gateway.settings.grpc import GrpcSettings
+from entrepot.gateway.transport.certificates import CertificateFiles, ServerCertificates
 
 MAX_STREAMS: Final = 10_000
 """Calls of one connection at one time: every long poll is one."""

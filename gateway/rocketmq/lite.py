@@ -18,24 +18,24 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from domain.delivery import Delivery
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.key_value import KeyValueChange, KeyValueEvent
-from domain.message import StoredMessage
-from domain.names import qualified, split_name
-from domain.ports import PopRequest
-from domain.revision import BY_USE
-from domain.share import filtered_share_group
-from gateway.messaging.release import release
-from gateway.messaging.watched_keys import WatchedKeys
-from gateway.rocketmq.caller import Caller
-from gateway.rocketmq.frontend import RocketMqFrontend
-from gateway.rocketmq.lite_start import begin_at, is_wanted
-from gateway.rocketmq.names import group_of, topic_of
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.errors import OK_STATUS, WireError
-from protocols.rocketmq.published import LITE_SEPARATOR, check_lite_topic
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.key_value import KeyValueChange, KeyValueEvent
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.names import qualified, split_name
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.revision import BY_USE
+from entrepot.domain.share import filtered_share_group
+from entrepot.gateway.messaging.release import release
+from entrepot.gateway.messaging.watched_keys import WatchedKeys
+from entrepot.gateway.rocketmq.caller import Caller
+from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
+from entrepot.gateway.rocketmq.lite_start import begin_at, is_wanted
+from entrepot.gateway.rocketmq.names import group_of, topic_of
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.errors import OK_STATUS, WireError
+from entrepot.protocols.rocketmq.published import LITE_SEPARATOR, check_lite_topic
 
 PREFIX: Final = "rocketmq/lite/"
 MAX_KNOWN: Final = 50_000

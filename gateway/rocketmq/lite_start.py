@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from domain.ports import Store
-from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.errors import WireError
+from entrepot.domain.ports import Store
+from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.errors import WireError
 
 PAGE: Final = 10_000
 MAX_TAIL: Final = 100_000

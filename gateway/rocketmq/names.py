@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, check_topic_name, split_name
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.errors import WireError
-from protocols.rocketmq.names import Namespaces
+from entrepot.domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, check_topic_name, split_name
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.errors import WireError
+from entrepot.protocols.rocketmq.names import Namespaces
 
 NAMESPACES: Final = Namespaces()
 """Namespaces of the wire: the empty one is `default`."""

@@ -6,20 +6,20 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression
-from domain.message import StoredMessage
-from domain.names import check_same_namespace
-from domain.ports import Pulled
-from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
-from gateway.rocketmq.caller import Caller, Write
-from gateway.rocketmq.frontend import RocketMqFrontend
-from gateway.rocketmq.names import NAMESPACES, group_of, topic_of
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.delivered import delivered
-from protocols.rocketmq.errors import OK_STATUS, WireError
-from protocols.rocketmq.filters import filter_of
-from protocols.rocketmq.names import epoch_ms, milliseconds
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.names import check_same_namespace
+from entrepot.domain.ports import Pulled
+from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from entrepot.gateway.rocketmq.caller import Caller, Write
+from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
+from entrepot.gateway.rocketmq.names import NAMESPACES, group_of, topic_of
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.delivered import delivered
+from entrepot.protocols.rocketmq.errors import OK_STATUS, WireError
+from entrepot.protocols.rocketmq.filters import filter_of
+from entrepot.protocols.rocketmq.names import epoch_ms, milliseconds
 
 ANSWER_MS: Final = 500
 """Part of a client's time limit that is left for the answer itself, in milliseconds."""

@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from domain.consumer_group import MAX_INVISIBLE_SECONDS
-from domain.delivery import Delivery
-from domain.errors import Code, EntrepotError
-from domain.names import check_same_namespace
-from domain.ports import PopRequest
-from gateway.rocketmq.caller import Caller, Write
-from gateway.rocketmq.frontend import RocketMqFrontend
-from gateway.rocketmq.holding import Holding
-from gateway.rocketmq.lite import LiteSubscriptions
-from gateway.rocketmq.names import NAMESPACES, group_of, topic_of
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.delivered import add_delivery, deliver_into
-from protocols.rocketmq.errors import OK_STATUS, WireError, status_of
-from protocols.rocketmq.filters import filter_of
-from protocols.rocketmq.names import milliseconds, timestamp
+from entrepot.domain.consumer_group import MAX_INVISIBLE_SECONDS
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import check_same_namespace
+from entrepot.domain.ports import PopRequest
+from entrepot.gateway.rocketmq.caller import Caller, Write
+from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
+from entrepot.gateway.rocketmq.holding import Holding
+from entrepot.gateway.rocketmq.lite import LiteSubscriptions
+from entrepot.gateway.rocketmq.names import NAMESPACES, group_of, topic_of
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.delivered import add_delivery, deliver_into
+from entrepot.protocols.rocketmq.errors import OK_STATUS, WireError, status_of
+from entrepot.protocols.rocketmq.filters import filter_of
+from entrepot.protocols.rocketmq.names import milliseconds, timestamp
 
 ANSWER_MS: Final = 500
 """Part of a client's time limit that is left for the answer itself, in milliseconds."""

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from gateway.listener import LISTEN_BACKLOG
+from entrepot.gateway.listener import LISTEN_BACKLOG
 
 TLS_HANDSHAKE: Final = 0x16
 """First byte of a TLS record with a ClientHello; HTTP/2 without TLS begins with a `P`."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.names import dead_letter_group
-from domain.topic import Permission, Topic, TopicType, own_queues
-from gateway.rocketmq.caller import Caller
-from gateway.rocketmq.frontend import RocketMqFrontend
-from gateway.rocketmq.names import NAMESPACES, group_of, topic_of
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.errors import OK_STATUS, WireError
-from protocols.rocketmq.names import Address, endpoints
+from entrepot.domain.names import dead_letter_group
+from entrepot.domain.topic import Permission, Topic, TopicType, own_queues
+from entrepot.gateway.rocketmq.caller import Caller
+from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
+from entrepot.gateway.rocketmq.names import NAMESPACES, group_of, topic_of
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.errors import OK_STATUS, WireError
+from entrepot.protocols.rocketmq.names import Address, endpoints
 
 BROKER: Final = "entrepot"
 MASTER: Final = 0

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from domain.message import Message, SystemProperty
-from domain.recall_handle import RecallHandle
-from gateway.rocketmq.caller import Caller
-from gateway.rocketmq.frontend import RocketMqFrontend
-from gateway.rocketmq.names import plain, topic_of
-from gateway.rocketmq.routes import accepted_types
-from gateway.rocketmq.transactions import transaction_id_for
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.delivered import message_id_text
-from protocols.rocketmq.errors import OK_STATUS, WireError, status_of
-from protocols.rocketmq.published import published
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.recall_handle import RecallHandle
+from entrepot.gateway.rocketmq.caller import Caller
+from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
+from entrepot.gateway.rocketmq.names import plain, topic_of
+from entrepot.gateway.rocketmq.routes import accepted_types
+from entrepot.gateway.rocketmq.transactions import transaction_id_for
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.delivered import message_id_text
+from entrepot.protocols.rocketmq.errors import OK_STATUS, WireError, status_of
+from entrepot.protocols.rocketmq.published import published
 
 MAX_MESSAGES: Final = 10_000
 """Messages of one request."""

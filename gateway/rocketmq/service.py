@@ -15,19 +15,19 @@ import grpc.aio
 import structlog
 from google.protobuf.message import DecodeError
 
-from domain.errors import Code, EntrepotError
-from gateway.rocketmq.caller import Caller, Write
-from gateway.rocketmq.frontend import RocketMqFrontend
-from gateway.rocketmq.holding import Holding
-from gateway.rocketmq.lite import LiteSubscriptions
-from gateway.rocketmq.offsets import Offsets
-from gateway.rocketmq.receiving import Receiving
-from gateway.rocketmq.routes import Routes
-from gateway.rocketmq.sending import Sending
-from gateway.rocketmq.telemetry import UNDECODABLE, Telemetry, UndecodableError
-from gateway.rocketmq.transactions import Transactions
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.errors import status_of
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.rocketmq.caller import Caller, Write
+from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
+from entrepot.gateway.rocketmq.holding import Holding
+from entrepot.gateway.rocketmq.lite import LiteSubscriptions
+from entrepot.gateway.rocketmq.offsets import Offsets
+from entrepot.gateway.rocketmq.receiving import Receiving
+from entrepot.gateway.rocketmq.routes import Routes
+from entrepot.gateway.rocketmq.sending import Sending
+from entrepot.gateway.rocketmq.telemetry import UNDECODABLE, Telemetry, UndecodableError
+from entrepot.gateway.rocketmq.transactions import Transactions
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.errors import status_of
 
 SERVICE: Final = "apache.rocketmq.v2.MessagingService"
 SETTLE_SECONDS: Final = 5.0

@@ -11,16 +11,16 @@ from typing import Any, Final
 import grpc.aio
 import structlog
 
-from domain.errors import Code, EntrepotError
-from gateway.rocketmq.caller import Caller
-from gateway.rocketmq.client_settings import consumer_settings, producer_settings
-from gateway.rocketmq.frontend import RocketMqFrontend
-from gateway.rocketmq.holding import Holding
-from gateway.rocketmq.lite import LiteSubscriptions
-from gateway.rocketmq.names import group_of, topic_of
-from gateway.security.security import PrincipalChange
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.errors import OK_STATUS, WireError, status_of
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.rocketmq.caller import Caller
+from entrepot.gateway.rocketmq.client_settings import consumer_settings, producer_settings
+from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
+from entrepot.gateway.rocketmq.holding import Holding
+from entrepot.gateway.rocketmq.lite import LiteSubscriptions
+from entrepot.gateway.rocketmq.names import group_of, topic_of
+from entrepot.gateway.security.security import PrincipalChange
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.errors import OK_STATUS, WireError, status_of
 
 MAX_COMMANDS: Final = 1000
 """Commands that wait for one client; the oldest makes room: transactions are checked again."""

@@ -8,16 +8,16 @@ from typing import Final
 
 import structlog
 
-from domain.errors import EntrepotError
-from domain.message import SystemProperty
-from domain.transaction import TransactionEnd
-from gateway.rocketmq.caller import Caller
-from gateway.rocketmq.frontend import RocketMqFrontend
-from gateway.rocketmq.names import NAMESPACES, topic_of
-from gateway.rocketmq.telemetry import Telemetry
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.delivered import delivered
-from protocols.rocketmq.errors import OK_STATUS, WireError
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import SystemProperty
+from entrepot.domain.transaction import TransactionEnd
+from entrepot.gateway.rocketmq.caller import Caller
+from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
+from entrepot.gateway.rocketmq.names import NAMESPACES, topic_of
+from entrepot.gateway.rocketmq.telemetry import Telemetry
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.delivered import delivered
+from entrepot.protocols.rocketmq.errors import OK_STATUS, WireError
 
 TRANSACTION_ID_BYTES: Final = 16
 MAX_CHECKS: Final = 100

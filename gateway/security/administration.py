@@ -15,15 +15,15 @@ from typing import Final
 import msgspec
 import structlog
 
-from domain.access.evaluator import compile_policy
-from domain.access.model import ANONYMOUS, EVERYBODY, Policy, Principal, Statement, is_user_name
-from domain.errors import Code, EntrepotError
-from domain.key_value import ABSENT, KeyValue, KeyValueChange
-from domain.ports import KeyValues
-from gateway.security.audit import AuditLog
-from gateway.security.directory import Directory
-from gateway.security.passwords import PasswordChecker
-from gateway.security.records import (
+from entrepot.domain.access.evaluator import compile_policy
+from entrepot.domain.access.model import ANONYMOUS, EVERYBODY, Policy, Principal, Statement, is_user_name
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange
+from entrepot.domain.ports import KeyValues
+from entrepot.gateway.security.audit import AuditLog
+from entrepot.gateway.security.directory import Directory
+from entrepot.gateway.security.passwords import PasswordChecker
+from entrepot.gateway.security.records import (
     POLICY_PREFIX,
     USER_PREFIX,
     PolicyRecord,
@@ -32,7 +32,7 @@ from gateway.security.records import (
     encode,
     statement_record,
 )
-from gateway.security.setup_token import SetupToken, SetupTokenNeededError
+from entrepot.gateway.security.setup_token import SetupToken, SetupTokenNeededError
 
 MAX_USERS: Final = 100_000
 MAX_POLICIES: Final = 100_000

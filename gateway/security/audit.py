@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from domain.clock import Clock
+from entrepot.domain.clock import Clock
 
 MAX_TEXT: Final = 256
 """Characters of a name in an entry: names come from outside."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from domain.access.evaluator import is_loopback
-from domain.access.model import ANONYMOUS, Origin, Principal, is_user_name
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from gateway.security.credentials import CertificateIdentity, Credentials
-from gateway.security.directory import Directory
-from gateway.security.passwords import PasswordChecker
-from gateway.security.tokens import TokenVerifier, VerifiedToken, is_token_shaped
-from gateway.settings.security import SecuritySettings
+from entrepot.domain.access.evaluator import is_loopback
+from entrepot.domain.access.model import ANONYMOUS, Origin, Principal, is_user_name
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.security.credentials import CertificateIdentity, Credentials
+from entrepot.gateway.security.directory import Directory
+from entrepot.gateway.security.passwords import PasswordChecker
+from entrepot.gateway.security.tokens import TokenVerifier, VerifiedToken, is_token_shaped
+from entrepot.gateway.settings.security import SecuritySettings
 
 _Fact = TypeVar("_Fact")
 

@@ -14,13 +14,13 @@ from typing import Final
 import msgspec
 import structlog
 
-from domain.access.evaluator import CompiledStatement, compile_policy
-from domain.access.model import EVERYBODY
-from domain.errors import EntrepotError
-from domain.key_value import KeyValueChange
-from domain.ports import KeyValues
-from gateway.messaging.watched_table import WatchedTable
-from gateway.security.records import (
+from entrepot.domain.access.evaluator import CompiledStatement, compile_policy
+from entrepot.domain.access.model import EVERYBODY
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.ports import KeyValues
+from entrepot.gateway.messaging.watched_table import WatchedTable
+from entrepot.gateway.security.records import (
     POLICY_PREFIX,
     USER_PREFIX,
     PolicyRecord,

@@ -13,11 +13,11 @@ from typing import Final
 
 import structlog
 
-from domain.errors import Code, EntrepotError
-from gateway.security.administration import Administration, By, UserChange
-from gateway.security.directory import Directory
-from gateway.security.private_file import write_private
-from gateway.settings.security import SecuritySettings
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.security.administration import Administration, By, UserChange
+from entrepot.gateway.security.directory import Directory
+from entrepot.gateway.security.private_file import write_private
+from entrepot.gateway.settings.security import SecuritySettings
 
 PASSWORD_FILE_NAME: Final = "initial-admin-password"
 RANDOM_BYTES: Final = 18

@@ -19,10 +19,10 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 from scramp import ScramException, ScramMechanism  # type: ignore[import-untyped]
 
-from domain.errors import Code, EntrepotError
-from gateway.security.records import ScramKeys, UserRecord
-from gateway.settings.security import SecuritySettings
-from gateway.settings.table import KIB
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.security.records import ScramKeys, UserRecord
+from entrepot.gateway.settings.security import SecuritySettings
+from entrepot.gateway.settings.table import KIB
 
 MAX_PASSWORD_BYTES: Final = 1024
 SCRAM_MECHANISM: Final = "SCRAM-SHA-256"

@@ -11,8 +11,8 @@ from typing import Annotated, Final
 
 import msgspec
 
-from domain.access.model import Action, Effect, Policy, Statement
-from domain.errors import Code, EntrepotError
+from entrepot.domain.access.model import Action, Effect, Policy, Statement
+from entrepot.domain.errors import Code, EntrepotError
 
 USER_PREFIX: Final = "user/"
 POLICY_PREFIX: Final = "acl/"

@@ -14,12 +14,12 @@ from typing import Final
 
 from scramp import ScramException, ScramMechanism  # type: ignore[import-untyped]
 
-from domain.access.model import Origin, Principal
-from domain.errors import Code, EntrepotError
-from gateway.security.credentials import Credentials
-from gateway.security.directory import Directory
-from gateway.security.passwords import SCRAM_MECHANISM, PasswordChecker
-from gateway.security.records import UserRecord
+from entrepot.domain.access.model import Origin, Principal
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.security.credentials import Credentials
+from entrepot.gateway.security.directory import Directory
+from entrepot.gateway.security.passwords import SCRAM_MECHANISM, PasswordChecker
+from entrepot.gateway.security.records import UserRecord
 
 MAX_MESSAGE_BYTES: Final = 4096
 _KEY_BYTES: Final = 32

@@ -18,8 +18,8 @@ from typing import Final
 
 import structlog
 
-from domain.access.evaluator import CompiledStatement, compile_statements, evaluate, may_be_known
-from domain.access.model import (
+from entrepot.domain.access.evaluator import CompiledStatement, compile_statements, evaluate, may_be_known
+from entrepot.domain.access.model import (
     ANONYMOUS,
     EVERYBODY,
     Action,
@@ -29,21 +29,21 @@ from domain.access.model import (
     Request,
     ResourceType,
 )
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.ports import KeyValues
-from gateway.security.administration import Administration
-from gateway.security.audit import AuditLog
-from gateway.security.authentication import Authenticator, anonymous
-from gateway.security.credentials import Credentials
-from gateway.security.directory import Directory, DirectoryChange
-from gateway.security.initial_admin import PASSWORD_FILE_NAME, InitialAdmin
-from gateway.security.passwords import PasswordChecker
-from gateway.security.scram import ScramExchange
-from gateway.security.setup_token import SetupToken
-from gateway.security.token_keys import open_keys
-from gateway.security.tokens import TokenVerifier
-from gateway.settings.security import SecuritySettings
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports import KeyValues
+from entrepot.gateway.security.administration import Administration
+from entrepot.gateway.security.audit import AuditLog
+from entrepot.gateway.security.authentication import Authenticator, anonymous
+from entrepot.gateway.security.credentials import Credentials
+from entrepot.gateway.security.directory import Directory, DirectoryChange
+from entrepot.gateway.security.initial_admin import PASSWORD_FILE_NAME, InitialAdmin
+from entrepot.gateway.security.passwords import PasswordChecker
+from entrepot.gateway.security.scram import ScramExchange
+from entrepot.gateway.security.setup_token import SetupToken
+from entrepot.gateway.security.token_keys import open_keys
+from entrepot.gateway.security.tokens import TokenVerifier
+from entrepot.gateway.settings.security import SecuritySettings
 
 MAX_REMEMBERED_SOURCES: Final = 1024
 

@@ -16,12 +16,12 @@ from typing import Final
 
 import structlog
 
-from domain.access.model import Origin, Principal
-from domain.errors import Code, EntrepotError
-from domain.key_value import ABSENT, KeyValueChange
-from domain.ports import KeyValues
-from gateway.security.credentials import Credentials
-from gateway.security.private_file import write_private
+from entrepot.domain.access.model import Origin, Principal
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import ABSENT, KeyValueChange
+from entrepot.domain.ports import KeyValues
+from entrepot.gateway.security.credentials import Credentials
+from entrepot.gateway.security.private_file import write_private
 
 KEY: Final = "setup/token"
 FILE_NAME: Final = "setup-token"

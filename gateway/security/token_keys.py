@@ -16,9 +16,9 @@ import structlog
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, KeySet, OKPKey, RSAKey, import_key
 
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from gateway.settings.security import SecuritySettings
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.settings.security import SecuritySettings
 
 MAX_KEY_FILE_BYTES: Final = 1 << 20
 MIN_REFETCH_MS: Final = 10_000

@@ -13,13 +13,13 @@ from joserfc import jws, jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import Key, KeySet
 
-from domain.access.evaluator import compile_statements
-from domain.access.model import Statement, is_user_name
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from gateway.security.records import statements_of_claim
-from gateway.security.token_keys import TokenKeys
-from gateway.settings.security import SecuritySettings
+from entrepot.domain.access.evaluator import compile_statements
+from entrepot.domain.access.model import Statement, is_user_name
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.security.records import statements_of_claim
+from entrepot.gateway.security.token_keys import TokenKeys
+from entrepot.gateway.settings.security import SecuritySettings
 
 MAX_TOKEN_BYTES: Final = 16_384
 LONGEST_EXP_SECONDS: Final = 253_402_300_799

@@ -9,8 +9,8 @@ Invariants: nothing is read from the process here (the caller passes the environ
 in the tree is an error anywhere. Every error names the key, its origin and the nearest valid key, if one is near.
 """
 
-from gateway.settings.bridge import BridgeRemote, BridgeRule, BridgeSettings
-from gateway.settings.listeners import (
+from entrepot.gateway.settings.bridge import BridgeRemote, BridgeRule, BridgeSettings
+from entrepot.gateway.settings.listeners import (
     GroupsSettings,
     HttpSettings,
     MqttSettings,
@@ -18,7 +18,7 @@ from gateway.settings.listeners import (
     TopicRule,
     TopicsSettings,
 )
-from gateway.settings.loading import (
+from entrepot.gateway.settings.loading import (
     DEFAULT_ORIGIN,
     ENVIRONMENT_PREFIX,
     KNOWN_KEYS,
@@ -30,8 +30,8 @@ from gateway.settings.loading import (
     load_settings,
     port_key,
 )
-from gateway.settings.security import SecuritySettings
-from gateway.settings.stores import (
+from entrepot.gateway.settings.security import SecuritySettings
+from entrepot.gateway.settings.stores import (
     BrokerSettings,
     ClusterSettings,
     ControllerSettings,
@@ -39,9 +39,9 @@ from gateway.settings.stores import (
     RocketMqClusterSettings,
     StoreSettings,
 )
-from gateway.settings.tier import TierSettings
-from gateway.settings.tree import LogSettings, Settings
-from gateway.settings.webhooks import WebhookSettings
+from entrepot.gateway.settings.tier import TierSettings
+from entrepot.gateway.settings.tree import LogSettings, Settings
+from entrepot.gateway.settings.webhooks import WebhookSettings
 
 __all__ = [
     "BridgeRemote",

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from gateway.settings.table import KIB, MIB, Bytes, Count, Port, Seconds, Table
+from entrepot.gateway.settings.table import KIB, MIB, Bytes, Count, Port, Seconds, Table
 
 
 class AmqpSettings(Table):

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from domain.routing.topic_filter import is_valid_filter, is_valid_name, overlap
-from domain.url import fault_of_url
-from gateway.settings.table import Table
+from entrepot.domain.routing.topic_filter import is_valid_filter, is_valid_name, overlap
+from entrepot.domain.url import fault_of_url
+from entrepot.gateway.settings.table import Table
 
 MAX_REMOTES: Final = 64
 MAX_RULES: Final = 100

@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from domain.consumer_group import MAX_INVISIBLE_SECONDS
-from domain.ports import MAX_POP_MESSAGES
-from gateway.settings.table import KIB, MIB, Bytes, Count, Port, Seconds, Table
+from entrepot.domain.consumer_group import MAX_INVISIBLE_SECONDS
+from entrepot.domain.ports import MAX_POP_MESSAGES
+from entrepot.gateway.settings.table import KIB, MIB, Bytes, Count, Port, Seconds, Table
 
 
 class GrpcSettings(Table):

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from domain.routing.topic_filter import DEFAULT_LEVELS, MAX_LEVELS
-from gateway.settings.table import Seconds, Table
+from entrepot.domain.routing.topic_filter import DEFAULT_LEVELS, MAX_LEVELS
+from entrepot.gateway.settings.table import Seconds, Table
 
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Limit = Annotated[int, Field(ge=0)]

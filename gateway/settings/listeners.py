@@ -8,16 +8,16 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from domain.consumer_group import MAX_ATTEMPTS_LIMIT, MAX_INVISIBLE_SECONDS, ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.names import is_topic_name
-from domain.retained import MAX_RETAINED_BYTES, RetainedLimits
-from domain.revision import BY_USE
-from domain.routing.topic_filter import is_valid_filter
-from domain.topic import MAX_QUEUES
-from gateway.settings.limits import MqttLimitSettings
-from gateway.settings.table import GIB, KIB, MIB, Bytes, Count, Port, Seconds, Table
-from gateway.settings.transports import HttpTransportSettings, MqttTransportSettings
+from entrepot.domain.consumer_group import MAX_ATTEMPTS_LIMIT, MAX_INVISIBLE_SECONDS, ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import is_topic_name
+from entrepot.domain.retained import MAX_RETAINED_BYTES, RetainedLimits
+from entrepot.domain.revision import BY_USE
+from entrepot.domain.routing.topic_filter import is_valid_filter
+from entrepot.domain.topic import MAX_QUEUES
+from entrepot.gateway.settings.limits import MqttLimitSettings
+from entrepot.gateway.settings.table import GIB, KIB, MIB, Bytes, Count, Port, Seconds, Table
+from entrepot.gateway.settings.transports import HttpTransportSettings, MqttTransportSettings
 
 
 class ServerSettings(Table):

@@ -14,7 +14,7 @@ from typing import Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from gateway.settings.tree import Settings
+from entrepot.gateway.settings.tree import Settings
 
 ENVIRONMENT_PREFIX: Final = "ENTREPOT__"
 DEFAULT_ORIGIN: Final = "default"

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from domain.access.evaluator import is_loopback
-from domain.access.model import is_user_name
-from domain.url import fault_of_url
-from gateway.settings.table import GIB, KIB, MIB, Bytes, Count, Seconds, Table
+from entrepot.domain.access.evaluator import is_loopback
+from entrepot.domain.access.model import is_user_name
+from entrepot.domain.url import fault_of_url
+from entrepot.gateway.settings.table import GIB, KIB, MIB, Bytes, Count, Seconds, Table
 
 ALGORITHMS: Final = (
     *("HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),

@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from domain.replication.rule import parse_rule
-from gateway.settings.addresses import LARGEST_ID, addresses_by_id, is_address
-from gateway.settings.table import GIB, MIB, Bytes, Count, Port, Seconds, Table
+from entrepot.domain.replication.rule import parse_rule
+from entrepot.gateway.settings.addresses import LARGEST_ID, addresses_by_id, is_address
+from entrepot.gateway.settings.table import GIB, MIB, Bytes, Count, Port, Seconds, Table
 
 
 class StoreSettings(Table):

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from domain.url import fault_of_url
-from gateway.settings.table import KIB, MIB, Table
+from entrepot.domain.url import fault_of_url
+from entrepot.gateway.settings.table import KIB, MIB, Table
 
 SCHEMES: Final = ("file", "s3", "gs", "az")
 ASK_SECONDS: Final = 3600

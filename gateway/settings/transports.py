@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from gateway.settings.table import Count, Port, Seconds, Table
+from entrepot.gateway.settings.table import Count, Port, Seconds, Table
 
 
 class HostCertificateSettings(Table):

@@ -6,12 +6,18 @@ from typing import Literal
 
 from pydantic import Field
 
-from gateway.settings.amqp import AmqpSettings
-from gateway.settings.bridge import BridgeSettings
-from gateway.settings.grpc import GrpcSettings
-from gateway.settings.listeners import GroupsSettings, HttpSettings, MqttSettings, ServerSettings, TopicsSettings
-from gateway.settings.security import SecuritySettings
-from gateway.settings.stores import (
+from entrepot.gateway.settings.amqp import AmqpSettings
+from entrepot.gateway.settings.bridge import BridgeSettings
+from entrepot.gateway.settings.grpc import GrpcSettings
+from entrepot.gateway.settings.listeners import (
+    GroupsSettings,
+    HttpSettings,
+    MqttSettings,
+    ServerSettings,
+    TopicsSettings,
+)
+from entrepot.gateway.settings.security import SecuritySettings
+from entrepot.gateway.settings.stores import (
     BrokerSettings,
     ClusterSettings,
     ControllerSettings,
@@ -19,9 +25,9 @@ from gateway.settings.stores import (
     RocketMqClusterSettings,
     StoreSettings,
 )
-from gateway.settings.table import Table
-from gateway.settings.tier import TierSettings
-from gateway.settings.webhooks import WebhookSettings
+from entrepot.gateway.settings.table import Table
+from entrepot.gateway.settings.tier import TierSettings
+from entrepot.gateway.settings.webhooks import WebhookSettings
 
 
 class LogSettings(Table):

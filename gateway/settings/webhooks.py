@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from domain.url import fault_of_url
-from gateway.settings.table import KIB, Bytes, Count, Seconds, Table
+from entrepot.domain.url import fault_of_url
+from entrepot.gateway.settings.table import KIB, Bytes, Count, Seconds, Table
 
 
 class WebhookSettings(Table):

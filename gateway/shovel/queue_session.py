@@ -13,8 +13,8 @@ import aiormq
 from aiormq.abc import AbstractChannel, DeliveredMessage
 from pamqp.commands import Basic
 
-from gateway.shovel.plan import OnProgress, QueueProgress, ShovelError, ShovelPlan
-from gateway.shovel.properties import carried_properties
+from entrepot.gateway.shovel.plan import OnProgress, QueueProgress, ShovelError, ShovelPlan
+from entrepot.gateway.shovel.properties import carried_properties
 
 LOOK_SECONDS: Final = 0.3
 """Interval between looks for an empty source."""

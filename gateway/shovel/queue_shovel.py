@@ -15,8 +15,8 @@ import aiormq
 from aio_pika.abc import AbstractConnection
 from aiormq.abc import AbstractChannel
 
-from gateway.shovel.plan import OnProgress, QueueProgress, ShovelError, ShovelPlan
-from gateway.shovel.queue_session import PASSING, QueueSession
+from entrepot.gateway.shovel.plan import OnProgress, QueueProgress, ShovelError, ShovelPlan
+from entrepot.gateway.shovel.queue_session import PASSING, QueueSession
 
 CONNECT_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 5.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from gateway.shovel.plan import OnProgress, QueueProgress, ShovelPlan
-from gateway.shovel.queue_shovel import QueueShovel
+from entrepot.gateway.shovel.plan import OnProgress, QueueProgress, ShovelPlan
+from entrepot.gateway.shovel.queue_shovel import QueueShovel
 
 
 async def shovel(

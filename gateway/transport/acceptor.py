@@ -14,10 +14,10 @@ from typing import Final
 
 import structlog
 
-from gateway.transport.certificates import ServerCertificates
-from gateway.transport.intake import Intake, Place
-from gateway.transport.proxy_trust import ProxyTrust
-from protocols.proxy import MalformedProxyHeaderError, ProxyHeader
+from entrepot.gateway.transport.certificates import ServerCertificates
+from entrepot.gateway.transport.intake import Intake, Place
+from entrepot.gateway.transport.proxy_trust import ProxyTrust
+from entrepot.protocols.proxy import MalformedProxyHeaderError, ProxyHeader
 
 ACCEPTS_PER_TURN: Final = 64
 """Connections accepted before others have their turn."""

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Sequence
 
-from gateway.transport.certificates import ServerCertificates
+from entrepot.gateway.transport.certificates import ServerCertificates
 
 
 class CertificateWatch:

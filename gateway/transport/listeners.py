@@ -5,14 +5,14 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Sequence
 
-from gateway.driver import Driver, ListenerTerms
-from gateway.listener import TcpListener
-from gateway.transport.acceptor import Acceptor
-from gateway.transport.certificates import ServerCertificates
-from gateway.transport.intake import Place
-from gateway.transport.proxy_trust import ProxyTrust
-from gateway.transport.websocket import WebSocketDriver, WebSocketTerms
-from protocols.proxy import ProxyHeader
+from entrepot.gateway.driver import Driver, ListenerTerms
+from entrepot.gateway.listener import TcpListener
+from entrepot.gateway.transport.acceptor import Acceptor
+from entrepot.gateway.transport.certificates import ServerCertificates
+from entrepot.gateway.transport.intake import Place
+from entrepot.gateway.transport.proxy_trust import ProxyTrust
+from entrepot.gateway.transport.websocket import WebSocketDriver, WebSocketTerms
+from entrepot.protocols.proxy import ProxyHeader
 
 
 class Listeners:

@@ -11,7 +11,13 @@ import socket
 from collections.abc import Iterable
 from typing import Literal
 
-from protocols.proxy import MAX_HEADER_BYTES, MalformedProxyHeaderError, ProxyHeader, begins_header, parse_header
+from entrepot.protocols.proxy import (
+    MAX_HEADER_BYTES,
+    MalformedProxyHeaderError,
+    ProxyHeader,
+    begins_header,
+    parse_header,
+)
 
 ProxyMode = Literal["off", "optional", "required"]
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from protocols.proxy import ProxyHeader
+from entrepot.protocols.proxy import ProxyHeader
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,10 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.handshake import H11Handshake
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from gateway.driver import GOODBYE_SECONDS, Conversation, Driver, ListenerTerms
-from gateway.transport.intake import Place
-from gateway.transport.web_origin import WebOrigins
-from protocols.proxy import ProxyHeader
+from entrepot.gateway.driver import GOODBYE_SECONDS, Conversation, Driver, ListenerTerms
+from entrepot.gateway.transport.intake import Place
+from entrepot.gateway.transport.web_origin import WebOrigins
+from entrepot.protocols.proxy import ProxyHeader
 
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
 """Sub-protocols, of which the client's first is taken: MQTT's name since 3.1.1, and the one before."""

@@ -6,13 +6,13 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from protocols.amqp.confirms import Confirms
-from protocols.amqp.connection_events import Publish
-from protocols.amqp.content import ContentHeader, received_header
-from protocols.amqp.decoder import Target
-from protocols.amqp.errors import AmqpError, FrameError, unexpected_frame
-from protocols.amqp.frames import BODY, HEADER
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.protocols.amqp.confirms import Confirms
+from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.content import ContentHeader, received_header
+from entrepot.protocols.amqp.decoder import Target
+from entrepot.protocols.amqp.errors import AmqpError, FrameError, unexpected_frame
+from entrepot.protocols.amqp.frames import BODY, HEADER
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 OPEN, CLOSING, CLOSE_OWED, REOPENABLE = range(4)
 """States.  `CLOSING`: the server has closed it, and waits for close-ok.  `CLOSE_OWED`: the client has, and waits for

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocols.amqp.connection_channels import ConnectionChannels
-from protocols.amqp.connection_events import (
+from entrepot.protocols.amqp.connection_channels import ConnectionChannels
+from entrepot.protocols.amqp.connection_events import (
     EARLY_MAX_BYTES,
     EARLY_MAX_FRAMES,
     ChannelClosed,
@@ -27,11 +27,11 @@ from protocols.amqp.connection_events import (
     Method,
     Open,
 )
-from protocols.amqp.decoder import Decoder, Frame, Item
-from protocols.amqp.errors import AmqpError, unexpected_frame
-from protocols.amqp.frames import FRAME_HEAD_BYTES, FRAME_OVERHEAD, HEARTBEAT_FRAME, METHOD, PROTOCOL_HEADER
-from protocols.amqp.handshake import Capabilities, capabilities_of, negotiate, offer, start
-from protocols.amqp.methods import (
+from entrepot.protocols.amqp.decoder import Decoder, Frame, Item
+from entrepot.protocols.amqp.errors import AmqpError, unexpected_frame
+from entrepot.protocols.amqp.frames import FRAME_HEAD_BYTES, FRAME_OVERHEAD, HEARTBEAT_FRAME, METHOD, PROTOCOL_HEADER
+from entrepot.protocols.amqp.handshake import Capabilities, capabilities_of, negotiate, offer, start
+from entrepot.protocols.amqp.methods import (
     AmqpMethod,
     ConnectionBlocked,
     ConnectionClose,
@@ -46,7 +46,7 @@ from protocols.amqp.methods import (
     ConnectionUpdateSecret,
     decode_method,
 )
-from protocols.amqp.reply_codes import ReplyCode, reply_text
+from entrepot.protocols.amqp.reply_codes import ReplyCode, reply_text
 
 WAITING, STARTED, DECIDING_LOGIN, CHALLENGED, TUNING, OPENING, DECIDING_HOST = range(7)
 OPEN, CLOSING, CLOSE_OWED, CLOSED = range(7, 11)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocols.amqp import channel as channels
-from protocols.amqp.channel import Channel
-from protocols.amqp.connection_events import (
+from entrepot.protocols.amqp import channel as channels
+from entrepot.protocols.amqp.channel import Channel
+from entrepot.protocols.amqp.connection_events import (
     Acks,
     ChannelClosed,
     ChannelOpened,
@@ -16,13 +16,20 @@ from protocols.amqp.connection_events import (
     Method,
     Publishes,
 )
-from protocols.amqp.decoder import Frame, publish_target
-from protocols.amqp.errors import AmqpError
-from protocols.amqp.frames import METHOD
-from protocols.amqp.handshake import Tuned
-from protocols.amqp.methods import AmqpMethod, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk, decode_method
-from protocols.amqp.outgoing import Outgoing
-from protocols.amqp.reply_codes import ReplyCode, reply_text
+from entrepot.protocols.amqp.decoder import Frame, publish_target
+from entrepot.protocols.amqp.errors import AmqpError
+from entrepot.protocols.amqp.frames import METHOD
+from entrepot.protocols.amqp.handshake import Tuned
+from entrepot.protocols.amqp.methods import (
+    AmqpMethod,
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
+    ChannelOpenOk,
+    decode_method,
+)
+from entrepot.protocols.amqp.outgoing import Outgoing
+from entrepot.protocols.amqp.reply_codes import ReplyCode, reply_text
 
 _PUBLISH: Final = b"\x00\x3c\x00\x28"
 _CHANNEL_OPEN: Final = b"\x00\x14\x00\x0a"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from protocols.amqp.content import ContentHeader
-from protocols.amqp.field_table import FieldTable
-from protocols.amqp.method_codec import AmqpMethod
+from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.field_table import FieldTable
+from entrepot.protocols.amqp.method_codec import AmqpMethod
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
-from protocols.amqp.errors import FrameError
-from protocols.amqp.field_table import FieldTable, check_table, decode_table, encode_short_string, encode_table
+from entrepot.protocols.amqp.errors import FrameError
+from entrepot.protocols.amqp.field_table import FieldTable, check_table, decode_table, encode_short_string, encode_table
 
 BASIC: Final = 60
 """The class with contents."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocols.amqp.errors import FrameError
-from protocols.amqp.field_table import decode_table
+from entrepot.protocols.amqp.errors import FrameError
+from entrepot.protocols.amqp.field_table import decode_table
 
 
 class Credentials(NamedTuple):

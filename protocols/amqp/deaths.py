@@ -6,8 +6,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Final
 
-from protocols.amqp.content import ContentHeader
-from protocols.amqp.field_table import FieldTable, Timestamp
+from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.field_table import FieldTable, Timestamp
 
 X_DEATH: Final = "x-death"
 

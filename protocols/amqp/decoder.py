@@ -10,13 +10,13 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
-from protocols.amqp.connection_events import ACK, NACK, REJECT, Acks, Publish, Publishes
-from protocols.amqp.content import received_header
-from protocols.amqp.errors import AmqpError, FrameError, unexpected_frame
-from protocols.amqp.frames import BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_OVERHEAD, HEADER, HEARTBEAT, METHOD
-from protocols.amqp.method_codec import decode_method
-from protocols.amqp.methods_basic import BasicPublish
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.protocols.amqp.connection_events import ACK, NACK, REJECT, Acks, Publish, Publishes
+from entrepot.protocols.amqp.content import received_header
+from entrepot.protocols.amqp.errors import AmqpError, FrameError, unexpected_frame
+from entrepot.protocols.amqp.frames import BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_OVERHEAD, HEADER, HEARTBEAT, METHOD
+from entrepot.protocols.amqp.method_codec import decode_method
+from entrepot.protocols.amqp.methods_basic import BasicPublish
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 TARGET_CACHE_ENTRIES: Final = 4096
 """Size of the cache of decoded basic.publish arguments, shared by all connections; a full cache is cleared."""

@@ -6,8 +6,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from protocols.amqp.field_table import encode_short_string
-from protocols.amqp.frames import BODY, FRAME_OVERHEAD, HEADER, frame, header_payload
+from entrepot.protocols.amqp.field_table import encode_short_string
+from entrepot.protocols.amqp.frames import BODY, FRAME_OVERHEAD, HEADER, frame, header_payload
 
 _SMALL_HEAD: Final = Struct(">BHIHHQ").pack
 _BODY_HEAD: Final = Struct(">BHI").pack

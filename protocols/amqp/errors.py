@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.errors import Code
-from protocols.amqp.reply_codes import CONNECTION_ERRORS, ReplyCode
+from entrepot.domain.errors import Code
+from entrepot.protocols.amqp.reply_codes import CONNECTION_ERRORS, ReplyCode
 
 
 class AmqpError(Exception):

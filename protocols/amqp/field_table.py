@@ -16,7 +16,7 @@ from decimal import Decimal
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
-from protocols.amqp.errors import FrameError
+from entrepot.protocols.amqp.errors import FrameError
 
 MAX_DEPTH: Final = 32
 """Deepest nesting of tables and arrays."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocols.amqp.connection_events import ConnectionLimits, Greeting
-from protocols.amqp.errors import AmqpError
-from protocols.amqp.field_table import FieldTable
-from protocols.amqp.frames import FRAME_MIN_SIZE
-from protocols.amqp.methods_connection import ConnectionStart, ConnectionTune, ConnectionTuneOk
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.protocols.amqp.connection_events import ConnectionLimits, Greeting
+from entrepot.protocols.amqp.errors import AmqpError
+from entrepot.protocols.amqp.field_table import FieldTable
+from entrepot.protocols.amqp.frames import FRAME_MIN_SIZE
+from entrepot.protocols.amqp.methods_connection import ConnectionStart, ConnectionTune, ConnectionTuneOk
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final
 
-from domain.message import (
+from entrepot.domain.message import (
     Destinations,
     Message,
     Properties,
@@ -29,10 +29,10 @@ from domain.message import (
     SystemProperty,
     SystemValue,
 )
-from protocols.amqp.connection_events import Publish
-from protocols.amqp.content import ContentHeader
-from protocols.amqp.delivery import ContentTemplate, content_template
-from protocols.amqp.field_table import FieldTable, FieldValue
+from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.delivery import ContentTemplate, content_template
+from entrepot.protocols.amqp.field_table import FieldTable, FieldValue
 
 MQTT_EXCHANGE: Final = "amq.topic"
 """The exchange whose routing keys are MQTT's topic names."""

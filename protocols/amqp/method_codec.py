@@ -9,9 +9,9 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Annotated, Any, ClassVar, Final, TypeAlias, TypeVar, get_type_hints
 
-from protocols.amqp.errors import AmqpError, FrameError
-from protocols.amqp.field_table import FieldTable, decode_table, encode_short_string, encode_table
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.protocols.amqp.errors import AmqpError, FrameError
+from entrepot.protocols.amqp.field_table import FieldTable, decode_table, encode_short_string, encode_table
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 Bit: TypeAlias = Annotated[bool, "bit"]
 Octet: TypeAlias = Annotated[int, "octet"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocols.amqp.method_codec import AmqpMethod, decode_method, encode_method, methods
-from protocols.amqp.methods_basic import (
+from entrepot.protocols.amqp.method_codec import AmqpMethod, decode_method, encode_method, methods
+from entrepot.protocols.amqp.methods_basic import (
     BasicAck,
     BasicCancel,
     BasicCancelOk,
@@ -31,7 +31,7 @@ from protocols.amqp.methods_basic import (
     TxSelect,
     TxSelectOk,
 )
-from protocols.amqp.methods_connection import (
+from entrepot.protocols.amqp.methods_connection import (
     ChannelClose,
     ChannelCloseOk,
     ChannelFlow,
@@ -53,7 +53,7 @@ from protocols.amqp.methods_connection import (
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
 )
-from protocols.amqp.methods_topology import (
+from entrepot.protocols.amqp.methods_topology import (
     ExchangeBind,
     ExchangeBindOk,
     ExchangeDeclare,

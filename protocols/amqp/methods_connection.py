@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from protocols.amqp.method_codec import (
+from entrepot.protocols.amqp.method_codec import (
     BOTH,
     CLIENT,
     SERVER,

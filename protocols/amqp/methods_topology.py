@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from protocols.amqp.method_codec import CLIENT, SERVER, AmqpMethod, Bit, Long, ShortString, Table, method
+from entrepot.protocols.amqp.method_codec import CLIENT, SERVER, AmqpMethod, Bit, Long, ShortString, Table, method
 
 
 @method(40, 10, "exchange.declare", CLIENT, before=("short",))

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from protocols.amqp.channel import OPEN, Channel
-from protocols.amqp.delivery import ContentTemplate, deliver_frames, get_ok_frame
-from protocols.amqp.field_table import encode_short_string
-from protocols.amqp.frames import HEARTBEAT_FRAME, METHOD, frame, max_payload
-from protocols.amqp.heartbeats import Heartbeats
-from protocols.amqp.methods import AmqpMethod, BasicReturn, encode_method
+from entrepot.protocols.amqp.channel import OPEN, Channel
+from entrepot.protocols.amqp.delivery import ContentTemplate, deliver_frames, get_ok_frame
+from entrepot.protocols.amqp.field_table import encode_short_string
+from entrepot.protocols.amqp.frames import HEARTBEAT_FRAME, METHOD, frame, max_payload
+from entrepot.protocols.amqp.heartbeats import Heartbeats
+from entrepot.protocols.amqp.methods import AmqpMethod, BasicReturn, encode_method
 
 CONSUMER_TAG_CACHE_ENTRIES: Final = 256
 """Size of the cache of encoded consumer tags of one connection; a full cache is cleared."""

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.message import SystemProperty
-from protocols.amqp.delivery import ContentTemplate, route_end
-from protocols.amqp.mapping import read_origin
-from protocols.remoting.stored_record import decode_properties, properties_and_body
+from entrepot.domain.message import SystemProperty
+from entrepot.protocols.amqp.delivery import ContentTemplate, route_end
+from entrepot.protocols.amqp.mapping import read_origin
+from entrepot.protocols.remoting.stored_record import decode_properties, properties_and_body
 
 KEPT_ENTRIES: Final = 4096
 KEPT_BYTES: Final = 512

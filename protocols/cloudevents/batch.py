@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import TypeVar
 
-from protocols.cloudevents.errors import CloudEventError
+from entrepot.protocols.cloudevents.errors import CloudEventError
 
 T = TypeVar("T")
 U = TypeVar("U")

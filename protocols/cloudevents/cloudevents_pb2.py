@@ -30,7 +30,7 @@ DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'protocols/cloude
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protocols.cloudevents.cloudevents_pb2', _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'entrepot.protocols.cloudevents.cloudevents_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CLOUDEVENT_ATTRIBUTESENTRY']._loaded_options = None

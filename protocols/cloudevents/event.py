@@ -10,8 +10,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from protocols.cloudevents import media_type
-from protocols.cloudevents.errors import CloudEventError
+from entrepot.protocols.cloudevents import media_type
+from entrepot.protocols.cloudevents.errors import CloudEventError
 
 SPEC_VERSION: Final = "1.0"
 MAX_ATTRIBUTES: Final = 128

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
-from protocols.cloudevents import json_format, media_type
-from protocols.cloudevents.errors import CloudEventError, UnsupportedFormatError
-from protocols.cloudevents.event import CloudEvent, check_attributes, check_name
+from entrepot.protocols.cloudevents import json_format, media_type
+from entrepot.protocols.cloudevents.errors import CloudEventError, UnsupportedFormatError
+from entrepot.protocols.cloudevents.event import CloudEvent, check_attributes, check_name
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -102,7 +102,7 @@ def to_binary(event: CloudEvent) -> tuple[Headers, bytes]:
 def from_structured(body: bytes, content_type: bytes | str = STRUCTURED_MEDIA_TYPE) -> CloudEvent:
     """Return the event of a structured-mode message (3.2).  Its other headers are ignored."""
     if _is_protobuf(content_type, PROTOBUF_MEDIA_TYPE):
-        from protocols.cloudevents import protobuf_format  # few send it: loaded on demand
+        from entrepot.protocols.cloudevents import protobuf_format  # few send it: loaded on demand
 
         return protobuf_format.decode_event(body)
     _check_format(content_type, STRUCTURED_MEDIA_TYPE)
@@ -116,7 +116,7 @@ def from_batch(
 ) -> list[CloudEvent]:
     """Return the events of a batched-mode message (3.3)."""
     if _is_protobuf(content_type, PROTOBUF_BATCH_MEDIA_TYPE):
-        from protocols.cloudevents import protobuf_format
+        from entrepot.protocols.cloudevents import protobuf_format
 
         return protobuf_format.decode_batch(body, max_events)
     _check_format(content_type, BATCH_MEDIA_TYPE)

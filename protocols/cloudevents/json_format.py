@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 import orjson
 
-from protocols.cloudevents import media_type
-from protocols.cloudevents.batch import each_of
-from protocols.cloudevents.errors import BatchTooLargeError, CloudEventError
-from protocols.cloudevents.event import (
+from entrepot.protocols.cloudevents import media_type
+from entrepot.protocols.cloudevents.batch import each_of
+from entrepot.protocols.cloudevents.errors import BatchTooLargeError, CloudEventError
+from entrepot.protocols.cloudevents.event import (
     CORE_ATTRIBUTES,
     MAX_INTEGER,
     MIN_INTEGER,

@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote
 
-from domain.message import (
+from entrepot.domain.message import (
     Message,
     Properties,
     PropertyValue,
@@ -37,12 +37,12 @@ from domain.message import (
     as_texts,
     dead_letter_origin,
 )
-from domain.names import DEFAULT_NAMESPACE, MAX_SUB_TOPIC_BYTES, NAMESPACE_SEPARATOR, split_name
-from domain.routing.topic_filter import MAX_LEVELS
-from domain.timestamp import to_epoch_ms, to_rfc3339
-from protocols.cloudevents import media_type
-from protocols.cloudevents.errors import CloudEventError
-from protocols.cloudevents.event import (
+from entrepot.domain.names import DEFAULT_NAMESPACE, MAX_SUB_TOPIC_BYTES, NAMESPACE_SEPARATOR, split_name
+from entrepot.domain.routing.topic_filter import MAX_LEVELS
+from entrepot.domain.timestamp import to_epoch_ms, to_rfc3339
+from entrepot.protocols.cloudevents import media_type
+from entrepot.protocols.cloudevents.errors import CloudEventError
+from entrepot.protocols.cloudevents.event import (
     CORE_ATTRIBUTES,
     MAX_ATTRIBUTES,
     MAX_INTEGER,
@@ -56,7 +56,7 @@ from protocols.cloudevents.event import (
     escape_disallowed,
     is_attribute_name,
 )
-from protocols.cloudevents.json_format import decode_event, is_json
+from entrepot.protocols.cloudevents.json_format import decode_event, is_json
 
 STRUCTURED_JSON: Final = "application/cloudevents+json"
 DEFAULT_TYPE: Final = "dev.entrepot.message"

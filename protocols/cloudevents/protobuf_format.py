@@ -9,12 +9,18 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from domain.timestamp import to_rfc3339
-from protocols.cloudevents import cloudevents_pb2 as pb
-from protocols.cloudevents.batch import each_of
-from protocols.cloudevents.errors import BatchTooLargeError, CloudEventError
-from protocols.cloudevents.event import NO_TYPED_EXTENSIONS, CloudEvent, ExtensionType, check_attributes, check_name
-from protocols.cloudevents.json_format import MAX_BATCH_EVENTS, encoded_text
+from entrepot.domain.timestamp import to_rfc3339
+from entrepot.protocols.cloudevents import cloudevents_pb2 as pb
+from entrepot.protocols.cloudevents.batch import each_of
+from entrepot.protocols.cloudevents.errors import BatchTooLargeError, CloudEventError
+from entrepot.protocols.cloudevents.event import (
+    NO_TYPED_EXTENSIONS,
+    CloudEvent,
+    ExtensionType,
+    check_attributes,
+    check_name,
+)
+from entrepot.protocols.cloudevents.json_format import MAX_BATCH_EVENTS, encoded_text
 
 PROTOBUF: Final = "application/protobuf"
 _IN_FIELDS: Final = frozenset({"id", "source", "specversion", "type"})

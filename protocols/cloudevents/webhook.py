@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 from enum import Enum
 from typing import Final
 
-from protocols.cloudevents.http import Headers
+from entrepot.protocols.cloudevents.http import Headers
 
 REQUEST_ORIGIN: Final = "webhook-request-origin"
 REQUEST_RATE: Final = "webhook-request-rate"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from protocols.mqtt.connection_events import (
+from entrepot.protocols.mqtt.connection_events import (
     Acknowledged,
     Closing,
     ConnectionLimits,
@@ -21,17 +21,17 @@ from protocols.mqtt.connection_events import (
     Received,
     Released,
 )
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.delivery_window import DeliveryWindow
-from protocols.mqtt.encoder import (
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.delivery_window import DeliveryWindow
+from entrepot.protocols.mqtt.encoder import (
     PINGRESP,
     PUBREC_WORD,
     encode,
     encode_words,
 )
-from protocols.mqtt.errors import MqttError, protocol_error
-from protocols.mqtt.goodbyes import CLIENTS_GOODBYES, RETURN_CODES, connack_forms, goodbye_forms
-from protocols.mqtt.outgoing import (
+from entrepot.protocols.mqtt.errors import MqttError, protocol_error
+from entrepot.protocols.mqtt.goodbyes import CLIENTS_GOODBYES, RETURN_CODES, connack_forms, goodbye_forms
+from entrepot.protocols.mqtt.outgoing import (
     ANSWERED,
     CLOSED,
     DECIDING,
@@ -41,9 +41,9 @@ from protocols.mqtt.outgoing import (
     WAITING,
     Outgoing,
 )
-from protocols.mqtt.packet_counts import PacketCounts
-from protocols.mqtt.packet_types import PacketType
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.packet_counts import PacketCounts
+from entrepot.protocols.mqtt.packet_types import PacketType
+from entrepot.protocols.mqtt.packets import (
     Auth,
     Connack,
     Connect,
@@ -61,9 +61,9 @@ from protocols.mqtt.packets import (
     Subscribe,
     Unsubscribe,
 )
-from protocols.mqtt.properties import EMPTY, Properties, PropertyId
-from protocols.mqtt.reason_codes import REASONS_OF, ConnectReturnCode, ReasonCode
-from protocols.mqtt.topic_aliases import ClientsAliases, ServersAliases
+from entrepot.protocols.mqtt.properties import EMPTY, Properties, PropertyId
+from entrepot.protocols.mqtt.reason_codes import REASONS_OF, ConnectReturnCode, ReasonCode
+from entrepot.protocols.mqtt.topic_aliases import ClientsAliases, ServersAliases
 
 _ACCEPTED: Final = tuple(encode(Connack(present, ConnectReturnCode.ACCEPTED), 4) for present in (False, True))
 """CONNACK of versions 3 and 4 without and with a session, which always fits."""

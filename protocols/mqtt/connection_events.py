@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocols.mqtt.packets import Auth, Connect, Publish, Subscribe, Unsubscribe
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.packets import Auth, Connect, Publish, Subscribe, Unsubscribe
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 
 @dataclass(frozen=True, slots=True)

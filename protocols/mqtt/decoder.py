@@ -6,15 +6,15 @@ from contextlib import suppress
 from struct import unpack_from
 from typing import Final
 
-from domain.routing.topic_filter import is_valid_name
-from protocols.mqtt.encoder import MAX_PACKET_ID, PUBACK_WORD
-from protocols.mqtt.errors import MqttError, malformed, protocol_error
-from protocols.mqtt.packet_decoders import PACKET_DECODERS, decode_protocol
-from protocols.mqtt.packet_types import PacketType
-from protocols.mqtt.packets import Acknowledgement, Packet, Puback, Pubacks, Pubcomp, Publish, Pubrec, Pubrel
-from protocols.mqtt.properties import EMPTY, Properties, PropertyId, decode_properties
-from protocols.mqtt.reason_codes import ReasonCode
-from protocols.mqtt.wire import decode_text, read_varint_if_whole
+from entrepot.domain.routing.topic_filter import is_valid_name
+from entrepot.protocols.mqtt.encoder import MAX_PACKET_ID, PUBACK_WORD
+from entrepot.protocols.mqtt.errors import MqttError, malformed, protocol_error
+from entrepot.protocols.mqtt.packet_decoders import PACKET_DECODERS, decode_protocol
+from entrepot.protocols.mqtt.packet_types import PacketType
+from entrepot.protocols.mqtt.packets import Acknowledgement, Packet, Puback, Pubacks, Pubcomp, Publish, Pubrec, Pubrel
+from entrepot.protocols.mqtt.properties import EMPTY, Properties, PropertyId, decode_properties
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.wire import decode_text, read_varint_if_whole
 
 TOPIC_CACHE_ENTRIES: Final = 4096
 """Size of the cache of validated topic names, shared by all connections; a full cache is cleared."""

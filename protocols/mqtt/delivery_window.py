@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocols.mqtt.errors import protocol_error
+from entrepot.protocols.mqtt.errors import protocol_error
 
 MAX_PACKET_ID: Final = 65_535
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.packets import (
     Acknowledgement,
     Auth,
     Connack,
@@ -25,9 +25,9 @@ from protocols.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from protocols.mqtt.properties import EMPTY, Properties, PropertyId, encode_properties
-from protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
-from protocols.mqtt.wire import MAX_FIELD_BYTES, write_binary, write_string, write_u16, write_varint
+from entrepot.protocols.mqtt.properties import EMPTY, Properties, PropertyId, encode_properties
+from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+from entrepot.protocols.mqtt.wire import MAX_FIELD_BYTES, write_binary, write_string, write_u16, write_varint
 
 _FAILURE: Final = 0x80
 """First reason code that is a failure, and the only failure of SUBACK before version 5."""

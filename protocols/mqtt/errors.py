@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.errors import Code
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.domain.errors import Code
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 
 class MqttError(Exception):

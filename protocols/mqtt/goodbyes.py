@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocols.mqtt.properties import EMPTY, Properties, PropertyId
-from protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+from entrepot.protocols.mqtt.properties import EMPTY, Properties, PropertyId
+from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
 
 RETURN_CODES: Final = {
     ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION,

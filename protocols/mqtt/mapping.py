@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from domain.message import (
+from entrepot.domain.message import (
     NO_SYSTEM_PROPERTIES,
     Message,
     Properties,
@@ -28,9 +28,9 @@ from domain.message import (
     SystemValue,
     is_over,
 )
-from protocols.mqtt import properties as mqtt
-from protocols.mqtt.packets import Publish
-from protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt import properties as mqtt
+from entrepot.protocols.mqtt.packets import Publish
+from entrepot.protocols.mqtt.properties import PropertyId
 
 _EVENT_ATTRIBUTES: Final = frozenset(("specversion", "id", "source", "type"))
 CE_PREFIX: Final = "ce_"

@@ -7,14 +7,21 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.delivery_window import DeliveryWindow
-from protocols.mqtt.encoder import PUBCOMP_WORD, PUBREC_WORD, PUBREL_WORD, PublishTemplate, encode, encode_words
-from protocols.mqtt.packet_counts import PacketCounts
-from protocols.mqtt.packets import Auth, Packet, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
-from protocols.mqtt.topic_aliases import ServersAliases
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.delivery_window import DeliveryWindow
+from entrepot.protocols.mqtt.encoder import (
+    PUBCOMP_WORD,
+    PUBREC_WORD,
+    PUBREL_WORD,
+    PublishTemplate,
+    encode,
+    encode_words,
+)
+from entrepot.protocols.mqtt.packet_counts import PacketCounts
+from entrepot.protocols.mqtt.packets import Auth, Packet, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.topic_aliases import ServersAliases
 
 UNLIMITED_PACKET: Final = 268_435_460
 """Largest possible packet, for a client without a maximum (2.1.4)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from protocols.mqtt.packets import Packet
+from entrepot.protocols.mqtt.packets import Packet
 
 PacketType = type[Packet]
 

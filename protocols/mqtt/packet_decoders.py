@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from domain.routing.topic_filter import is_valid_name
-from protocols.mqtt.errors import MqttError, malformed, protocol_error
-from protocols.mqtt.packet_types import PacketType
-from protocols.mqtt.packets import (
+from entrepot.domain.routing.topic_filter import is_valid_name
+from entrepot.protocols.mqtt.errors import MqttError, malformed, protocol_error
+from entrepot.protocols.mqtt.packet_types import PacketType
+from entrepot.protocols.mqtt.packets import (
     Acknowledgement,
     Auth,
     Connack,
@@ -29,9 +29,9 @@ from protocols.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from protocols.mqtt.properties import EMPTY, Properties, decode_properties
-from protocols.mqtt.reason_codes import REASONS_OF, ConnectReturnCode, ReasonCode
-from protocols.mqtt.wire import read_binary, read_byte, read_string, read_u16
+from entrepot.protocols.mqtt.properties import EMPTY, Properties, decode_properties
+from entrepot.protocols.mqtt.reason_codes import REASONS_OF, ConnectReturnCode, ReasonCode
+from entrepot.protocols.mqtt.wire import read_binary, read_byte, read_string, read_u16
 
 PacketDecoder: TypeAlias = Callable[[bytes, int, int, int], Packet]
 

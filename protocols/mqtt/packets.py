@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from protocols.mqtt.properties import EMPTY, Properties
-from protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+from entrepot.protocols.mqtt.properties import EMPTY, Properties
+from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
 
 
 @dataclass(slots=True)

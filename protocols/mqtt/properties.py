@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from domain.routing.topic_filter import is_valid_name
-from protocols.mqtt.errors import MqttError, malformed, protocol_error
-from protocols.mqtt.packet_types import PacketType
-from protocols.mqtt.reason_codes import ReasonCode
-from protocols.mqtt.wire import (
+from entrepot.domain.routing.topic_filter import is_valid_name
+from entrepot.protocols.mqtt.errors import MqttError, malformed, protocol_error
+from entrepot.protocols.mqtt.packet_types import PacketType
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.wire import (
     MAX_VARINT,
     read_binary,
     read_byte,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from protocols.mqtt.packet_types import PacketType
+from entrepot.protocols.mqtt.packet_types import PacketType
 
 
 class ReasonCode(IntEnum):

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocols.mqtt.encoder import PublishTemplate, publish_head
-from protocols.mqtt.properties import EMPTY
-from protocols.remoting.stored_record import name_and_body
+from entrepot.protocols.mqtt.encoder import PublishTemplate, publish_head
+from entrepot.protocols.mqtt.properties import EMPTY
+from entrepot.protocols.remoting.stored_record import name_and_body
 
 KEPT_HEADS: Final = 4096
 KEPT_NAME_BYTES: Final = 512

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocols.mqtt.encoder import PublishTemplate
-from protocols.mqtt.errors import MqttError, protocol_error
-from protocols.mqtt.packets import Publish
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.encoder import PublishTemplate
+from entrepot.protocols.mqtt.errors import MqttError, protocol_error
+from entrepot.protocols.mqtt.packets import Publish
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 
 class ClientsAliases:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocols.mqtt.errors import malformed
+from entrepot.protocols.mqtt.errors import malformed
 
 MAX_VARINT: Final = 268_435_455
 """Largest Variable Byte Integer: four bytes of seven bits (1.5.5)."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from google_crc32c import value as crc32c
 
-from protocols.proxy.layout import (
+from entrepot.protocols.proxy.layout import (
     CLIENT_CERTIFICATES,
     CLIENT_SSL,
     COMMAND_LOCAL,

@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
-from domain.errors import Code, EntrepotError
-from protocols.remoting.frames import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.remoting.frames import (
     HEADER_SIZE,
     MAX_GREETING_BYTES,
     MAX_PAYLOAD_BYTES,
@@ -31,7 +31,7 @@ from protocols.remoting.frames import (
     Welcome,
     frame,
 )
-from protocols.remoting.values import error_of
+from entrepot.protocols.remoting.values import error_of
 
 MAX_OPEN_REQUESTS: Final = 100_000
 """Most open requests and streams of one connection."""

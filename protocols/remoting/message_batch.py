@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
-from domain.delivery import Deliveries, DeliveryRun, Part
-from domain.errors import Code, EntrepotError
-from domain.message import (
+from entrepot.domain.delivery import Deliveries, DeliveryRun, Part
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import (
     NO_SYSTEM_PROPERTIES,
     Message,
     StoredMessage,
@@ -29,10 +29,10 @@ from domain.message import (
     as_texts,
     of_texts,
 )
-from domain.shard import first_place, first_queue, local_queue
-from protocols.remoting.frames import RemotingError
-from protocols.remoting.record_run import RecordRun
-from protocols.remoting.stored_record import InvalidRecordError, check_length
+from entrepot.domain.shard import first_place, first_queue, local_queue
+from entrepot.protocols.remoting.frames import RemotingError
+from entrepot.protocols.remoting.record_run import RecordRun
+from entrepot.protocols.remoting.stored_record import InvalidRecordError, check_length
 
 _Fields = tuple[
     str,

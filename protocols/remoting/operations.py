@@ -11,17 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from domain.cluster import LogCondition
-from domain.consumer_group import ConsumerGroup, GroupStatus
-from domain.delivery import DeliveryPlaces
-from domain.errors import EntrepotError
-from domain.expression.filter import FilterExpression
-from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
-from domain.measurement import Histogram
-from domain.ports import PopRequest
-from domain.position import Position
-from domain.query import MessageConsumer, MessageHop, MessageQuery
-from domain.replication.control import (
+from entrepot.domain.cluster import LogCondition
+from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
+from entrepot.domain.delivery import DeliveryPlaces
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.expression.filter import FilterExpression
+from entrepot.domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
+from entrepot.domain.measurement import Histogram
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.position import Position
+from entrepot.domain.query import MessageConsumer, MessageHop, MessageQuery
+from entrepot.domain.replication.control import (
     ControllerView,
     GroupShape,
     GroupView,
@@ -32,14 +32,14 @@ from domain.replication.control import (
     ReportAnswer,
     SetChange,
 )
-from domain.replication.greeting import Greeting
-from domain.replication.mastership import Appointment, FenceAnswer, Member, Promise
-from domain.route import BrokerInfo, Registration, Routes
-from domain.tiering import AttachRequest, RestoreRequest, TableTopic, TierStatus
-from domain.timing import TimerCursor
-from domain.topic import QueueBounds, Topic, TopicStatus
-from domain.transaction import TransactionEnd
-from protocols.remoting.values import Codec, encode
+from entrepot.domain.replication.greeting import Greeting
+from entrepot.domain.replication.mastership import Appointment, FenceAnswer, Member, Promise
+from entrepot.domain.route import BrokerInfo, Registration, Routes
+from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic, TierStatus
+from entrepot.domain.timing import TimerCursor
+from entrepot.domain.topic import QueueBounds, Topic, TopicStatus
+from entrepot.domain.transaction import TransactionEnd
+from entrepot.protocols.remoting.values import Codec, encode
 
 RAW: Final = None
 Outcomes = list[EntrepotError | None]

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from domain.delivery import DeliveryPlaces
-from domain.message import StoredMessage, is_over
-from domain.receipt_handle import index_text
-from protocols.remoting.stored_record import (
+from entrepot.domain.delivery import DeliveryPlaces
+from entrepot.domain.message import StoredMessage, is_over
+from entrepot.domain.receipt_handle import index_text
+from entrepot.protocols.remoting.stored_record import (
     BODY_SIZE_AT,
     born_time_ms_of,
     commit_log_offset_of,

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 from google_crc32c import value as crc32c
 
-from domain.message import (
+from entrepot.domain.message import (
     NO_SYSTEM_PROPERTIES,
     Destinations,
     Place,

@@ -7,9 +7,9 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
-from domain.measurement import BOUNDS, Histogram
-from protocols.remoting.frames import RemotingError
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
+from entrepot.domain.measurement import BOUNDS, Histogram
+from entrepot.protocols.remoting.frames import RemotingError
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError
 
 VERSION: Final = 1
 MAX_HANDLE_LENGTH: Final = 8192

@@ -9,11 +9,11 @@ from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from domain.delivery import Delivery
-from domain.message import Message, PropertyValue, StoredMessage, SystemProperty, as_texts, dead_letter_origin
-from domain.names import DEFAULT_NAMESPACE, split_name
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.mapping import (
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.message import Message, PropertyValue, StoredMessage, SystemProperty, as_texts, dead_letter_origin
+from entrepot.domain.names import DEFAULT_NAMESPACE, split_name
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.mapping import (
     BODY_IS_EMPTY,
     MESSAGE_ID_SIZE,
     QOS,
@@ -21,9 +21,9 @@ from protocols.rocketmq.mapping import (
     say_tag_and_keys,
     wire_id,
 )
-from protocols.rocketmq.names import MS_PER_SECOND, NANOS_PER_MS, Namespaces, timestamp
-from protocols.rocketmq.properties import KEPT_PREFIX, PREFIX, carry, is_plain
-from protocols.rocketmq.published import LITE_SEPARATOR, PROTOCOL
+from entrepot.protocols.rocketmq.names import MS_PER_SECOND, NANOS_PER_MS, Namespaces, timestamp
+from entrepot.protocols.rocketmq.properties import KEPT_PREFIX, PREFIX, carry, is_plain
+from entrepot.protocols.rocketmq.published import LITE_SEPARATOR, PROTOCOL
 
 _IN_FIELDS: Final = frozenset(
     {

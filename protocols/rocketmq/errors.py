@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 
 _TABLE: Final[tuple[tuple[Code, v2.Code.ValueType, tuple[v2.Code.ValueType, ...]], ...]] = (
     # our refusal, its code on the wire, and all codes on the wire that mean it

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.expression.filter import FilterExpression, FilterKind, compile_filter
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.errors import WireError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.errors import WireError
 
 EVERYTHING: Final = ("", "*")
 

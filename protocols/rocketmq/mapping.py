@@ -21,14 +21,14 @@ from typing import Final
 
 import orjson
 
-from domain.errors import Code, CorruptedError, EntrepotError
-from domain.filter_hash import filter_hash
-from domain.message import Message, PropertyValue, StoredMessage, SystemProperty, as_texts, of_texts
-from domain.names import split_name
-from domain.timestamp import MAX_EPOCH_MS
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.names import Namespaces, epoch_ms, timestamp
-from protocols.rocketmq.properties import bring_back, carry, is_plain
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import Message, PropertyValue, StoredMessage, SystemProperty, as_texts, of_texts
+from entrepot.domain.names import split_name
+from entrepot.domain.timestamp import MAX_EPOCH_MS
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.names import Namespaces, epoch_ms, timestamp
+from entrepot.protocols.rocketmq.properties import bring_back, carry, is_plain
 
 MESSAGE_ID_SIZE: Final = 16
 MAX_GROUP_BYTES: Final = 63

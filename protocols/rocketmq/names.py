@@ -10,8 +10,8 @@ from typing import Final
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from domain.names import DEFAULT_NAMESPACE, qualified, split_name
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.domain.names import DEFAULT_NAMESPACE, qualified, split_name
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 
 MS_PER_SECOND: Final = 1000
 NANOS_PER_MS: Final = 1_000_000

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import orjson
 
-from domain.message import Properties, PropertyValue
+from entrepot.domain.message import Properties, PropertyValue
 
 PREFIX: Final = "entrepot_"
 KEPT_PREFIX: Final = "entrepot_fact_"

@@ -10,14 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from domain.acceptance import keys_size
-from domain.message import MAX_KEYS_BYTES, MAX_TAG_BYTES, TIMES, Message, PropertyValue, SystemProperty, SystemValue
-from domain.names import split_name
-from domain.routing.topic_filter import is_valid_name
-from domain.timestamp import MAX_EPOCH_MS
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.errors import WireError
-from protocols.rocketmq.mapping import (
+from entrepot.domain.acceptance import keys_size
+from entrepot.domain.message import (
+    MAX_KEYS_BYTES,
+    MAX_TAG_BYTES,
+    TIMES,
+    Message,
+    PropertyValue,
+    SystemProperty,
+    SystemValue,
+)
+from entrepot.domain.names import split_name
+from entrepot.domain.routing.topic_filter import is_valid_name
+from entrepot.domain.timestamp import MAX_EPOCH_MS
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.errors import WireError
+from entrepot.protocols.rocketmq.mapping import (
     BODY_IS_EMPTY,
     EMPTY_BODY,
     KEYS,
@@ -31,8 +39,8 @@ from protocols.rocketmq.mapping import (
     domain_id,
     keys_of,
 )
-from protocols.rocketmq.names import epoch_ms, milliseconds
-from protocols.rocketmq.properties import KEPT_PREFIX, PREFIX, RESERVED, bring_back
+from entrepot.protocols.rocketmq.names import epoch_ms, milliseconds
+from entrepot.protocols.rocketmq.properties import KEPT_PREFIX, PREFIX, RESERVED, bring_back
 
 PROTOCOL: Final = "rocketmq"
 MAX_MESSAGE_ID_BYTES: Final = 64

@@ -19,20 +19,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from spark_ingest.job import rows as row_kinds
-from spark_ingest.job.devices import devices_of, merge_devices
-from spark_ingest.job.gaps import append_gaps, fill_gaps, gaps_of, points_of
-from spark_ingest.job.minutes import merge_minutes, minutes_of
-from spark_ingest.job.native import append_native, read_native
-from spark_ingest.job.rows import DEAD, DEAD_COLUMNS, DUPLICATE, EVENT_TIME, GOOD, LATE, device_column
-from spark_ingest.job.settings import JobSettings
-from spark_ingest.job.state import BatchState, read_state, write_state
-from spark_ingest.job.task_files import TaskFiles, flat_rows
-from spark_ingest.source.arrow_schema import arrow_schema
-from spark_ingest.source.columns import ENVELOPE
-from spark_ingest.tables import StagedFile, Staging, Table, TableFormat, open_table
-from spark_ingest.tables.delta import DeltaTableFiles
-from spark_ingest.tables.staging import KIND
+from entrepot.spark_ingest.job import rows as row_kinds
+from entrepot.spark_ingest.job.devices import devices_of, merge_devices
+from entrepot.spark_ingest.job.gaps import append_gaps, fill_gaps, gaps_of, points_of
+from entrepot.spark_ingest.job.minutes import merge_minutes, minutes_of
+from entrepot.spark_ingest.job.native import append_native, read_native
+from entrepot.spark_ingest.job.rows import DEAD, DEAD_COLUMNS, DUPLICATE, EVENT_TIME, GOOD, LATE, device_column
+from entrepot.spark_ingest.job.settings import JobSettings
+from entrepot.spark_ingest.job.state import BatchState, read_state, write_state
+from entrepot.spark_ingest.job.task_files import TaskFiles, flat_rows
+from entrepot.spark_ingest.source.arrow_schema import arrow_schema
+from entrepot.spark_ingest.source.columns import ENVELOPE
+from entrepot.spark_ingest.tables import StagedFile, Staging, Table, TableFormat, open_table
+from entrepot.spark_ingest.tables.delta import DeltaTableFiles
+from entrepot.spark_ingest.tables.staging import KIND
 
 FUTURE_SECONDS: Final = 3600
 """Largest believed lead of a device's clock over the store's, in seconds: beyond it the watermark does not move."""

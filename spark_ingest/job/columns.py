@@ -8,15 +8,15 @@ from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from spark_ingest.job.rows import flattened, found_columns
-from spark_ingest.job.settings import JobSettings, load_settings
-from spark_ingest.source.arrow_schema import arrow_schema
-from spark_ingest.source.options import OptionError, Parse, read_options
-from spark_ingest.source.positions import subscribed
-from spark_ingest.source.schemas import ddl_of, inferred_fields, table_ddl
-from spark_ingest.source.stores import reader_of
-from spark_ingest.tables import open_table
-from spark_ingest.tables.table import check_types
+from entrepot.spark_ingest.job.rows import flattened, found_columns
+from entrepot.spark_ingest.job.settings import JobSettings, load_settings
+from entrepot.spark_ingest.source.arrow_schema import arrow_schema
+from entrepot.spark_ingest.source.options import OptionError, Parse, read_options
+from entrepot.spark_ingest.source.positions import subscribed
+from entrepot.spark_ingest.source.schemas import ddl_of, inferred_fields, table_ddl
+from entrepot.spark_ingest.source.stores import reader_of
+from entrepot.spark_ingest.tables import open_table
+from entrepot.spark_ingest.tables.table import check_types
 
 
 class NoMessagesYetError(Exception):

@@ -13,9 +13,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from protocols.remoting.arrow_columns import TIMESTAMP
-from spark_ingest.job.rows import DEAD, DEAD_COLUMNS, EVENT_TIME, GOOD, NANOSECONDS, TIME_UNITS
-from spark_ingest.source.columns import ENVELOPE
+from entrepot.protocols.remoting.arrow_columns import TIMESTAMP
+from entrepot.spark_ingest.job.rows import DEAD, DEAD_COLUMNS, EVENT_TIME, GOOD, NANOSECONDS, TIME_UNITS
+from entrepot.spark_ingest.source.columns import ENVELOPE
 
 _LAST_MICROS: Final = float(2**63 - 2048)
 """Greatest number of microseconds of a timestamp, as a double."""

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-from spark_ingest.job.merging import append_once, merge_once
-from spark_ingest.job.rows import EVENT_TIME, device_column
-from spark_ingest.job.settings import DeviceColumns
-from spark_ingest.tables.delta import DeltaTableFiles
+from entrepot.spark_ingest.job.merging import append_once, merge_once
+from entrepot.spark_ingest.job.rows import EVENT_TIME, device_column
+from entrepot.spark_ingest.job.settings import DeviceColumns
+from entrepot.spark_ingest.tables.delta import DeltaTableFiles
 
 SCHEMA: Final = pa.schema(
     [

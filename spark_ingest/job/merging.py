@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from spark_ingest.tables.delta import DeltaTableFiles, last_batch, transaction_of
+from entrepot.spark_ingest.tables.delta import DeltaTableFiles, last_batch, transaction_of
 
 
 def merge_once(

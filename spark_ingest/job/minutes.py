@@ -7,9 +7,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_ingest.job.merging import merge_once
-from spark_ingest.job.rows import EVENT_TIME, device_column
-from spark_ingest.job.settings import DeviceColumns
+from entrepot.spark_ingest.job.merging import merge_once
+from entrepot.spark_ingest.job.rows import EVENT_TIME, device_column
+from entrepot.spark_ingest.job.settings import DeviceColumns
 
 
 def minutes_of(good: DataFrame, columns: DeviceColumns) -> DataFrame:

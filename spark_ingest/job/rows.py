@@ -19,9 +19,9 @@ from pyspark.sql.types import (
 )
 from pyspark.sql.window import Window
 
-from spark_ingest.job.settings import DeviceColumns
-from spark_ingest.source.columns import ENVELOPE
-from spark_ingest.tables.staging import KIND
+from entrepot.spark_ingest.job.settings import DeviceColumns
+from entrepot.spark_ingest.source.columns import ENVELOPE
+from entrepot.spark_ingest.tables.staging import KIND
 
 EVENT_TIME: Final = "event_time"
 TIME_UNITS: Final = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6))

@@ -14,16 +14,16 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from domain.errors import EntrepotError
-from spark_ingest.job.batch import BatchJob
-from spark_ingest.job.columns import NoMessagesYetError, with_device_columns, with_schema
-from spark_ingest.job.settings import JobSettings, save_settings
-from spark_ingest.job.state import read_state
-from spark_ingest.job.task_files import TaskFiles
-from spark_ingest.job.watching import JobProgress, progress_of
-from spark_ingest.source.stores import reader_of
-from spark_ingest.tables.staging import replace_file
-from store_client.blocking import BlockingStore
+from entrepot.domain.errors import EntrepotError
+from entrepot.spark_ingest.job.batch import BatchJob
+from entrepot.spark_ingest.job.columns import NoMessagesYetError, with_device_columns, with_schema
+from entrepot.spark_ingest.job.settings import JobSettings, save_settings
+from entrepot.spark_ingest.job.state import read_state
+from entrepot.spark_ingest.job.task_files import TaskFiles
+from entrepot.spark_ingest.job.watching import JobProgress, progress_of
+from entrepot.spark_ingest.source.stores import reader_of
+from entrepot.spark_ingest.tables.staging import replace_file
+from entrepot.store_client.blocking import BlockingStore
 
 LOOK_SECONDS: Final = 0.5
 WAIT_SECONDS: Final = 2.0

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import orjson
 
-from domain.tiering import TierAddress
-from spark_ingest.source.options import Parse
-from spark_ingest.tables import TableFormat
-from spark_ingest.tables.staging import replace_file
-from store_client.blocking import StoreLocation
+from entrepot.domain.tiering import TierAddress
+from entrepot.spark_ingest.source.options import Parse
+from entrepot.spark_ingest.tables import TableFormat
+from entrepot.spark_ingest.tables.staging import replace_file
+from entrepot.store_client.blocking import StoreLocation
 
 FOLDER: Final = "entrepot"
 """Folder in a checkpoint for the job's own files, beside Spark's."""

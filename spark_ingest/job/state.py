@@ -14,7 +14,7 @@ from typing import Final
 
 import orjson
 
-from spark_ingest.tables.staging import replace_file
+from entrepot.spark_ingest.tables.staging import replace_file
 
 KEPT_BATCHES: Final = 5_000
 """Batches whose files stay, for the report."""

@@ -13,14 +13,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from domain.errors import EntrepotError
-from domain.printable import printable
-from spark_ingest.job.settings import JobSettings, load_settings
-from spark_ingest.job.state import BatchState, all_states
-from spark_ingest.job.watching import lag_table
-from spark_ingest.source.options import Offsets
-from spark_ingest.source.positions import from_json
-from spark_ingest.source.stores import reader_of
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.printable import printable
+from entrepot.spark_ingest.job.settings import JobSettings, load_settings
+from entrepot.spark_ingest.job.state import BatchState, all_states
+from entrepot.spark_ingest.job.watching import lag_table
+from entrepot.spark_ingest.source.options import Offsets
+from entrepot.spark_ingest.source.positions import from_json
+from entrepot.spark_ingest.source.stores import reader_of
 
 
 class NoJobError(Exception):

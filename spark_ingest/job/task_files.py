@@ -21,15 +21,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from spark_ingest.job.columns import struct_of
-from spark_ingest.job.flat import FlatRows
-from spark_ingest.job.settings import JobSettings
-from spark_ingest.source.arrow_schema import arrow_schema
-from spark_ingest.source.data_source import EntrepotDataSource, EntrepotStreamReader
-from spark_ingest.source.options import SourceOptions, read_options
-from spark_ingest.source.schemas import table_ddl
-from spark_ingest.tables import StagedFile
-from spark_ingest.tables.staging import KIND, staged_file
+from entrepot.spark_ingest.job.columns import struct_of
+from entrepot.spark_ingest.job.flat import FlatRows
+from entrepot.spark_ingest.job.settings import JobSettings
+from entrepot.spark_ingest.source.arrow_schema import arrow_schema
+from entrepot.spark_ingest.source.data_source import EntrepotDataSource, EntrepotStreamReader
+from entrepot.spark_ingest.source.options import SourceOptions, read_options
+from entrepot.spark_ingest.source.schemas import table_ddl
+from entrepot.spark_ingest.tables import StagedFile
+from entrepot.spark_ingest.tables.staging import KIND, staged_file
 
 OPTION: Final = "taskfiles"
 COMPRESSION: Final = "zstd"

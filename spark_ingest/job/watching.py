@@ -11,9 +11,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from domain.printable import printable
-from spark_ingest.source.options import Offsets
-from spark_ingest.source.positions import from_json
+from entrepot.domain.printable import printable
+from entrepot.spark_ingest.source.options import Offsets
+from entrepot.spark_ingest.source.positions import from_json
 
 SHOWN_QUEUES: Final = 16
 

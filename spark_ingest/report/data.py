@@ -11,10 +11,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_ingest.job.settings import JobSettings
-from spark_ingest.job.status import JobStatus, job_status
-from spark_ingest.report.anomalies import Anomaly, Series, anomalies_of, usual_of
-from spark_ingest.tables.delta import DeltaTableFiles
+from entrepot.spark_ingest.job.settings import JobSettings
+from entrepot.spark_ingest.job.status import JobStatus, job_status
+from entrepot.spark_ingest.report.anomalies import Anomaly, Series, anomalies_of, usual_of
+from entrepot.spark_ingest.tables.delta import DeltaTableFiles
 
 MAX_MINUTES: Final = 5_000_000
 """Rows of the table of minutes that are read: the newest."""

@@ -10,9 +10,9 @@ from typing import Any, Final
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from domain.printable import printable
-from spark_ingest.report.anomalies import Anomaly, Series
-from spark_ingest.report.data import ReportData
+from entrepot.domain.printable import printable
+from entrepot.spark_ingest.report.anomalies import Anomaly, Series
+from entrepot.spark_ingest.report.data import ReportData
 
 GAP_DEVICES: Final = 40
 _LAYOUT: Final = {

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from domain.printable import printable
-from spark_ingest.report import figures
-from spark_ingest.report.data import ReportData, gather
+from entrepot.domain.printable import printable
+from entrepot.spark_ingest.report import figures
+from entrepot.spark_ingest.report.data import ReportData, gather
 
 SHOWN_ROWS: Final = 200
 _STYLE: Final = """

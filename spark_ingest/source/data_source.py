@@ -21,12 +21,20 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from domain.errors import Code, EntrepotError
-from spark_ingest.source.arrow_schema import arrow_schema
-from spark_ingest.source.columns import ENVELOPE
-from spark_ingest.source.options import EARLIEST, LATEST, OptionError, Parse, SourceOptions, Start, read_options
-from spark_ingest.source.planning import Range, limited, pieces_of, ranges_between
-from spark_ingest.source.positions import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.spark_ingest.source.arrow_schema import arrow_schema
+from entrepot.spark_ingest.source.columns import ENVELOPE
+from entrepot.spark_ingest.source.options import (
+    EARLIEST,
+    LATEST,
+    OptionError,
+    Parse,
+    SourceOptions,
+    Start,
+    read_options,
+)
+from entrepot.spark_ingest.source.planning import Range, limited, pieces_of, ranges_between
+from entrepot.spark_ingest.source.positions import (
     Bounds,
     bounds_of,
     from_json,
@@ -35,13 +43,13 @@ from spark_ingest.source.positions import (
     subscribed,
     to_json,
 )
-from spark_ingest.source.reading import ReadPlan, read_ranges
-from spark_ingest.source.schemas import inferred_ddl, payload_columns, table_ddl
-from spark_ingest.source.stores import reader_of
-from spark_ingest.source.telling import tell, tell_once
-from spark_ingest.source.tier import with_cold, without_lost
-from spark_ingest.source.writing import BatchWriter, StreamWriter
-from store_client.blocking import BlockingReader, BlockingStore
+from entrepot.spark_ingest.source.reading import ReadPlan, read_ranges
+from entrepot.spark_ingest.source.schemas import inferred_ddl, payload_columns, table_ddl
+from entrepot.spark_ingest.source.stores import reader_of
+from entrepot.spark_ingest.source.telling import tell, tell_once
+from entrepot.spark_ingest.source.tier import with_cold, without_lost
+from entrepot.spark_ingest.source.writing import BatchWriter, StreamWriter
+from entrepot.store_client.blocking import BlockingReader, BlockingStore
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow

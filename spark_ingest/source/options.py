@@ -10,11 +10,11 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
 
-from domain.errors import EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind, compile_filter
-from domain.regular_expression import RegularExpression
-from domain.tiering import TierAddress
-from store_client.blocking import StoreLocation
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from entrepot.domain.regular_expression import RegularExpression
+from entrepot.domain.tiering import TierAddress
+from entrepot.store_client.blocking import StoreLocation
 
 EARLIEST: Final = -2
 LATEST: Final = -1

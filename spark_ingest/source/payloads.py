@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from protocols.remoting.json_blocks import are_objects, read_block
-from spark_ingest.source.options import Parse
-from spark_ingest.source.payload_types import payload_type
+from entrepot.protocols.remoting.json_blocks import are_objects, read_block
+from entrepot.spark_ingest.source.options import Parse
+from entrepot.spark_ingest.source.payload_types import payload_type
 
 MAX_ERROR_LENGTH: Final = 200
 _CBOR_TYPES: Final = (bytes, bytearray, datetime.datetime, datetime.date, decimal.Decimal)

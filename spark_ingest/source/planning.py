@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from domain.tiering import ColdSegment
-from spark_ingest.source.options import Offsets
-from spark_ingest.source.positions import Bounds, DataLossError
+from entrepot.domain.tiering import ColdSegment
+from entrepot.spark_ingest.source.options import Offsets
+from entrepot.spark_ingest.source.positions import Bounds, DataLossError
 
 ROWS_PER_PIECE: Final = 50_000
 """Messages that are worth a task of their own."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from domain.names import is_hidden_topic
-from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
-from domain.topic import QueueBounds
-from spark_ingest.source.options import EARLIEST, LATEST, Offsets, OptionError, SourceOptions, Start
-from store_client.blocking import BlockingReader
+from entrepot.domain.names import is_hidden_topic
+from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from entrepot.domain.topic import QueueBounds
+from entrepot.spark_ingest.source.options import EARLIEST, LATEST, Offsets, OptionError, SourceOptions, Start
+from entrepot.store_client.blocking import BlockingReader
 
 NEW_TOPIC_SECONDS: Final = 2.0
 """Longest wait for a topic that another process has just made."""

@@ -13,21 +13,21 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
-from domain.errors import Code, CorruptedError, EntrepotError
-from domain.expression.filter import FilterExpression
-from domain.tiering import ColdSegment
-from protocols.remoting.arrow_columns import variable_array
-from protocols.remoting.records import RecordColumns, RecordRun
-from spark_ingest.source.cold_columns import cold_array, column_of, table_columns
-from spark_ingest.source.columns import ENVELOPE, envelope_array
-from spark_ingest.source.options import Parse
-from spark_ingest.source.payloads import PayloadParser
-from spark_ingest.source.planning import Range, lose
-from spark_ingest.source.positions import DataLossError
-from spark_ingest.source.stores import cold_reader_of, reader_of
-from spark_ingest.source.telling import tell
-from spark_ingest.source.tier import UNREADABLE, found_in, is_away, tell_through_brokers
-from store_client.blocking import BlockingReader, StoreLocation
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression
+from entrepot.domain.tiering import ColdSegment
+from entrepot.protocols.remoting.arrow_columns import variable_array
+from entrepot.protocols.remoting.records import RecordColumns, RecordRun
+from entrepot.spark_ingest.source.cold_columns import cold_array, column_of, table_columns
+from entrepot.spark_ingest.source.columns import ENVELOPE, envelope_array
+from entrepot.spark_ingest.source.options import Parse
+from entrepot.spark_ingest.source.payloads import PayloadParser
+from entrepot.spark_ingest.source.planning import Range, lose
+from entrepot.spark_ingest.source.positions import DataLossError
+from entrepot.spark_ingest.source.stores import cold_reader_of, reader_of
+from entrepot.spark_ingest.source.telling import tell
+from entrepot.spark_ingest.source.tier import UNREADABLE, found_in, is_away, tell_through_brokers
+from entrepot.store_client.blocking import BlockingReader, StoreLocation
 
 T = TypeVar("T")
 FETCH_BYTES: Final = 8 << 20

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from protocols.remoting.arrow_columns import variable_array
-from protocols.remoting.records import RecordColumns
-from spark_ingest.source.columns import ENVELOPE
-from spark_ingest.source.options import OptionError, Parse, SourceOptions
-from spark_ingest.source.payloads import decode_any
-from spark_ingest.source.reading import ERROR_COLUMNS
-from store_client.blocking import BlockingReader
+from entrepot.protocols.remoting.arrow_columns import variable_array
+from entrepot.protocols.remoting.records import RecordColumns
+from entrepot.spark_ingest.source.columns import ENVELOPE
+from entrepot.spark_ingest.source.options import OptionError, Parse, SourceOptions
+from entrepot.spark_ingest.source.payloads import decode_any
+from entrepot.spark_ingest.source.reading import ERROR_COLUMNS
+from entrepot.store_client.blocking import BlockingReader
 
 PREFIX: Final = "payload_"
 SAMPLE_MESSAGES: Final = 1_000

@@ -7,8 +7,8 @@ import logging
 
 import structlog
 
-from domain.tiering import TierAddress
-from store_client.blocking import (
+from entrepot.domain.tiering import TierAddress
+from entrepot.store_client.blocking import (
     BlockingReader,
     BlockingStore,
     ColdReader,

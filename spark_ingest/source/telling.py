@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from domain.printable import printable
+from entrepot.domain.printable import printable
 
 _told: set[str] = set()
 

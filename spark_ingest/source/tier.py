@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from domain.shard import local_queue
-from domain.tiering import TierAddress, TierStatus
-from spark_ingest.source.options import OptionError
-from spark_ingest.source.planning import Range, lose
-from spark_ingest.source.stores import cold_reader_of
-from spark_ingest.source.telling import tell_once
-from store_client.blocking import BlockingReader, ColdReader, StoreLocation
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.shard import local_queue
+from entrepot.domain.tiering import TierAddress, TierStatus
+from entrepot.spark_ingest.source.options import OptionError
+from entrepot.spark_ingest.source.planning import Range, lose
+from entrepot.spark_ingest.source.stores import cold_reader_of
+from entrepot.spark_ingest.source.telling import tell_once
+from entrepot.store_client.blocking import BlockingReader, ColdReader, StoreLocation
 
 UNREADABLE: Final = frozenset((Code.COLD_CORRUPTED, Code.MESSAGE_CORRUPTED))
 """Refusals by a store for segments that are gone or corrupted."""

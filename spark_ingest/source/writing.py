@@ -20,16 +20,16 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from domain.errors import Code, EntrepotError
-from domain.filter_hash import filter_hash
-from domain.key_value import KeyValueChange
-from domain.message import Message, ordering_key
-from domain.names import check_topic_name, split_name
-from domain.routing.queue_selector import queue_for_key
-from domain.topic import Topic
-from spark_ingest.source.options import OptionError, check_names, read_location
-from spark_ingest.source.stores import store_of
-from store_client.blocking import StoreLocation
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.message import Message, ordering_key
+from entrepot.domain.names import check_topic_name, split_name
+from entrepot.domain.routing.queue_selector import queue_for_key
+from entrepot.domain.topic import Topic
+from entrepot.spark_ingest.source.options import OptionError, check_names, read_location
+from entrepot.spark_ingest.source.stores import store_of
+from entrepot.store_client.blocking import StoreLocation
 
 CHUNK_ROWS: Final = 500
 MARK_PREFIX: Final = "spark/written/"

@@ -4,8 +4,8 @@ A batch's files are staged beside the table, then given to it together with the 
 keeps the number of the last batch of each job in the same commit as the files, so that a repeated batch is in it once.
 """
 
-from spark_ingest.tables.opening import TableFormat, open_table
-from spark_ingest.tables.staging import StagedFile, Staging
-from spark_ingest.tables.table import Table, TableError
+from entrepot.spark_ingest.tables.opening import TableFormat, open_table
+from entrepot.spark_ingest.tables.staging import StagedFile, Staging
+from entrepot.spark_ingest.tables.table import Table, TableError
 
 __all__ = ["StagedFile", "Staging", "Table", "TableError", "TableFormat", "open_table"]

@@ -14,8 +14,8 @@ import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.transaction import AddAction
 
-from spark_ingest.tables.staging import StagedFile, move_durably
-from spark_ingest.tables.table import TableError, check_types
+from entrepot.spark_ingest.tables.staging import StagedFile, move_durably
+from entrepot.spark_ingest.tables.table import TableError, check_types
 
 
 class DeltaTableFiles:

@@ -17,8 +17,8 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError
 from pyiceberg.table import Table as OpenTable
 
-from spark_ingest.tables.staging import StagedFile, move_durably
-from spark_ingest.tables.table import TableError, check_types
+from entrepot.spark_ingest.tables.staging import StagedFile, move_durably
+from entrepot.spark_ingest.tables.table import TableError, check_types
 
 NAMESPACE: Final = "entrepot"
 PROPERTY: Final = "entrepot.batch."

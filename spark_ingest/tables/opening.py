@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from spark_ingest.tables.table import Table, TableError
+from entrepot.spark_ingest.tables.table import Table, TableError
 
 
 class TableFormat(StrEnum):
@@ -25,15 +25,15 @@ def open_table(kind: TableFormat, path: str, catalog: Mapping[str, str] | None =
     try:
         match kind:
             case TableFormat.DELTA:
-                from spark_ingest.tables.delta import DeltaTableFiles
+                from entrepot.spark_ingest.tables.delta import DeltaTableFiles
 
                 return DeltaTableFiles(path)
             case TableFormat.PARQUET:
-                from spark_ingest.tables.parquet import ParquetFolders
+                from entrepot.spark_ingest.tables.parquet import ParquetFolders
 
                 return ParquetFolders(path)
             case TableFormat.ICEBERG:
-                from spark_ingest.tables.iceberg import IcebergFiles
+                from entrepot.spark_ingest.tables.iceberg import IcebergFiles
 
                 return IcebergFiles(path, catalog)
     except ImportError as error:

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.ipc
 
-from spark_ingest.tables.staging import StagedFile, move_durably, replace_file, staged_file, sync_folder
-from spark_ingest.tables.table import TableError, check_types
+from entrepot.spark_ingest.tables.staging import StagedFile, move_durably, replace_file, staged_file, sync_folder
+from entrepot.spark_ingest.tables.table import TableError, check_types
 
 PARTITION: Final = "ingest_batch="
 SCHEMA_FILE: Final = "_schema"

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from spark_ingest.tables.staging import StagedFile
+from entrepot.spark_ingest.tables.staging import StagedFile
 
 
 class TableError(Exception):

@@ -5,9 +5,9 @@ the store: a small value that can be sent to another process.  `open_reader` ope
 `open_store` for all operations of brokers, `open_cold` for reading tables by their columns.
 """
 
-from store_client.blocking.cold import ColdReader
-from store_client.blocking.location import StoreLocation, open_cold, open_reader, open_store
-from store_client.blocking.reader import BlockingReader
-from store_client.blocking.store import BlockingStore
+from entrepot.store_client.blocking.cold import ColdReader
+from entrepot.store_client.blocking.location import StoreLocation, open_cold, open_reader, open_store
+from entrepot.store_client.blocking.reader import BlockingReader
+from entrepot.store_client.blocking.store import BlockingStore
 
 __all__ = ["BlockingReader", "BlockingStore", "ColdReader", "StoreLocation", "open_cold", "open_reader", "open_store"]

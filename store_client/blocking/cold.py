@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from domain.expression.filter import FilterExpression
-from domain.tiering import ColdRows, ColdSegment
+from entrepot.domain.expression.filter import FilterExpression
+from entrepot.domain.tiering import ColdRows, ColdSegment
 
 Part = tuple[int, int, int]
 """A queue by its global id, and its offsets from the second to before the third."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from domain.errors import Code, EntrepotError
-from domain.tiering import TierAddress
-from store_client.blocking.clock import SystemClock
-from store_client.blocking.cold import ColdReader
-from store_client.blocking.reader import BlockingReader
-from store_client.blocking.store import BlockingStore
-from store_client.remote.opening import RemoteSettings
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.tiering import TierAddress
+from entrepot.store_client.blocking.clock import SystemClock
+from entrepot.store_client.blocking.cold import ColdReader
+from entrepot.store_client.blocking.reader import BlockingReader
+from entrepot.store_client.blocking.store import BlockingStore
+from entrepot.store_client.remote.opening import RemoteSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ def open_reader(location: StoreLocation) -> BlockingReader:
     """Open a reader of the store.  Raises UNAVAILABLE if no broker answers, StoreFailedError if a server has the
     directory, BAD_REQUEST if it does not exist; UNSUPPORTED if packages of the tier are missing."""
     if location.data_dir:
-        from store_client.embedded import open_offline
+        from entrepot.store_client.embedded import open_offline
 
         return open_offline(location.data_dir)
     if location.has_tier_only:
-        from store_client.embedded import open_tables
+        from entrepot.store_client.embedded import open_tables
 
         assert location.tier is not None, "it is all that there is"
         return open_tables(location.tier, location.tables, SystemClock())
@@ -73,7 +73,7 @@ def open_reader(location: StoreLocation) -> BlockingReader:
 
 def open_cold(address: TierAddress) -> ColdReader:
     """Open the tables of an object store.  Raises UNSUPPORTED if packages are missing, BAD_REQUEST."""
-    from store_client import embedded
+    from entrepot.store_client import embedded
 
     return embedded.open_cold(address, SystemClock())
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from domain.expression.filter import FilterExpression
-from domain.position import Position
-from domain.tiering import TierStatus
-from domain.topic import QueueBounds
-from protocols.remoting.records import RecordRun
+from entrepot.domain.expression.filter import FilterExpression
+from entrepot.domain.position import Position
+from entrepot.domain.tiering import TierStatus
+from entrepot.domain.topic import QueueBounds
+from entrepot.protocols.remoting.records import RecordRun
 
 
 class BlockingReader(Protocol):

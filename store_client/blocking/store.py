@@ -11,18 +11,18 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression
-from domain.key_value import KeyValue, KeyValueChange
-from domain.message import Message, StoredMessage
-from domain.position import Position, PositionKind
-from domain.tiering import TierStatus
-from domain.topic import QueueBounds, Topic
-from protocols.remoting.records import RecordRun
-from store_client.blocking.clock import SystemClock
-from store_client.remote.opening import RemoteSettings, open_remote
-from store_client.remote.store import RemoteStore
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression
+from entrepot.domain.key_value import KeyValue, KeyValueChange
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.tiering import TierStatus
+from entrepot.domain.topic import QueueBounds, Topic
+from entrepot.protocols.remoting.records import RecordRun
+from entrepot.store_client.blocking.clock import SystemClock
+from entrepot.store_client.remote.opening import RemoteSettings, open_remote
+from entrepot.store_client.remote.store import RemoteStore
 
 T = TypeVar("T")
 PAUSE_SECONDS: Final = 0.2

@@ -3,6 +3,6 @@ the real one, and examples use it.  It confirms at once: memory is all its durab
 
 from __future__ import annotations
 
-from store_client.memory.store import MemoryStore
+from entrepot.store_client.memory.store import MemoryStore
 
 __all__ = ["MemoryStore"]

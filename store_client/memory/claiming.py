@@ -6,18 +6,18 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from domain.consumer_group import EARLIEST, ConsumerGroup, parse_start
-from domain.delivery import Delivery, single_delivery
-from domain.errors import Code, EntrepotError
-from domain.message import Message, StoredMessage, is_over, ordering_key
-from domain.names import dead_letter_group, is_retry_topic, retry_topic
-from domain.ports import PopRequest
-from domain.query import HopKind
-from domain.topic import Topic, TopicType
-from store_client.memory.filtering import wanted
-from store_client.memory.progress import Entry, GroupQueue
-from store_client.memory.retry import Retry, as_first
-from store_client.memory.state import Queue, State
+from entrepot.domain.consumer_group import EARLIEST, ConsumerGroup, parse_start
+from entrepot.domain.delivery import Delivery, single_delivery
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, StoredMessage, is_over, ordering_key
+from entrepot.domain.names import dead_letter_group, is_retry_topic, retry_topic
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.query import HopKind
+from entrepot.domain.topic import Topic, TopicType
+from entrepot.store_client.memory.filtering import wanted
+from entrepot.store_client.memory.progress import Entry, GroupQueue
+from entrepot.store_client.memory.retry import Retry, as_first
+from entrepot.store_client.memory.state import Queue, State
 
 Source = tuple[Queue, GroupQueue]
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from domain.consumer_group import GroupStatus
-from domain.delivery import Deliveries, Receipt, handle_of
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage
-from domain.names import check_same_namespace, retry_topic
-from domain.ports import REJECTED, PopRequest
-from domain.position import LATEST_POSITION, Position
-from domain.query import HopKind
-from store_client.memory.claiming import Claiming, Hand
-from store_client.memory.messages import offset_at
-from store_client.memory.progress import Entry, GroupQueue
-from store_client.memory.retry import Retry, as_first
-from store_client.memory.state import State
-from store_client.memory.topology import Topology
+from entrepot.domain.consumer_group import GroupStatus
+from entrepot.domain.delivery import Deliveries, Receipt, handle_of
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.names import check_same_namespace, retry_topic
+from entrepot.domain.ports import REJECTED, PopRequest
+from entrepot.domain.position import LATEST_POSITION, Position
+from entrepot.domain.query import HopKind
+from entrepot.store_client.memory.claiming import Claiming, Hand
+from entrepot.store_client.memory.messages import offset_at
+from entrepot.store_client.memory.progress import Entry, GroupQueue
+from entrepot.store_client.memory.retry import Retry, as_first
+from entrepot.store_client.memory.state import State
+from entrepot.store_client.memory.topology import Topology
 
 
 class Consumption:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage, SystemProperty
-from domain.names import dead_letter_topic, retry_topic
-from domain.query import (
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import StoredMessage, SystemProperty
+from entrepot.domain.names import dead_letter_topic, retry_topic
+from entrepot.domain.query import (
     MAX_QUERY_MESSAGES,
     ConsumptionState,
     MessageConsumer,
@@ -14,10 +14,10 @@ from domain.query import (
     MessagePage,
     MessageQuery,
 )
-from store_client.memory.filtering import wanted
-from store_client.memory.progress import Entry
-from store_client.memory.retry import dead_letter_place, first_place
-from store_client.memory.state import State
+from entrepot.store_client.memory.filtering import wanted
+from entrepot.store_client.memory.progress import Entry
+from entrepot.store_client.memory.retry import dead_letter_place, first_place
+from entrepot.store_client.memory.state import State
 
 MAX_DIGITS = 19
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from domain.key_value import (
+from entrepot.domain.key_value import (
     ABSENT,
     MAX_SCAN,
     KeyValue,

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from domain.acceptance import lacks_key, too_large
-from domain.confirmation import Confirmation
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage, compaction_key
-from domain.ports import Pulled, Tail
-from domain.position import Position, PositionKind
-from domain.topic import Cleanup, QueueBounds
-from store_client.memory.filtering import wanted
-from store_client.memory.state import ABSENT_QUEUE, Queue, State
-from store_client.memory.timers import Timers
+from entrepot.domain.acceptance import lacks_key, too_large
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage, compaction_key
+from entrepot.domain.ports import Pulled, Tail
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.topic import Cleanup, QueueBounds
+from entrepot.store_client.memory.filtering import wanted
+from entrepot.store_client.memory.state import ABSENT_QUEUE, Queue, State
+from entrepot.store_client.memory.timers import Timers
 
 OnMessages = Callable[[list[StoredMessage]], None]
 

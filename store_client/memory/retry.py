@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage, SystemProperty, SystemValue
-from domain.names import dead_letter_topic, is_retry_topic, retry_topic
-from domain.query import HopKind
-from domain.topic import Topic
-from store_client.memory.progress import Entry, GroupQueue
-from store_client.memory.state import Queue, State, as_message
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import StoredMessage, SystemProperty, SystemValue
+from entrepot.domain.names import dead_letter_topic, is_retry_topic, retry_topic
+from entrepot.domain.query import HopKind
+from entrepot.domain.topic import Topic
+from entrepot.store_client.memory.progress import Entry, GroupQueue
+from entrepot.store_client.memory.state import Queue, State, as_message
 
 Place = tuple[str, int, int]
 """(topic, queue id, queue offset)"""

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from domain.clock import Clock
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.message import Message, StoredMessage
-from domain.names import DEFAULT_NAMESPACE, is_system_topic
-from domain.query import HopKind, MessageHop, is_traced
-from domain.topic import Topic
-from store_client.memory.progress import GroupQueue
+from entrepot.domain.clock import Clock
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.names import DEFAULT_NAMESPACE, is_system_topic
+from entrepot.domain.query import HopKind, MessageHop, is_traced
+from entrepot.domain.topic import Topic
+from entrepot.store_client.memory.progress import GroupQueue
 
 ABSENT_QUEUE: Final = "there is no queue {} of topic {!r}"
 

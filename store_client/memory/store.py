@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from domain import ports
-from domain.clock import Clock
-from domain.consumer_group import ConsumerGroup
-from domain.errors import EntrepotError
-from domain.measurement import Histogram
-from domain.tiering import TierStatus
-from store_client.memory.consumption import Consumption
-from store_client.memory.finder import Finder
-from store_client.memory.key_values import KeyValues
-from store_client.memory.messages import Messages
-from store_client.memory.retry import Retry
-from store_client.memory.state import State
-from store_client.memory.timers import Timers
-from store_client.memory.topology import Topology
-from store_client.memory.transactions import Transactions
+from entrepot.domain import ports
+from entrepot.domain.clock import Clock
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.measurement import Histogram
+from entrepot.domain.tiering import TierStatus
+from entrepot.store_client.memory.consumption import Consumption
+from entrepot.store_client.memory.finder import Finder
+from entrepot.store_client.memory.key_values import KeyValues
+from entrepot.store_client.memory.messages import Messages
+from entrepot.store_client.memory.retry import Retry
+from entrepot.store_client.memory.state import State
+from entrepot.store_client.memory.timers import Timers
+from entrepot.store_client.memory.topology import Topology
+from entrepot.store_client.memory.transactions import Transactions
 
 
 class MemoryStore:

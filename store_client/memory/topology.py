@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from domain.consumer_group import LATEST, ConsumerGroup, GroupStatus, QueueProgress
-from domain.errors import Code, EntrepotError
-from domain.names import (
+from entrepot.domain.consumer_group import LATEST, ConsumerGroup, GroupStatus, QueueProgress
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import (
     DEFAULT_NAMESPACE,
     NAMESPACE_SEPARATOR,
     check_group_name,
@@ -17,9 +17,9 @@ from domain.names import (
     retry_topic,
     split_name,
 )
-from domain.revision import revised
-from domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus, own_queues
-from store_client.memory.state import Queue, State
+from entrepot.domain.revision import revised
+from entrepot.domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus, own_queues
+from entrepot.store_client.memory.state import Queue, State
 
 
 class Topology:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from domain.confirmation import Confirmation
-from domain.errors import Code, EntrepotError
-from domain.message import Message, StoredMessage, SystemProperty
-from domain.transaction import TransactionEnd, check_after_ms
-from store_client.memory.messages import Messages
-from store_client.memory.state import State, as_message, as_stored
-from store_client.memory.timers import Timers
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, StoredMessage, SystemProperty
+from entrepot.domain.transaction import TransactionEnd, check_after_ms
+from entrepot.store_client.memory.messages import Messages
+from entrepot.store_client.memory.state import State, as_message, as_stored
+from entrepot.store_client.memory.timers import Timers
 
 
 @dataclass(slots=True)

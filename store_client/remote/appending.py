@@ -17,17 +17,17 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from broker.remoting.link import ConnectionLostError
-from domain.confirmation import Confirmation
-from domain.errors import Code, EntrepotError
-from domain.message import Message
-from domain.shard import broker_of_queue
-from protocols.remoting import operations as wire
-from protocols.remoting.frames import RemotingError
-from protocols.remoting.message_batch import encode_messages
-from store_client.remote.broker_client import BrokerClient
-from store_client.remote.cluster import Cluster
-from store_client.remote.riding import Ride, Riding
+from entrepot.broker.remoting.link import ConnectionLostError
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.shard import broker_of_queue
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.frames import RemotingError
+from entrepot.protocols.remoting.message_batch import encode_messages
+from entrepot.store_client.remote.broker_client import BrokerClient
+from entrepot.store_client.remote.cluster import Cluster
+from entrepot.store_client.remote.riding import Ride, Riding
 
 FRAME_BODY_BYTES: Final = 8 << 20
 """Size of bodies beyond which a part is cut further."""

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from broker.remoting.link import ConnectionLostError, Link, OnLate
-from domain.consumer_group import GroupStatus, QueueProgress
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage
-from domain.shard import first_place, first_queue
-from domain.topic import QueueBounds
-from protocols.remoting import operations as wire
-from protocols.remoting.message_batch import decode_stored
+from entrepot.broker.remoting.link import ConnectionLostError, Link, OnLate
+from entrepot.domain.consumer_group import GroupStatus, QueueProgress
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.shard import first_place, first_queue
+from entrepot.domain.topic import QueueBounds
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.message_batch import decode_stored
 
 AnyAsking = TypeVar("AnyAsking", bound="Asking")
 

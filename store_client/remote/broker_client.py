@@ -10,15 +10,15 @@ from typing import Final, Protocol
 
 import structlog
 
-from broker.remoting.link import ClientStream, ConnectionLostError, Link, LinkSettings, OnAnswer
-from domain.errors import EntrepotError
-from domain.message import StoredMessage
-from domain.route import BrokerInfo, Registration
-from domain.shard import local_place, local_queue
-from protocols.remoting import operations as wire
-from protocols.remoting.message_batch import encode_stored
-from store_client.remote.asking import Asking
-from store_client.remote.definitions import BrokerView
+from entrepot.broker.remoting.link import ClientStream, ConnectionLostError, Link, LinkSettings, OnAnswer
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.route import BrokerInfo, Registration
+from entrepot.domain.shard import local_place, local_queue
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.message_batch import encode_stored
+from entrepot.store_client.remote.asking import Asking
+from entrepot.store_client.remote.definitions import BrokerView
 
 REQUEST_SECONDS: Final = 10.0
 AGAIN_SECONDS: Final = 0.1

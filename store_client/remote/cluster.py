@@ -14,28 +14,28 @@ from typing import Final
 
 import structlog
 
-from broker.remoting.link import LinkSettings
-from domain.clock import Clock
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage
-from domain.names import is_system_topic
-from domain.route import BrokerInfo, BrokerRoute
-from domain.shard import broker_of_queue, first_queue
-from domain.topic import Confirm, Topic, TopicQueues
-from protocols.remoting.operations import ReadOffer
-from store_client.remote.arriving_topics import ArrivingTopics
-from store_client.remote.asking import Asking
-from store_client.remote.broker_client import BrokerClient, unavailable
-from store_client.remote.definitions import (
+from entrepot.broker.remoting.link import LinkSettings
+from entrepot.domain.clock import Clock
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.names import is_system_topic
+from entrepot.domain.route import BrokerInfo, BrokerRoute
+from entrepot.domain.shard import broker_of_queue, first_queue
+from entrepot.domain.topic import Confirm, Topic, TopicQueues
+from entrepot.protocols.remoting.operations import ReadOffer
+from entrepot.store_client.remote.arriving_topics import ArrivingTopics
+from entrepot.store_client.remote.asking import Asking
+from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
+from entrepot.store_client.remote.definitions import (
     deletion,
     prevailing_group,
     prevailing_namespaces,
     prevailing_topic,
 )
-from store_client.remote.fault_detector import FaultDetector
-from store_client.remote.repairing import Repairing
-from store_client.remote.slave_readers import SlaveReaders
+from entrepot.store_client.remote.fault_detector import FaultDetector
+from entrepot.store_client.remote.repairing import Repairing
+from entrepot.store_client.remote.slave_readers import SlaveReaders
 
 REVISION_BITS: Final = 12
 

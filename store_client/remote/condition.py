@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.errors import EntrepotError
-from domain.measurement import Histogram
-from domain.tiering import TierStatus
-from protocols.remoting import operations as wire
-from store_client.remote.asking import ask_all
-from store_client.remote.broker_client import BrokerClient
-from store_client.remote.cluster import Cluster
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.measurement import Histogram
+from entrepot.domain.tiering import TierStatus
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote.asking import ask_all
+from entrepot.store_client.remote.broker_client import BrokerClient
+from entrepot.store_client.remote.cluster import Cluster
 
 OF_THE_WORST: Final = frozenset(("disk_state",))
 """Gauges of the worst broker; all others add up."""

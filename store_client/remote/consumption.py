@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from domain.consumer_group import ConsumerGroup, GroupStatus
-from domain.delivery import Deliveries, Delivery, Receipt, places_of
-from domain.errors import Code, EntrepotError
-from domain.ports import REJECTED, PopRequest
-from domain.position import Position
-from domain.receipt_handle import TAIL_TEXT_LENGTH, read_route
-from domain.shard import broker_of_queue, local_queue
-from protocols.remoting import operations as wire
-from protocols.remoting.record_run import RecordRun
-from store_client.remote.asking import ask_all
-from store_client.remote.broker_client import BrokerClient, unavailable
-from store_client.remote.cluster import Cluster
-from store_client.remote.popping import Popping
-from store_client.remote.riding import rides
-from store_client.remote.topology import RemoteTopology
+from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
+from entrepot.domain.delivery import Deliveries, Delivery, Receipt, places_of
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports import REJECTED, PopRequest
+from entrepot.domain.position import Position
+from entrepot.domain.receipt_handle import TAIL_TEXT_LENGTH, read_route
+from entrepot.domain.shard import broker_of_queue, local_queue
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.record_run import RecordRun
+from entrepot.store_client.remote.asking import ask_all
+from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
+from entrepot.store_client.remote.cluster import Cluster
+from entrepot.store_client.remote.popping import Popping
+from entrepot.store_client.remote.riding import rides
+from entrepot.store_client.remote.topology import RemoteTopology
 
 MAX_REMEMBERED_ROUTES: Final = 10_000
 """Size of the cache of handle heads with their broker: handles of a topic, group and broker begin alike."""

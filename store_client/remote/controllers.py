@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from broker.remoting.link import Link, LinkSettings
-from domain.cluster import AWAY, FOLLOWS, LEADS, WAITS, ControllerStatus, ElectionView
-from domain.errors import Code, EntrepotError
-from domain.replication.control import ControllerView, GroupView, ReplicaChange
-from protocols.remoting import operations as wire
+from entrepot.broker.remoting.link import Link, LinkSettings
+from entrepot.domain.cluster import AWAY, FOLLOWS, LEADS, WAITS, ControllerStatus, ElectionView
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.replication.control import ControllerView, GroupView, ReplicaChange
+from entrepot.protocols.remoting import operations as wire
 
 LOOK_SECONDS: Final = 1.0
 """Longest wait for a connection to a controller, and for its view."""

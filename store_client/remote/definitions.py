@@ -15,10 +15,10 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from domain.consumer_group import ConsumerGroup
-from domain.names import is_system_topic
-from domain.topic import Topic
-from protocols.remoting.operations import Definitions
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.names import is_system_topic
+from entrepot.domain.topic import Topic
+from entrepot.protocols.remoting.operations import Definitions
 
 _encode: Final = msgspec.json.Encoder().encode
 _D = TypeVar("_D", Topic, ConsumerGroup)

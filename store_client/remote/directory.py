@@ -18,10 +18,10 @@ from typing import Final
 import msgspec
 import structlog
 
-from broker.remoting.link import Link, LinkSettings
-from domain.errors import EntrepotError
-from domain.route import BrokerRoute, Routes
-from protocols.remoting import operations as wire
+from entrepot.broker.remoting.link import Link, LinkSettings
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.route import BrokerRoute, Routes
+from entrepot.protocols.remoting import operations as wire
 
 WRITE_SECONDS: Final = 1.0
 log = structlog.get_logger(__name__)

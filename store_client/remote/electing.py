@@ -15,12 +15,12 @@ from typing import Any, Final
 
 import structlog
 
-from broker.remoting.link import Link, LinkSettings
-from domain.errors import Code, EntrepotError
-from domain.replication.election import Election, ElectionError
-from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
-from domain.replication.rule import Rule, RuleKind
-from protocols.remoting import operations as wire
+from entrepot.broker.remoting.link import Link, LinkSettings
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.replication.election import Election, ElectionError
+from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.protocols.remoting import operations as wire
 
 ASK_SECONDS: Final = 3.0
 FENCE_SECONDS: Final = 30.0

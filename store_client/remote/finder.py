@@ -10,14 +10,14 @@ from typing import Final
 
 import msgspec
 
-from domain.errors import AWAY, Code, EntrepotError
-from domain.message import StoredMessage
-from domain.query import MAX_QUERY_MESSAGES, MessageConsumer, MessageHop, MessagePage, MessageQuery
-from domain.shard import broker_of_place, local_place
-from protocols.remoting import operations as wire
-from store_client.remote.asking import Asking, ask_all
-from store_client.remote.broker_client import BrokerClient, unavailable
-from store_client.remote.cluster import Cluster
+from entrepot.domain.errors import AWAY, Code, EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.query import MAX_QUERY_MESSAGES, MessageConsumer, MessageHop, MessagePage, MessageQuery
+from entrepot.domain.shard import broker_of_place, local_place
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote.asking import Asking, ask_all
+from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
+from entrepot.store_client.remote.cluster import Cluster
 
 _read_cursor: Final = msgspec.json.Decoder(dict[str, str]).decode
 

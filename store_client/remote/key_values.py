@@ -9,14 +9,14 @@ from typing import Final
 
 import structlog
 
-from broker.remoting.link import ClientStream
-from domain.errors import EntrepotError
-from domain.key_value import ABSENT, MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, OnEvents, check_changes
-from domain.shard import broker_of_place, local_place
-from protocols.remoting import operations as wire
-from store_client.remote.broker_client import BrokerClient, unavailable
-from store_client.remote.cluster import Cluster
-from store_client.remote.riding import rides
+from entrepot.broker.remoting.link import ClientStream
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.key_value import ABSENT, MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, OnEvents, check_changes
+from entrepot.domain.shard import broker_of_place, local_place
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
+from entrepot.store_client.remote.cluster import Cluster
+from entrepot.store_client.remote.riding import rides
 
 NEVER: Final = (1 << 62) - 1
 """A version that no key ever has."""

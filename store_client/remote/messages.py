@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression
-from domain.message import StoredMessage
-from domain.ports import Pulled
-from domain.position import Position, PositionKind
-from domain.shard import local_queue
-from domain.topic import QueueBounds
-from protocols.remoting import operations as wire
-from protocols.remoting.records import RecordRun, decode_run
-from store_client.remote.appending import Appending
-from store_client.remote.asking import Asking, ask_all
-from store_client.remote.cluster import Cluster
-from store_client.remote.riding import rides
-from store_client.remote.tails import Tails
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.ports import Pulled
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.shard import local_queue
+from entrepot.domain.topic import QueueBounds
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.records import RecordRun, decode_run
+from entrepot.store_client.remote.appending import Appending
+from entrepot.store_client.remote.asking import Asking, ask_all
+from entrepot.store_client.remote.cluster import Cluster
+from entrepot.store_client.remote.riding import rides
+from entrepot.store_client.remote.tails import Tails
 
 
 class RemoteMessages:

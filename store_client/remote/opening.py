@@ -9,16 +9,16 @@ from pathlib import Path
 
 import structlog
 
-from broker.remoting.link import LinkSettings
-from broker.remoting.tls import TlsFiles
-from domain.clock import Clock
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from store_client.remote.cluster import Cluster
-from store_client.remote.directory import Directory
-from store_client.remote.operating import ClusterOperations
-from store_client.remote.store import RemoteStore
-from store_client.remote.tails import Tails
+from entrepot.broker.remoting.link import LinkSettings
+from entrepot.broker.remoting.tls import TlsFiles
+from entrepot.domain.clock import Clock
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.store_client.remote.cluster import Cluster
+from entrepot.store_client.remote.directory import Directory
+from entrepot.store_client.remote.operating import ClusterOperations
+from entrepot.store_client.remote.store import RemoteStore
+from entrepot.store_client.remote.tails import Tails
 
 SETTLE_SECONDS = 3.0
 """Wait for the other known brokers once one is there, before listeners open."""

@@ -9,20 +9,20 @@ from typing import Final
 
 import structlog
 
-from broker.remoting.link import LinkSettings
-from domain.cluster import BrokerStatus, ConfirmLevel, ControllerStatus
-from domain.errors import Code, EntrepotError
-from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
-from domain.message import Message
-from domain.replication.control import ReplicaChange
-from protocols.remoting import operations as wire
-from store_client.remote.asking import ask_all
-from store_client.remote.broker_client import BrokerClient
-from store_client.remote.cluster import Cluster
-from store_client.remote.controllers import ControllerClients
-from store_client.remote.directory import Directory
-from store_client.remote.electing import WHO, Electing
-from store_client.remote.replica_views import seen_by_master, seen_by_themselves
+from entrepot.broker.remoting.link import LinkSettings
+from entrepot.domain.cluster import BrokerStatus, ConfirmLevel, ControllerStatus
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
+from entrepot.domain.message import Message
+from entrepot.domain.replication.control import ReplicaChange
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote.asking import ask_all
+from entrepot.store_client.remote.broker_client import BrokerClient
+from entrepot.store_client.remote.cluster import Cluster
+from entrepot.store_client.remote.controllers import ControllerClients
+from entrepot.store_client.remote.directory import Directory
+from entrepot.store_client.remote.electing import WHO, Electing
+from entrepot.store_client.remote.replica_views import seen_by_master, seen_by_themselves
 
 PAGE = MAX_SCAN // 10
 LOOK_SECONDS: Final = 1.0

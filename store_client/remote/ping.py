@@ -6,12 +6,12 @@ import asyncio
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from broker.remoting.link import Link, LinkSettings
-from broker.remoting.tls import TlsFiles
-from domain.cluster import ReplicaView
-from domain.errors import Code, EntrepotError
-from protocols.remoting.operations import REPLICA_HEALTH
-from store_client.remote.replica_views import seen_by_itself
+from entrepot.broker.remoting.link import Link, LinkSettings
+from entrepot.broker.remoting.tls import TlsFiles
+from entrepot.domain.cluster import ReplicaView
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.remoting.operations import REPLICA_HEALTH
+from entrepot.store_client.remote.replica_views import seen_by_itself
 
 LEAST_SECONDS: Final = 0.02
 """Least wait for the second answer, where the first took nearly all of the time."""

@@ -17,14 +17,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from broker.remoting.link import ClientStream
-from domain.delivery import Deliveries, Part, places_of
-from domain.errors import AWAY, Code, EntrepotError
-from domain.ports import PopRequest
-from protocols.remoting import operations as wire
-from protocols.remoting.message_batch import decode_runs
-from store_client.remote.broker_client import BrokerClient
-from store_client.remote.cluster import Cluster
+from entrepot.broker.remoting.link import ClientStream
+from entrepot.domain.delivery import Deliveries, Part, places_of
+from entrepot.domain.errors import AWAY, Code, EntrepotError
+from entrepot.domain.ports import PopRequest
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.message_batch import decode_runs
+from entrepot.store_client.remote.broker_client import BrokerClient
+from entrepot.store_client.remote.cluster import Cluster
 
 LINGER_SECONDS: Final = 10.0
 """Life of streams after the last waiting pop: consumers come back."""

@@ -11,10 +11,10 @@ from typing import Final
 
 import structlog
 
-from domain.errors import NOT_THERE, Code, EntrepotError
-from protocols.remoting import operations as wire
-from store_client.remote.broker_client import BrokerClient
-from store_client.remote.definitions import Repairs, plan_repairs
+from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote.broker_client import BrokerClient
+from entrepot.store_client.remote.definitions import Repairs, plan_repairs
 
 PAUSE_SECONDS: Final = 0.3
 AGAIN_SECONDS: Final = 10.0

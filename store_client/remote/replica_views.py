@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from domain.cluster import AWAY, BrokerStatus, ReplicaView
-from domain.replication.mastership import Appointment
-from protocols.remoting.operations import ReplicaStatus
+from entrepot.domain.cluster import AWAY, BrokerStatus, ReplicaView
+from entrepot.domain.replication.mastership import Appointment
+from entrepot.protocols.remoting.operations import ReplicaStatus
 
 
 def seen_by_themselves(

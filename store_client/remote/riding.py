@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
-from broker.remoting.link import ConnectionLostError
-from store_client.remote.broker_client import BrokerClient
-from store_client.remote.cluster import Cluster
+from entrepot.broker.remoting.link import ConnectionLostError
+from entrepot.store_client.remote.broker_client import BrokerClient
+from entrepot.store_client.remote.cluster import Cluster
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from broker.remoting.link import ClientStream, Link, LinkSettings
-from domain.errors import EntrepotError
-from protocols.remoting import operations as wire
-from store_client.remote.asking import Asking
+from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
+from entrepot.domain.errors import EntrepotError
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote.asking import Asking
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_client.remote.broker_client import BrokerClient
+    from entrepot.store_client.remote.broker_client import BrokerClient
 
 AWAY_SECONDS: Final = 0.5
 """Time without a master after which its slaves are asked."""

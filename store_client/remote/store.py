@@ -3,20 +3,20 @@ this is killed, any other can go on."""
 
 from __future__ import annotations
 
-from domain.consumer_group import ConsumerGroup
-from store_client.remote.appending import Appending
-from store_client.remote.cluster import Cluster
-from store_client.remote.condition import RemoteCondition
-from store_client.remote.consumption import RemoteConsumption
-from store_client.remote.finder import RemoteFinder
-from store_client.remote.key_values import RemoteKeyValues
-from store_client.remote.messages import RemoteMessages
-from store_client.remote.operating import ClusterOperations
-from store_client.remote.tables import RemoteTables
-from store_client.remote.tails import Tails
-from store_client.remote.timers import RemoteTimers
-from store_client.remote.topology import RemoteTopology
-from store_client.remote.transactions import RemoteTransactions
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.store_client.remote.appending import Appending
+from entrepot.store_client.remote.cluster import Cluster
+from entrepot.store_client.remote.condition import RemoteCondition
+from entrepot.store_client.remote.consumption import RemoteConsumption
+from entrepot.store_client.remote.finder import RemoteFinder
+from entrepot.store_client.remote.key_values import RemoteKeyValues
+from entrepot.store_client.remote.messages import RemoteMessages
+from entrepot.store_client.remote.operating import ClusterOperations
+from entrepot.store_client.remote.tables import RemoteTables
+from entrepot.store_client.remote.tails import Tails
+from entrepot.store_client.remote.timers import RemoteTimers
+from entrepot.store_client.remote.topology import RemoteTopology
+from entrepot.store_client.remote.transactions import RemoteTransactions
 
 
 class RemoteStore:

@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from domain.errors import Code, EntrepotError
-from domain.tiering import AttachRequest, RestoreRequest, TableTopic
-from protocols.remoting import operations as wire
-from store_client.remote.broker_client import BrokerClient
-from store_client.remote.cluster import Cluster
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote.broker_client import BrokerClient
+from entrepot.store_client.remote.cluster import Cluster
 
 TABLE_SECONDS: Final = 120.0
 """Longest wait for a broker to examine a table, which may be large and far away."""

@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.remoting.link import ClientStream, ConnectionLostError
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage
-from domain.position import Position, PositionKind
-from domain.shard import local_queue
-from protocols.remoting import operations as wire
-from store_client.remote.asking import Asking
-from store_client.remote.broker_client import BrokerClient
-from store_client.remote.cluster import Cluster
+from entrepot.broker.remoting.link import ClientStream, ConnectionLostError
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.shard import local_queue
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote.asking import Asking
+from entrepot.store_client.remote.broker_client import BrokerClient
+from entrepot.store_client.remote.cluster import Cluster
 
 log = structlog.get_logger(__name__)
 AGAIN_SECONDS = 0.2

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from domain.shard import broker_of_place, local_place
-from domain.timing import TimedMessage, TimerCursor
-from protocols.remoting import operations as wire
-from store_client.remote.asking import ask_all
-from store_client.remote.broker_client import BrokerClient, unavailable
-from store_client.remote.cluster import Cluster
-from store_client.remote.riding import rides
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.shard import broker_of_place, local_place
+from entrepot.domain.timing import TimedMessage, TimerCursor
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote.asking import ask_all
+from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
+from entrepot.store_client.remote.cluster import Cluster
+from entrepot.store_client.remote.riding import rides
 
 BEHIND_ALL: Final = (1 << 62) - 1
 

@@ -8,18 +8,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from broker.remoting.link import ConnectionLostError
-from domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
-from domain.errors import AWAY, NOT_THERE, Code, EntrepotError
-from domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, is_system_topic, split_name
-from domain.revision import BY_USE
-from domain.topic import QueueBounds, Topic, TopicStatus
-from protocols.remoting import operations as wire
-from store_client.remote.asking import ask_all
-from store_client.remote.broker_client import BrokerClient
-from store_client.remote.cluster import Cluster
-from store_client.remote.definitions import localized
-from store_client.remote.riding import rides
+from entrepot.broker.remoting.link import ConnectionLostError
+from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
+from entrepot.domain.errors import AWAY, NOT_THERE, Code, EntrepotError
+from entrepot.domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, is_system_topic, split_name
+from entrepot.domain.revision import BY_USE
+from entrepot.domain.topic import QueueBounds, Topic, TopicStatus
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote.asking import ask_all
+from entrepot.store_client.remote.broker_client import BrokerClient
+from entrepot.store_client.remote.cluster import Cluster
+from entrepot.store_client.remote.definitions import localized
+from entrepot.store_client.remote.riding import rides
 
 _Asked = TypeVar("_Asked")
 MAX_TRIES = 3

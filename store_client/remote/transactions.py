@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.remoting.link import ConnectionLostError
-from domain.confirmation import Confirmation
-from domain.errors import Code, EntrepotError
-from domain.message import Message, StoredMessage
-from domain.transaction import TransactionEnd
-from protocols.remoting import operations as wire
-from store_client.remote.appending import Appending
-from store_client.remote.asking import ask_all
-from store_client.remote.broker_client import unavailable
-from store_client.remote.cluster import Cluster
-from store_client.remote.riding import rides
+from entrepot.broker.remoting.link import ConnectionLostError
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.transaction import TransactionEnd
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote.appending import Appending
+from entrepot.store_client.remote.asking import ask_all
+from entrepot.store_client.remote.broker_client import unavailable
+from entrepot.store_client.remote.cluster import Cluster
+from entrepot.store_client.remote.riding import rides
 
 
 class RemoteTransactions:

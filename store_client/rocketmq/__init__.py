@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from domain.clock import Clock
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.ports import Store
-from protocols.rocketmq.headers import Credentials
-from protocols.rocketmq.names import Address
-from store_client.rocketmq.settings import RocketMqSettings
-from store_client.rocketmq.store import RocketMqStore
+from entrepot.domain.clock import Clock
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports import Store
+from entrepot.protocols.rocketmq.headers import Credentials
+from entrepot.protocols.rocketmq.names import Address
+from entrepot.store_client.rocketmq.settings import RocketMqSettings
+from entrepot.store_client.rocketmq.store import RocketMqStore
 
 __all__ = ["RocketMqSettings", "RocketMqStore", "open_rocketmq"]
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from domain.errors import Code, EntrepotError
-from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, OnEvents
-from domain.message import StoredMessage
-from domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, OnEvents
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery
 
 
 def refuse(what: str, instead: str = "") -> NoReturn:

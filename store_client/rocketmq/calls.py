@@ -11,10 +11,10 @@ from typing import Any, Final, Generic, Protocol, Self, TypeVar
 import grpc
 import grpc.aio
 
-from domain.errors import Code, EntrepotError
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.errors import refusal_of
-from protocols.rocketmq.names import Address
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.errors import refusal_of
+from entrepot.protocols.rocketmq.names import Address
 
 SERVICE: Final = "apache.rocketmq.v2.MessagingService"
 MAX_FRAME_BYTES: Final = 130 << 20

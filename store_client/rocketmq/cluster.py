@@ -14,19 +14,19 @@ from typing import Any, Final
 
 import grpc
 
-from domain.clock import Clock
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.names import check_group_name, split_name
-from domain.topic import Topic
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.headers import headers
-from protocols.rocketmq.names import Address, Namespaces, duration, endpoints
-from store_client.rocketmq.calls import QUERY_ROUTE, Connection, Metadata
-from store_client.rocketmq.routes import Route, Routes, route_of
-from store_client.rocketmq.session import OnCommand, Session
-from store_client.rocketmq.settings import RocketMqSettings
+from entrepot.domain.clock import Clock
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.names import check_group_name, split_name
+from entrepot.domain.topic import Topic
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.headers import headers
+from entrepot.protocols.rocketmq.names import Address, Namespaces, duration, endpoints
+from entrepot.store_client.rocketmq.calls import QUERY_ROUTE, Connection, Metadata
+from entrepot.store_client.rocketmq.routes import Route, Routes, route_of
+from entrepot.store_client.rocketmq.session import OnCommand, Session
+from entrepot.store_client.rocketmq.settings import RocketMqSettings
 
 MAX_CONNECTIONS: Final = 1024
 """Most connected places."""

@@ -13,13 +13,13 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from domain.errors import Code, EntrepotError
-from domain.message import Message, StoredMessage, SystemProperty
-from domain.transaction import TransactionEnd
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.mapping import deliver_at_ms, from_wire, wire_id
-from store_client.rocketmq.calls import END_TRANSACTION, RECALL, Connection
-from store_client.rocketmq.cluster import Cluster
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, StoredMessage, SystemProperty
+from entrepot.domain.transaction import TransactionEnd
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.mapping import deliver_at_ms, from_wire, wire_id
+from entrepot.store_client.rocketmq.calls import END_TRANSACTION, RECALL, Connection
+from entrepot.store_client.rocketmq.cluster import Cluster
 
 log = logging.getLogger(__name__)
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from domain import ports
-from domain.confirmation import Confirmation
-from domain.errors import EntrepotError
-from domain.measurement import Histogram
-from domain.message import Message, StoredMessage
-from domain.tiering import TierStatus
-from domain.timing import TimedMessage, TimerCursor
-from store_client.rocketmq.absent import refuse
-from store_client.rocketmq.pending import Pending
-from store_client.rocketmq.reading import Reading
-from store_client.rocketmq.receiving import Receiving
-from store_client.rocketmq.sending import Sending
-from store_client.rocketmq.settling import Settling
+from entrepot.domain import ports
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.measurement import Histogram
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.tiering import TierStatus
+from entrepot.domain.timing import TimedMessage, TimerCursor
+from entrepot.store_client.rocketmq.absent import refuse
+from entrepot.store_client.rocketmq.pending import Pending
+from entrepot.store_client.rocketmq.reading import Reading
+from entrepot.store_client.rocketmq.receiving import Receiving
+from entrepot.store_client.rocketmq.sending import Sending
+from entrepot.store_client.rocketmq.settling import Settling
 
 
 class RocketMqMessages:

@@ -8,21 +8,21 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from domain.consumer_group import GroupStatus, QueueProgress
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind, compile_filter
-from domain.message import StoredMessage
-from domain.names import check_same_namespace
-from domain.ports import Pulled
-from domain.position import Position, PositionKind
-from domain.topic import QueueBounds
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.errors import SUCCESSES, refusal_of
-from protocols.rocketmq.mapping import from_wire
-from protocols.rocketmq.names import duration, timestamp
-from store_client.rocketmq.calls import GET_OFFSET, PULL, QUERY_OFFSET, UPDATE_OFFSET
-from store_client.rocketmq.cluster import Cluster, wire_filter
-from store_client.rocketmq.routes import RouteQueue
+from entrepot.domain.consumer_group import GroupStatus, QueueProgress
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.names import check_same_namespace
+from entrepot.domain.ports import Pulled
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.topic import QueueBounds
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.errors import SUCCESSES, refusal_of
+from entrepot.protocols.rocketmq.mapping import from_wire
+from entrepot.protocols.rocketmq.names import duration, timestamp
+from entrepot.store_client.rocketmq.calls import GET_OFFSET, PULL, QUERY_OFFSET, UPDATE_OFFSET
+from entrepot.store_client.rocketmq.cluster import Cluster, wire_filter
+from entrepot.store_client.rocketmq.routes import RouteQueue
 
 log = logging.getLogger(__name__)
 

@@ -14,21 +14,21 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Final
 
-from domain.delivery import Deliveries, Delivery, single_delivery
-from domain.errors import Code, CorruptedError, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind, compile_filter
-from domain.measurement import Histogram
-from domain.names import check_same_namespace
-from domain.ports import PopRequest
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.cluster_handle import ClusterHandle
-from protocols.rocketmq.errors import SUCCESSES, refusal_of
-from protocols.rocketmq.mapping import from_wire
-from protocols.rocketmq.names import duration
-from store_client.rocketmq.calls import RECEIVE
-from store_client.rocketmq.cluster import Cluster, wire_filter
-from store_client.rocketmq.routes import ALL_QUEUES, Route, RouteQueue
-from store_client.rocketmq.settling import Settling
+from entrepot.domain.delivery import Deliveries, Delivery, single_delivery
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from entrepot.domain.measurement import Histogram
+from entrepot.domain.names import check_same_namespace
+from entrepot.domain.ports import PopRequest
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
+from entrepot.protocols.rocketmq.errors import SUCCESSES, refusal_of
+from entrepot.protocols.rocketmq.mapping import from_wire
+from entrepot.protocols.rocketmq.names import duration
+from entrepot.store_client.rocketmq.calls import RECEIVE
+from entrepot.store_client.rocketmq.cluster import Cluster, wire_filter
+from entrepot.store_client.rocketmq.routes import ALL_QUEUES, Route, RouteQueue
+from entrepot.store_client.rocketmq.settling import Settling
 
 log = logging.getLogger(__name__)
 

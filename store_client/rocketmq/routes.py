@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from domain.names import check_stored_name
-from domain.topic import MAX_QUEUES, Permission, Topic, TopicType
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.names import Address, addresses
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import check_stored_name
+from entrepot.domain.topic import MAX_QUEUES, Permission, Topic, TopicType
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.names import Address, addresses
 
 log = logging.getLogger(__name__)
 

@@ -15,17 +15,17 @@ from itertools import count
 from typing import Final
 from zlib import crc32
 
-from domain.confirmation import Confirmation
-from domain.errors import Code, EntrepotError
-from domain.measurement import Histogram
-from domain.message import Message
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.errors import refusal_of
-from protocols.rocketmq.mapping import MESSAGE_ID_SIZE, message_type, to_wire
-from protocols.rocketmq.names import timestamp
-from store_client.rocketmq.calls import SEND, Connection
-from store_client.rocketmq.cluster import Cluster
-from store_client.rocketmq.routes import Route
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.measurement import Histogram
+from entrepot.domain.message import Message
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.errors import refusal_of
+from entrepot.protocols.rocketmq.mapping import MESSAGE_ID_SIZE, message_type, to_wire
+from entrepot.protocols.rocketmq.names import timestamp
+from entrepot.store_client.rocketmq.calls import SEND, Connection
+from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.routes import Route
 
 log = logging.getLogger(__name__)
 

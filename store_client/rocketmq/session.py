@@ -15,10 +15,10 @@ from typing import Final, TypeVar
 
 import grpc
 
-from domain.errors import EntrepotError
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.errors import refusal_of
-from store_client.rocketmq.calls import (
+from entrepot.domain.errors import EntrepotError
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.errors import refusal_of
+from entrepot.store_client.rocketmq.calls import (
     HEARTBEAT,
     TERMINATION,
     Answer,

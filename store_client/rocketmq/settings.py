@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from protocols.rocketmq.headers import Credentials
-from protocols.rocketmq.names import Address
+from entrepot.protocols.rocketmq.headers import Credentials
+from entrepot.protocols.rocketmq.names import Address
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,16 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 
-from domain.delivery import Receipt, handle_of
-from domain.errors import Code, EntrepotError
-from domain.ports import REJECTED
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.cluster_handle import ClusterHandle
-from protocols.rocketmq.errors import refusal_of
-from protocols.rocketmq.names import duration
-from store_client.rocketmq.calls import ACK, CHANGE_INVISIBLE, FORWARD_TO_DLQ, Connection
-from store_client.rocketmq.cluster import Cluster
-from store_client.rocketmq.session import Session
+from entrepot.domain.delivery import Receipt, handle_of
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports import REJECTED
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
+from entrepot.protocols.rocketmq.errors import refusal_of
+from entrepot.protocols.rocketmq.names import duration
+from entrepot.store_client.rocketmq.calls import ACK, CHANGE_INVISIBLE, FORWARD_TO_DLQ, Connection
+from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.session import Session
 
 Refusals = list[EntrepotError | None]
 _VOID = ""

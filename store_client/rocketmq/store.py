@@ -5,25 +5,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from domain import ports
-from domain.clock import Clock
-from domain.consumer_group import ConsumerGroup
-from store_client.rocketmq.absent import NoKeyValues, NoMessageFinder
-from store_client.rocketmq.cluster import Cluster
-from store_client.rocketmq.pending import Pending
-from store_client.rocketmq.ports import (
+from entrepot.domain import ports
+from entrepot.domain.clock import Clock
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.store_client.rocketmq.absent import NoKeyValues, NoMessageFinder
+from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.pending import Pending
+from entrepot.store_client.rocketmq.ports import (
     RocketMqCondition,
     RocketMqConsumption,
     RocketMqMessages,
     RocketMqTimers,
     RocketMqTransactions,
 )
-from store_client.rocketmq.reading import Reading
-from store_client.rocketmq.receiving import Receiving
-from store_client.rocketmq.sending import Sending
-from store_client.rocketmq.settings import RocketMqSettings
-from store_client.rocketmq.settling import Settling
-from store_client.rocketmq.topology import RocketMqTopology
+from entrepot.store_client.rocketmq.reading import Reading
+from entrepot.store_client.rocketmq.receiving import Receiving
+from entrepot.store_client.rocketmq.sending import Sending
+from entrepot.store_client.rocketmq.settings import RocketMqSettings
+from entrepot.store_client.rocketmq.settling import Settling
+from entrepot.store_client.rocketmq.topology import RocketMqTopology
 
 
 class RocketMqStore:

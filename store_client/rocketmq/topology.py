@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.names import DEFAULT_NAMESPACE, check_group_name, split_name
-from domain.topic import Topic, TopicQueues, TopicStatus, own_queues
-from store_client.rocketmq.absent import refuse
-from store_client.rocketmq.cluster import Cluster
-from store_client.rocketmq.reading import Reading
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import DEFAULT_NAMESPACE, check_group_name, split_name
+from entrepot.domain.topic import Topic, TopicQueues, TopicStatus, own_queues
+from entrepot.store_client.rocketmq.absent import refuse
+from entrepot.store_client.rocketmq.cluster import Cluster
+from entrepot.store_client.rocketmq.reading import Reading
 
 
 class RocketMqTopology:

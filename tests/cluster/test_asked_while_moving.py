@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from protocols.mqtt.packets import Connack, Connect
-from protocols.mqtt.properties import PropertyId
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.mqtt.packets import Connack, Connect
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.support.amqp_load import parameters
 from tests.support.group_member import GroupMember
 from tests.support.load import door

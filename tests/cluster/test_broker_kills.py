@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from domain.routing.queue_selector import queue_for_key
-from domain.shard import broker_of_queue
-from protocols.mqtt.packets import Puback, Publish
+from entrepot.domain.routing.queue_selector import queue_for_key
+from entrepot.domain.shard import broker_of_queue
+from entrepot.protocols.mqtt.packets import Puback, Publish
 from tests.support.deployment import ClusterProcesses
 from tests.support.load import Load, body_of, door, event_headers, offsets_of
 from tests.support.mqtt_client import RawClient

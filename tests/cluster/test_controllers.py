@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.remoting.link import LinkSettings
-from broker.remoting.tls import TlsFiles
-from gateway.cli.app import run
-from store_client.remote.controllers import ControllerClients
+from entrepot.broker.remoting.link import LinkSettings
+from entrepot.broker.remoting.tls import TlsFiles
+from entrepot.gateway.cli.app import run
+from entrepot.store_client.remote.controllers import ControllerClients
 from tests.support.certificates import TestAuthority
 from tests.support.deployment import ControllerProcess, start_all
 from tests.support.load import door, event_headers

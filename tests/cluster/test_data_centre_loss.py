@@ -118,7 +118,17 @@ def test_the_observer_goes_on_without_the_main_site(tmp_path: Path) -> None:
 
 def _store(command: str, data_dir: Path, *more: str) -> list[dict[str, Any]]:
     """What `entrepot store` tells of a directory, as JSON."""
-    asked = [sys.executable, "-m", "gateway.cli", "store", command, "--data-dir", str(data_dir), "--json", *more]
+    asked = [
+        sys.executable,
+        "-m",
+        "entrepot.gateway.cli",
+        "store",
+        command,
+        "--data-dir",
+        str(data_dir),
+        "--json",
+        *more,
+    ]
     told = subprocess.run(asked, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS).stdout
     return [json.loads(told)] if command == "verify" else [json.loads(line) for line in told.splitlines()]
 

@@ -10,9 +10,9 @@ import httpx2
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from domain.timestamp import to_rfc3339
-from protocols.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscription
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.domain.timestamp import to_rfc3339
+from entrepot.protocols.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscription
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.cluster.conftest import WEBHOOKS
 from tests.support.amqp_load import parameters
 from tests.support.event_streams import consumer_at, source

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from protocols.mqtt.packets import Connack, Connect
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.packets import Connack, Connect
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.deployment import ClusterProcesses, start_all
 from tests.support.load import door
 from tests.support.session_client import EXPIRY_SECONDS, SessionClient

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from protocols.mqtt.packets import Pingreq, Pingresp, Puback, Publish
-from protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.packets import Pingreq, Pingresp, Puback, Publish
+from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.deployment import ClusterProcesses, GatewayProcess
 from tests.support.http_pull import http_json
 from tests.support.mqtt_client import RawClient

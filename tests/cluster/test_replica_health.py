@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.app import run
+from entrepot.gateway.cli.app import run
 from tests.support.load import Load, door, event_headers
 from tests.support.replicated_processes import ReplicaBrokerProcess, ReplicatedProcesses
 from tests.support.waiting import wait_until

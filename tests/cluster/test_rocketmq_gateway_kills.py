@@ -10,7 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.support.deployment import ClusterProcesses
 from tests.support.http_pull import http_json
 from tests.support.rocketmq_client import GrpcClient

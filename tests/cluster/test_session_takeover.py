@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from protocols.mqtt.packets import Connack, Connect, Disconnect, Packet, Puback, Publish, Pubrec, Pubrel
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.packets import Connack, Connect, Disconnect, Packet, Puback, Publish, Pubrec, Pubrel
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.deployment import ClusterProcesses
 from tests.support.seed import seeded
 from tests.support.session_client import SessionClient, numbered, publish_from

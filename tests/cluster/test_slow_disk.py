@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from protocols.mqtt.packets import Pingreq, Pingresp
+from entrepot.protocols.mqtt.packets import Pingreq, Pingresp
 from tests.e2e.test_hard_disk import flood
 from tests.support.deployment import BrokerProcess, ClusterProcesses
 from tests.support.load import door, event_headers

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from protocols.mqtt.packets import Subscription, Will
-from protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.packets import Subscription, Will
+from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.deployment import ClusterProcesses
 from tests.support.server import ServerProcess
 from tests.support.session_client import SessionClient, publish_from

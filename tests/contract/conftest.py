@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.settings import BrokerSettings
-from broker.store.commit_log import CommitLogLayout
-from domain.ports import Store
-from store_client.embedded import open_embedded
-from store_client.memory import MemoryStore
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.domain.ports import Store
+from entrepot.store_client.embedded import open_embedded
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.served_broker import remote_store
 

@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from domain.message import Message, StoredMessage
-from domain.ports import PopRequest, Store
-from domain.topic import Permission, QueueBounds, Topic
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.ports import PopRequest, Store
+from entrepot.domain.topic import Permission, QueueBounds, Topic
 from tests.contract.conftest import MAX_MESSAGE_BYTES
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, bodies, codes, message, settled

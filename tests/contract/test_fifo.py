@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Delivery
-from domain.errors import Code
-from domain.ports import PopRequest, Store
-from domain.retry_policy import RetryKind, RetryPolicy
-from domain.topic import Topic
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code
+from entrepot.domain.ports import PopRequest, Store
+from entrepot.domain.retry_policy import RetryKind, RetryPolicy
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.store_steps import LONG_POLL_MS, append_all, bodies, codes, handles, message, pop
 from tests.support.waiting import PATIENCE_SECONDS

@@ -14,10 +14,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Delivery
-from domain.ports import PopRequest
-from domain.topic import Topic
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.topic import Topic
 from tests.support.store_machine import StoreMachine
 from tests.support.store_steps import append_all, codes, message
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Delivery
-from domain.errors import Code
-from domain.expression.filter import MAX_SUB_TOPIC_FILTERS, FilterExpression, FilterKind, sub_topic_filters
-from domain.filter_hash import filter_hash
-from domain.message import Message, PropertyValue
-from domain.ports import PopRequest, Store
-from domain.query import ConsumptionState
-from domain.routing.topic_filter import matches
-from domain.topic import Topic
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code
+from entrepot.domain.expression.filter import MAX_SUB_TOPIC_FILTERS, FilterExpression, FilterKind, sub_topic_filters
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import Message, PropertyValue
+from entrepot.domain.ports import PopRequest, Store
+from entrepot.domain.query import ConsumptionState
+from entrepot.domain.routing.topic_filter import matches
+from entrepot.domain.topic import Topic
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
 from tests.support.store_steps import LONG_POLL_MS, append_all, bodies, handles, message, pop, refusal_of

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code
-from domain.message import Message, StoredMessage
-from domain.ports import Store
-from domain.query import MAX_QUERY_MESSAGES, ConsumptionState, MessageConsumer, MessageQuery
-from domain.topic import Topic
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.ports import Store
+from entrepot.domain.query import MAX_QUERY_MESSAGES, ConsumptionState, MessageConsumer, MessageQuery
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, append_all, bodies, handles, message, pop, refusal_of
 

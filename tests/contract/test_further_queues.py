@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from domain.errors import Code
-from domain.message import Message, SystemProperty
-from domain.ports import Store
-from domain.topic import Permission, QueueBounds, Topic
+from entrepot.domain.errors import Code
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.ports import Store
+from entrepot.domain.topic import Permission, QueueBounds, Topic
 from tests.support.store_steps import append, append_all, bodies, codes, handles, message, pop
 
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from domain.key_value import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import (
     ABSENT,
     MAX_CHANGES,
     MAX_KEY_BYTES,
@@ -16,7 +16,7 @@ from domain.key_value import (
     KeyValueChange,
     KeyValueEvent,
 )
-from domain.ports import Store
+from entrepot.domain.ports import Store
 from tests.support.cases import cases
 from tests.support.store_steps import refusal_of
 from tests.support.waiting import PATIENCE_SECONDS, until

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code
-from domain.message import SystemProperty
-from domain.ports import Store
-from domain.topic import Cleanup, Topic
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code
+from entrepot.domain.message import SystemProperty
+from entrepot.domain.ports import Store
+from entrepot.domain.topic import Cleanup, Topic
 from tests.contract.conftest import MAX_MESSAGE_BYTES
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, append_all, bodies, codes, handles, message, pop, refusal_of, settled

@@ -8,15 +8,15 @@ from typing import TypeVar
 
 import pytest
 
-from domain.allocation import AllocationStrategy
-from domain.consumer_group import LATEST, ConsumerGroup
-from domain.errors import Code
-from domain.key_value import KeyValueEvent
-from domain.ports import Store
-from domain.topic import Permission, Topic
-from gateway.messaging import assignment_waiters
-from gateway.messaging.membership import PREFIX, Assignment, Memberships
-from gateway.settings import GroupsSettings
+from entrepot.domain.allocation import AllocationStrategy
+from entrepot.domain.consumer_group import LATEST, ConsumerGroup
+from entrepot.domain.errors import Code
+from entrepot.domain.key_value import KeyValueEvent
+from entrepot.domain.ports import Store
+from entrepot.domain.topic import Permission, Topic
+from entrepot.gateway.messaging import assignment_waiters
+from entrepot.gateway.messaging.membership import PREFIX, Assignment, Memberships
+from entrepot.gateway.settings import GroupsSettings
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, bodies, pop, refusal_of
 from tests.support.waiting import PATIENCE_SECONDS, until

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code
-from domain.ports import Store
-from domain.topic import Topic
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code
+from entrepot.domain.ports import Store
+from entrepot.domain.topic import Topic
 from tests.support.cases import cases
 from tests.support.store_steps import append, bodies, handles, pop, refusal_of
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from domain.message import SystemProperty
-from domain.ports import Store
-from domain.topic import Topic
+from entrepot.domain.message import SystemProperty
+from entrepot.domain.ports import Store
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, append_all, message, pop, settled
 

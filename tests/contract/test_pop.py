@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.ports import Store
-from domain.topic import Permission, Topic
+from entrepot.domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports import Store
+from entrepot.domain.topic import Permission, Topic
 from tests.support.cancelled_pops import cancel_at_every_step
 from tests.support.clock import ManualClock
 from tests.support.store_steps import LONG_POLL_MS, append, bodies, codes, handles, pop

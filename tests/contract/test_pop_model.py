@@ -15,11 +15,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from domain.consumer_group import ConsumerGroup
-from domain.message import Message, SystemProperty
-from domain.ports import PopRequest
-from domain.topic import Topic
-from store_client.memory import MemoryStore
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.topic import Topic
+from entrepot.store_client.memory import MemoryStore
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World
 from tests.support.store_steps import codes

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
-from domain.delivery import Delivery
-from domain.errors import Code
-from domain.message import Message, SystemProperty
-from domain.names import queue_feed
-from domain.ports import PopRequest, Store
-from domain.topic import Topic
+from entrepot.domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.names import queue_feed
+from entrepot.domain.ports import PopRequest, Store
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all, bodies, handles, pop, refusal_of
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code
-from domain.ports import Store
-from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
-from domain.topic import Topic
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code
+from entrepot.domain.ports import Store
+from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from entrepot.domain.topic import Topic
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
 from tests.support.store_steps import LONG_POLL_MS, append, bodies, codes, handles, pop, refusal_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from domain.ports import Store
-from domain.topic import Topic, TopicType
+from entrepot.domain.ports import Store
+from entrepot.domain.topic import Topic, TopicType
 from tests.support.store_steps import append, bodies, handles, pop
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from domain.errors import Code
-from domain.filter_hash import filter_hash
-from domain.ports import Store
-from domain.topic import Topic
+from entrepot.domain.errors import Code
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.ports import Store
+from entrepot.domain.topic import Topic
 from tests.support.store_steps import append, append_all, bodies, handles, message, pop, refusal_of
 
 

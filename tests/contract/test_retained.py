@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValueChange
-from domain.message import Message, SystemProperty
-from domain.ports import Store
-from domain.retained import RETAINED_PREFIX, RetainedLimits, retained_key
-from gateway.messaging import watched_keys
-from gateway.mqtt.retained import retained as module
-from gateway.mqtt.retained import writer as retained_writer
-from gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.ports import Store
+from entrepot.domain.retained import RETAINED_PREFIX, RetainedLimits, retained_key
+from entrepot.gateway.messaging import watched_keys
+from entrepot.gateway.mqtt.retained import retained as module
+from entrepot.gateway.mqtt.retained import writer as retained_writer
+from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from tests.support.clock import ManualClock
 from tests.support.retained import names_matching
 from tests.support.waiting import PATIENCE_SECONDS, until

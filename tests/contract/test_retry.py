@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Delivery
-from domain.errors import Code
-from domain.message import SystemProperty
-from domain.ports import Store
-from domain.retry_policy import RetryKind, RetryPolicy
-from domain.topic import Topic
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code
+from entrepot.domain.message import SystemProperty
+from entrepot.domain.ports import Store
+from entrepot.domain.retry_policy import RetryKind, RetryPolicy
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.store_steps import (
     LONG_POLL_MS,

@@ -14,11 +14,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code
-from domain.message import SystemProperty
-from domain.ports import PopRequest
-from domain.topic import Topic
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code
+from entrepot.domain.message import SystemProperty
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.topic import Topic
 from tests.support.store_machine import StoreMachine
 from tests.support.store_steps import append_all, codes, message
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import single_delivery
-from domain.errors import Code
-from domain.message import SystemProperty
-from domain.ports import Store
-from domain.position import EARLIEST_POSITION
-from domain.topic import Topic
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import single_delivery
+from entrepot.domain.errors import Code
+from entrepot.domain.message import SystemProperty
+from entrepot.domain.ports import Store
+from entrepot.domain.position import EARLIEST_POSITION
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, bodies, codes, handles, pop
 

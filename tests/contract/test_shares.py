@@ -9,16 +9,16 @@ from dataclasses import replace
 
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.message import Message
-from domain.ports import PopRequest, Store
-from domain.topic import Permission, Topic
-from gateway.messaging.leased_consumer import MIN_LEASE_MS, LeasedConsumer
-from gateway.messaging.ticket import Ticket
-from gateway.messaging.traffic import Traffic
-from gateway.mqtt.shares.shares import Shares
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.message import Message
+from entrepot.domain.ports import PopRequest, Store
+from entrepot.domain.topic import Permission, Topic
+from entrepot.gateway.messaging.leased_consumer import MIN_LEASE_MS, LeasedConsumer
+from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.gateway.messaging.traffic import Traffic
+from entrepot.gateway.mqtt.shares.shares import Shares
 from tests.support.clock import ManualClock
 from tests.support.share_member import KeepingMember
 from tests.support.store_steps import append_all, bodies, eventually, message, pop, refusal_of

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from domain.errors import Code
-from domain.message import Message, StoredMessage, SystemProperty
-from domain.ports import PopRequest, Store
-from domain.timing import MAX_DELAY_MS, TimerCursor
-from domain.topic import QueueBounds, Topic
+from entrepot.domain.errors import Code
+from entrepot.domain.message import Message, StoredMessage, SystemProperty
+from entrepot.domain.ports import PopRequest, Store
+from entrepot.domain.timing import MAX_DELAY_MS, TimerCursor
+from entrepot.domain.topic import QueueBounds, Topic
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
 from tests.support.store_steps import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from domain.errors import Code
-from domain.ports import Store
-from domain.topic import Cleanup, QueueBounds, Topic, TopicType
+from entrepot.domain.errors import Code
+from entrepot.domain.ports import Store
+from entrepot.domain.topic import Cleanup, QueueBounds, Topic, TopicType
 from tests.support.store_steps import append, append_all, bodies, codes, handles, message, pop, refusal_of
 
 VOID = Code.INVALID_RECEIPT_HANDLE

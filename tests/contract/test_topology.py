@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.ports import Store
-from domain.topic import Permission, Topic
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports import Store
+from entrepot.domain.topic import Permission, Topic
 from tests.support.cases import cases
 from tests.support.store_steps import append, bodies, codes, handles, pop
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code
-from domain.message import Message, SystemProperty
-from domain.names import TRACE_TOPIC
-from domain.ports import Store
-from domain.query import HopKind, MessageHop, is_traced
-from domain.topic import Topic
-from domain.transaction import TransactionEnd
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.names import TRACE_TOPIC
+from entrepot.domain.ports import Store
+from entrepot.domain.query import HopKind, MessageHop, is_traced
+from entrepot.domain.topic import Topic
+from entrepot.domain.transaction import TransactionEnd
 from tests.support.clock import ManualClock
 from tests.support.store_steps import (
     append,

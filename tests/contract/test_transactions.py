@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from domain.message import Message, StoredMessage, SystemProperty, SystemValue
-from domain.ports import Store
-from domain.query import MessageQuery
-from domain.topic import Permission, QueueBounds, Topic
-from domain.transaction import TransactionEnd
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, StoredMessage, SystemProperty, SystemValue
+from entrepot.domain.ports import Store
+from entrepot.domain.query import MessageQuery
+from entrepot.domain.topic import Permission, QueueBounds, Topic
+from entrepot.domain.transaction import TransactionEnd
 from tests.contract.conftest import MAX_MESSAGE_BYTES
 from tests.support.clock import ManualClock
 from tests.support.store_steps import LONG_POLL_MS, append, bodies, codes, eventually, message, pop, settled

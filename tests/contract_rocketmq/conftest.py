@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from domain.confirmation import Confirmation
-from domain.consumer_group import ConsumerGroup
-from domain.errors import EntrepotError
-from domain.message import Message
-from domain.topic import Topic
-from store_client.memory import MemoryStore
-from store_client.rocketmq import RocketMqSettings, RocketMqStore
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.topic import Topic
+from entrepot.store_client.memory import MemoryStore
+from entrepot.store_client.rocketmq import RocketMqSettings, RocketMqStore
 from tests.support.clock import ManualClock
 from tests.support.replaced import replaced
 from tests.support.rocketmq_server import RocketMqServer

@@ -10,18 +10,18 @@ from typing import Any
 import grpc
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Delivery
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.message import Message, StoredMessage, SystemProperty
-from domain.ports import PopRequest
-from domain.query import MessageQuery
-from domain.topic import Permission, Topic
-from domain.transaction import TransactionEnd
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.cluster_handle import ClusterHandle
-from store_client.rocketmq import RocketMqStore, open_rocketmq
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.message import Message, StoredMessage, SystemProperty
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.query import MessageQuery
+from entrepot.domain.topic import Permission, Topic
+from entrepot.domain.transaction import TransactionEnd
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
+from entrepot.store_client.rocketmq import RocketMqStore, open_rocketmq
 from tests.contract_rocketmq.conftest import OperatedStore, settings_of
 from tests.support.clock import ManualClock
 from tests.support.rocketmq_server import RocketMqServer
@@ -163,10 +163,10 @@ async def test_a_deadline_leaves_the_outcome_unknown(store: OperatedStore, clust
 
 async def test_a_fault_of_ours_confirms_nothing(store: OperatedStore, monkeypatch: pytest.MonkeyPatch):
     await store.topology.put_topic(Topic("t", queues=1))
-    monkeypatch.setattr("store_client.rocketmq.sending.refusal_of", lambda status: 1 / 0)
+    monkeypatch.setattr("entrepot.store_client.rocketmq.sending.refusal_of", lambda status: 1 / 0)
     failure = await settled(store.messages.append([message("t", "a")]))
     assert failure is not None and failure.code == Code.INTERNAL_ERROR and "unknown outcome" in failure.message
-    monkeypatch.setattr("store_client.rocketmq.receiving.from_wire", lambda *args: 1 / 0)
+    monkeypatch.setattr("entrepot.store_client.rocketmq.receiving.from_wire", lambda *args: 1 / 0)
     assert await refusal_of(pop(store, "t", wait_ms=10_000)) == Code.INTERNAL_ERROR
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from domain.topic import Topic
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.deployment import GatewayProcess
 from tests.support.rocketmq_server import RocketMqServer

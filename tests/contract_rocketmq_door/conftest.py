@@ -8,19 +8,19 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from domain.topic import Topic
-from gateway.messaging.send import Sender
-from gateway.messaging.topology import Topology
-from gateway.rocketmq import sending
-from gateway.rocketmq.frontend import RocketMqFrontend
-from gateway.rocketmq.service import RocketMqService
-from gateway.security.security import Security
-from gateway.settings.grpc import GrpcSettings
-from gateway.settings.listeners import GroupsSettings, TopicsSettings
-from gateway.settings.security import SecuritySettings
-from protocols.rocketmq.published import published
-from store_client.memory import MemoryStore
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.topic import Topic
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.messaging.topology import Topology
+from entrepot.gateway.rocketmq import sending
+from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
+from entrepot.gateway.rocketmq.service import RocketMqService
+from entrepot.gateway.security.security import Security
+from entrepot.gateway.settings.grpc import GrpcSettings
+from entrepot.gateway.settings.listeners import GroupsSettings, TopicsSettings
+from entrepot.gateway.settings.security import SecuritySettings
+from entrepot.protocols.rocketmq.published import published
+from entrepot.store_client.memory import MemoryStore
 from tests.contract_rocketmq.conftest import MAX_MESSAGE_BYTES, OperatedStore, settings_of
 from tests.support.clock import ManualClock
 

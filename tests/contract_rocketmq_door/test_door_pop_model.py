@@ -14,16 +14,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import EntrepotError
-from domain.ports import PopRequest
-from domain.topic import Topic
-from gateway.rocketmq.caller import Caller
-from gateway.rocketmq.service import RocketMqService
-from gateway.security.authentication import anonymous
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.errors import status_of
-from store_client.memory import MemoryStore
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.topic import Topic
+from entrepot.gateway.rocketmq.caller import Caller
+from entrepot.gateway.rocketmq.service import RocketMqService
+from entrepot.gateway.security.authentication import anonymous
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.errors import status_of
+from entrepot.store_client.memory import MemoryStore
 from tests.contract_rocketmq_door.conftest import OwnDoor
 from tests.support.clock import ManualClock
 
@@ -173,7 +173,7 @@ class DoorMachine(RuleBasedStateMachine):
 
 
 def _copy(message: Any) -> Any:
-    from domain.message import Message
+    from entrepot.domain.message import Message
 
     return Message(message.topic, message.body, queue_id=0, message_id=message.message_id)
 

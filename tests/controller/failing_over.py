@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from domain.delivery import Delivery
-from domain.errors import Code
-from domain.replication.mastership import Member
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code
+from entrepot.domain.replication.mastership import Member
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import bodies, eventually, message, pop, settled
 from tests.support.waiting import until

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 
-from broker.replication.process import ReplicaProcess
-from broker.store.engine import StorageEngine
-from broker.store.sync_channel import SyncChannel
-from domain.errors import StoreFailedError
+from entrepot.broker.replication.process import ReplicaProcess
+from entrepot.broker.store.engine import StorageEngine
+from entrepot.broker.store.sync_channel import SyncChannel
+from entrepot.domain.errors import StoreFailedError
 
 
 class FaultySyncs:

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from broker.controller.process import ControllerServer
-from domain.errors import EntrepotError
-from domain.replication.control import ControllerView
+from entrepot.broker.controller.process import ControllerServer
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.replication.control import ControllerView
 from tests.support.controllers import Controllers
 from tests.support.store_steps import eventually
 from tests.support.waiting import until

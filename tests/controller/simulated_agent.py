@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.replication.following_replica import Role
-from broker.replication.slave_watch import SlaveSight, SlaveWatch
-from domain.errors import EntrepotError
-from domain.replication.control import NEVER, GroupShape, Order, OrderAnswer, Report, SetChange
-from domain.replication.mastership import Appointment, Promise
+from entrepot.broker.replication.following_replica import Role
+from entrepot.broker.replication.slave_watch import SlaveSight, SlaveWatch
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.replication.control import NEVER, GroupShape, Order, OrderAnswer, Report, SetChange
+from entrepot.domain.replication.mastership import Appointment, Promise
 from tests.controller.simulated_controller import SimulatedController
 from tests.replication.simulated_replica import SimulatedReplica
 

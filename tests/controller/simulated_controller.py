@@ -6,14 +6,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.controller.agreement import Effect as Decision
-from broker.controller.agreement import Propose, Reply, Tell
-from broker.controller.commands import decode_command, encode_command
-from broker.raft import effects as raft
-from broker.raft.entry import Entry, EntryKind
-from broker.raft.messages import Message
-from broker.raft.state import Stored
-from domain.errors import EntrepotError
+from entrepot.broker.controller.agreement import Effect as Decision
+from entrepot.broker.controller.agreement import Propose, Reply, Tell
+from entrepot.broker.controller.commands import decode_command, encode_command
+from entrepot.broker.raft import effects as raft
+from entrepot.broker.raft.entry import Entry, EntryKind
+from entrepot.broker.raft.messages import Message
+from entrepot.broker.raft.state import Stored
+from entrepot.domain.errors import EntrepotError
 
 if TYPE_CHECKING:
     from tests.controller.simulated_controllers import SimulatedControllers

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from broker.controller.agreement import ControllerOptions
-from broker.controller.commands import decode_command
-from broker.controller.controller import Controller
-from broker.controller.register import Register
-from broker.raft.entry import Entry, EntryKind
-from broker.raft.raft import Raft
-from broker.raft.state import Options, first_stored
-from broker.replication.following_replica import Role
-from broker.replication.set_keeping import SetKeeping
-from domain.replication.control import Order, ReplicaChange
-from domain.replication.mastership import NOBODY, Appointment
-from domain.replication.rule import Rule, RuleKind
-from store_client.remote.appending import Appending
+from entrepot.broker.controller.agreement import ControllerOptions
+from entrepot.broker.controller.commands import decode_command
+from entrepot.broker.controller.controller import Controller
+from entrepot.broker.controller.register import Register
+from entrepot.broker.raft.entry import Entry, EntryKind
+from entrepot.broker.raft.raft import Raft
+from entrepot.broker.raft.state import Options, first_stored
+from entrepot.broker.replication.following_replica import Role
+from entrepot.broker.replication.set_keeping import SetKeeping
+from entrepot.domain.replication.control import Order, ReplicaChange
+from entrepot.domain.replication.mastership import NOBODY, Appointment
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.store_client.remote.appending import Appending
 from tests.controller.simulated_agent import NAME, SimulatedAgent
 from tests.controller.simulated_controller import SimulatedController
 from tests.controller.simulated_faults import ControllerFaults

@@ -12,14 +12,14 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from broker.remoting.link import ConnectionLostError
-from domain.errors import Code, EntrepotError
-from domain.message import Message
-from domain.route import mastership_order
-from protocols.remoting import operations as wire
-from protocols.remoting.message_batch import decode_messages
-from protocols.remoting.values import encode
-from store_client.remote.cluster import Cluster
+from entrepot.broker.remoting.link import ConnectionLostError
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.route import mastership_order
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.message_batch import decode_messages
+from entrepot.protocols.remoting.values import encode
+from entrepot.store_client.remote.cluster import Cluster
 from tests.replication.simulated_broker import Answer
 from tests.replication.simulated_replica import SimulatedReplica
 

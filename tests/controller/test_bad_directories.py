@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller.directory import ControllerDirectory
-from broker.controller.raft_codec import encode_messages
-from broker.raft.effects import Role
-from broker.raft.messages import Vote, VoteAnswer
-from domain.errors import StoreFailedError
-from protocols.remoting import operations as wire
+from entrepot.broker.controller.directory import ControllerDirectory
+from entrepot.broker.controller.raft_codec import encode_messages
+from entrepot.broker.raft.effects import Role
+from entrepot.broker.raft.messages import Vote, VoteAnswer
+from entrepot.domain.errors import StoreFailedError
+from entrepot.protocols.remoting import operations as wire
 from tests.controller.group_of_controllers import (
     LEASE,
     agrees,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from domain.replication.rule import Rule, RuleKind
-from domain.topic import Topic
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, held, reached, taken
 from tests.support.clock import ManualClock
 from tests.support.controllers import listening
@@ -31,7 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a broker does by itself is done often."""
     monkeypatch.setattr("broker.replication.slave_store.SAVE_SECONDS", 0.05)
     monkeypatch.setattr("broker.server.registration.DECISION_SECONDS", 0.1)
-    monkeypatch.setattr("broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
 
 
 @asynccontextmanager

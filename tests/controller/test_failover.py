@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from domain.replication.rule import Rule, RuleKind
-from domain.topic import Topic
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Topic
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append, bodies, pop
 from tests.support.waiting import until
@@ -22,7 +22,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a broker does by itself is done often."""
     monkeypatch.setattr("broker.replication.slave_store.SAVE_SECONDS", 0.05)
     monkeypatch.setattr("broker.server.registration.DECISION_SECONDS", 0.1)
-    monkeypatch.setattr("broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
 
 
 @pytest.mark.parametrize("rule", [IN_SYNC, TWO, QUORUM], ids=["in-sync", "2-2", "2-3"])

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller.commands import NameController
-from broker.raft.effects import Propose, Write
-from broker.raft.files import OsDirectory, RaftFiles
-from broker.raft.messages import Message
-from domain.errors import Code, EntrepotError, StoreFailedError
+from entrepot.broker.controller.commands import NameController
+from entrepot.broker.raft.effects import Propose, Write
+from entrepot.broker.raft.files import OsDirectory, RaftFiles
+from entrepot.broker.raft.messages import Message
+from entrepot.domain.errors import Code, EntrepotError, StoreFailedError
 from tests.controller.group_of_controllers import agrees, controllers, known, member_of, view
 from tests.support.controllers import Controllers
 from tests.support.store_steps import refusal_of

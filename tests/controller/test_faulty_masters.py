@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller.contest import Contest
-from domain.errors import EntrepotError
-from domain.replication.rule import Rule, RuleKind
-from domain.topic import Topic
+from entrepot.broker.controller.contest import Contest
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, appended, held, popped, reached, reason, taken
 from tests.controller.faulty_channel import slowed
 from tests.support.replicated_group import ReplicatedGroup
@@ -27,7 +27,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a broker does by itself is done often."""
     monkeypatch.setattr("broker.replication.slave_store.SAVE_SECONDS", 0.05)
     monkeypatch.setattr("broker.server.registration.DECISION_SECONDS", 0.1)
-    monkeypatch.setattr("broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
 
 
 async def filled(group: ReplicatedGroup) -> None:

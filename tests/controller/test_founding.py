@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.controller.directory import ControllerDirectory, cluster_of, founder
-from broker.controller.founding import Founding
-from domain.errors import StoreFailedError
-from domain.replication.control import ControllerView
+from entrepot.broker.controller.directory import ControllerDirectory, cluster_of, founder
+from entrepot.broker.controller.founding import Founding
+from entrepot.domain.errors import StoreFailedError
+from entrepot.domain.replication.control import ControllerView
 from tests.controller.group_of_controllers import LEASE, agrees, says, view
 from tests.support.controllers import Controllers
 

@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from broker.controller.agreement import ControllerOptions, Propose
-from broker.controller.commands import Adopt, BeginElection
-from broker.controller.controller import Controller
-from broker.controller.liveness import FINE, Heard, judge, judge_smaller
-from broker.controller.register import Group, Register
-from domain.replication.control import NEVER, GroupShape, Report
-from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member
-from domain.replication.rule import Rule, RuleKind
+from entrepot.broker.controller.agreement import ControllerOptions, Propose
+from entrepot.broker.controller.commands import Adopt, BeginElection
+from entrepot.broker.controller.controller import Controller
+from entrepot.broker.controller.liveness import FINE, Heard, judge, judge_smaller
+from entrepot.broker.controller.register import Group, Register
+from entrepot.domain.replication.control import NEVER, GroupShape, Report
+from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member
+from entrepot.domain.replication.rule import Rule, RuleKind
 
 LEASE = 3.0
 IN_SYNC = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)

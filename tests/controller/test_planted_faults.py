@@ -8,22 +8,22 @@ from typing import Any, Final
 
 import pytest
 
-from broker.controller.commands import ChangeSet, Decide
-from broker.controller.contest import Contest, Phase
-from broker.controller.controller import Controller
-from broker.controller.elections import Elections
-from broker.controller.register import Group, Register
-from broker.controller.watched import Watched
-from broker.raft import effects as raft
-from broker.raft.raft import Raft
-from broker.replication.effects import Effect
-from broker.replication.set_keeping import SetKeeping
-from domain.errors import EntrepotError
-from domain.replication.control import Order, SetChange
-from domain.replication.election import ElectionError
-from domain.replication.mastership import Appointment
-from protocols.remoting import operations as wire
-from store_client.remote.appending import Appending, PartedConfirmation
+from entrepot.broker.controller.commands import ChangeSet, Decide
+from entrepot.broker.controller.contest import Contest, Phase
+from entrepot.broker.controller.controller import Controller
+from entrepot.broker.controller.elections import Elections
+from entrepot.broker.controller.register import Group, Register
+from entrepot.broker.controller.watched import Watched
+from entrepot.broker.raft import effects as raft
+from entrepot.broker.raft.raft import Raft
+from entrepot.broker.replication.effects import Effect
+from entrepot.broker.replication.set_keeping import SetKeeping
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.replication.control import Order, SetChange
+from entrepot.domain.replication.election import ElectionError
+from entrepot.domain.replication.mastership import Appointment
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote.appending import Appending, PartedConfirmation
 from tests.controller.histories import run_history
 from tests.controller.simulated_controllers import PlantedFaults
 from tests.replication.histories import HistoryError

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.controller.raft_codec import MAX_SNAPSHOT_BYTES, Sender, decode_messages, encode_messages
-from broker.controller.starts import DirectoryStart
-from broker.raft import messages as raft
-from broker.raft.entry import Entry, EntryKind
-from broker.raft.membership import Configuration
-from domain.errors import Code, EntrepotError
+from entrepot.broker.controller.raft_codec import MAX_SNAPSHOT_BYTES, Sender, decode_messages, encode_messages
+from entrepot.broker.controller.starts import DirectoryStart
+from entrepot.broker.raft import messages as raft
+from entrepot.broker.raft.entry import Entry, EntryKind
+from entrepot.broker.raft.membership import Configuration
+from entrepot.domain.errors import Code, EntrepotError
 
 NUMBERS = st.integers(0, 2**63)
 CONFIGURATIONS = st.builds(Configuration, st.lists(NUMBERS, max_size=5).map(tuple), NUMBERS, NUMBERS, NUMBERS)

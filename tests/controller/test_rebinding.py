@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from domain.replication.rule import Rule, RuleKind
-from domain.topic import Topic
-from gateway.cli.app import run
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Topic
+from entrepot.gateway.cli.app import run
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append, bodies, pop
 from tests.support.waiting import until

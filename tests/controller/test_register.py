@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.controller.commands import (
+from entrepot.broker.controller.commands import (
     Adopt,
     BeginElection,
     ChangeSet,
@@ -22,11 +22,11 @@ from broker.controller.commands import (
     decode_command,
     encode_command,
 )
-from broker.controller.register import Group, Register
-from broker.controller.starts import DirectoryStart
-from domain.replication.control import GroupShape
-from domain.replication.mastership import Appointment, Member, Promise
-from domain.replication.rule import Rule, RuleKind
+from entrepot.broker.controller.register import Group, Register
+from entrepot.broker.controller.starts import DirectoryStart
+from entrepot.domain.replication.control import GroupShape
+from entrepot.domain.replication.mastership import Appointment, Member, Promise
+from entrepot.domain.replication.rule import Rule, RuleKind
 
 RULE = Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)
 MEMBERS = tuple(Member(replica, "i") for replica in (1, 2, 3))

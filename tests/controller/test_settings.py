@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from gateway.cli.app import run
-from gateway.settings import ClusterSettings
+from entrepot.gateway.cli.app import run
+from entrepot.gateway.settings import ClusterSettings
 
 THREE = ["1=a:1", "2=b:2", "3=c:3"]
 GIVEN = ("--controllers", "1=a:1,2=b:2,3=c:3")

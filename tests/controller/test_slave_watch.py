@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication.slave_watch import SlaveSight, SlaveWatch
+from entrepot.broker.replication.slave_watch import SlaveSight, SlaveWatch
 
 LEASE, MAX_LAG = 3.0, 10.0
 

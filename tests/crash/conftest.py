@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.store import changed_rows, consume_queue
+from entrepot.broker.store import changed_rows, consume_queue
 
 ENTRIES_PER_FILE = 7
 

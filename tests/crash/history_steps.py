@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from broker.metadata import registry as changes
-from broker.metadata.origin import TopicOrigin
-from domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
-from domain.errors import EntrepotError, StoreFailedError
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.filter_hash import filter_hash
-from domain.key_value import ABSENT, KeyValueChange
-from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
-from domain.topic import Topic
+from entrepot.broker.metadata import registry as changes
+from entrepot.broker.metadata.origin import TopicOrigin
+from entrepot.domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
+from entrepot.domain.errors import EntrepotError, StoreFailedError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.key_value import ABSENT, KeyValueChange
+from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from entrepot.domain.topic import Topic
 from tests.support.derived_state import check_derived
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World

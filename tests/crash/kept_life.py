@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from broker.store.record import KEPT_KINDS
-from domain.errors import Code, EntrepotError
-from domain.message import Message, StoredMessage, SystemProperty
-from domain.transaction import TransactionEnd
+from entrepot.broker.store.record import KEPT_KINDS
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, StoredMessage, SystemProperty
+from entrepot.domain.transaction import TransactionEnd
 from tests.support.derived_state import check_derived
 from tests.support.ledger import Ledger
 from tests.support.simulated_disk import Crash, SimulatedDisk

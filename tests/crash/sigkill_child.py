@@ -7,12 +7,12 @@ import sys
 import time
 from pathlib import Path
 
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from broker.store.commit_log import CommitLogLayout
-from domain.message import Message
-from domain.ports import PopRequest
-from domain.topic import Topic
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.domain.message import Message
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.topic import Topic
 
 LAYOUT = CommitLogLayout(segment_size_bytes=256 * 1024, preallocate_bytes=64 * 1024, reserve_bytes=16 * 1024)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker.consume.consumption_op import ConsumptionOp
-from broker.consume.progress import Progress
-from broker.consume.window import ConsumeWindow
-from broker.store.engine import StorageEngine
+from entrepot.broker.consume.consumption_op import ConsumptionOp
+from entrepot.broker.consume.progress import Progress
+from entrepot.broker.consume.window import ConsumeWindow
+from entrepot.broker.store.engine import StorageEngine
 from tests.support.checker import Report
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World

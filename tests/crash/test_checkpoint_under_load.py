@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from domain.errors import EntrepotError
-from domain.message import Message
-from domain.topic import Topic
-from gateway.clock import SystemClock
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.topic import Topic
+from entrepot.gateway.clock import SystemClock
 from tests.support.waiting import PATIENCE_SECONDS
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store import changed_rows
+from entrepot.broker.store import changed_rows
 from tests.crash.history_scripts import SCRIPT, WIDE_SCRIPT
 from tests.crash.history_steps import WIDE_STEPS, Life, Step
 from tests.support.cases import cases

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from broker.store import record
-from broker.store.record import RecordKind
-from domain.errors import CorruptedError
-from domain.message import StoredMessage
+from entrepot.broker.store import record
+from entrepot.broker.store.record import RecordKind
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.message import StoredMessage
 from tests.crash.history_steps import log_of
 from tests.support.cases import cases
 from tests.support.simulated_disk import SimulatedDisk

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from domain.errors import Code
+from entrepot.domain.errors import Code
 from tests.support.cases import cases
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World

@@ -12,17 +12,16 @@ from random import Random
 
 import pytest
 
-import broker.broker
-from broker.broker import Broker
-from broker.opening import OpenedStore, assemble
-from broker.settings import BrokerSettings
-from broker.store import consume_queue
-from broker.store.disk import OsDisk
-from broker.store.state_file import SqliteStateFile
-from broker.store.sync_channel import start_sync_process
-from domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
-from domain.message import SystemProperty, SystemValue
-from domain.topic import Topic
+from entrepot.broker.broker import Broker
+from entrepot.broker.opening import OpenedStore, assemble
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store import consume_queue
+from entrepot.broker.store.disk import OsDisk
+from entrepot.broker.store.state_file import SqliteStateFile
+from entrepot.broker.store.sync_channel import start_sync_process
+from entrepot.domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
+from entrepot.domain.message import SystemProperty, SystemValue
+from entrepot.domain.topic import Topic
 from tests.crash.history_steps import Life
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
@@ -352,7 +351,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> FailingDisk:
             settings, disk, log_channel, checkpoint_channel, SqliteStateFile(f"{settings.data_dir}/state.db")
         )
 
-    monkeypatch.setattr(broker.broker, "open_store", open_store)
+    monkeypatch.setattr(entrepot.broker.broker, "open_store", open_store)
     return disk
 
 

@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Delivery
-from domain.errors import StorageFullError
-from domain.ports import PopRequest
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import StorageFullError
+from entrepot.domain.ports import PopRequest
 from tests.support.derived_state import check_derived
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World

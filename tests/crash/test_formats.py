@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.broker import Broker
-from broker.store.store_files import FORMAT
-from domain.errors import Code, StoreFailedError
+from entrepot.broker.broker import Broker
+from entrepot.broker.store.store_files import FORMAT
+from entrepot.domain.errors import Code, StoreFailedError
 from tests.fixtures.make_store import main, read_back, settings_of
 from tests.support.clock import ManualClock
 

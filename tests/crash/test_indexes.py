@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from broker.store import sync_process
-from broker.store.state_file import SqliteStateFile, encode_changes
-from domain.errors import CorruptedError
+from entrepot.broker.store import sync_process
+from entrepot.broker.store.state_file import SqliteStateFile, encode_changes
+from entrepot.domain.errors import CorruptedError
 from tests.crash.history_scripts import SCRIPT
 from tests.crash.history_steps import Life
 from tests.support import simulated_store

@@ -7,17 +7,17 @@ from random import Random
 
 import pytest
 
-from broker.metadata import registry as changes
-from broker.metadata.key_values import encode_write
-from broker.metadata.origin import TopicOrigin
-from broker.retention.cleaner import Cleaner
-from broker.store.record import RecordKind
-from broker.store.record_trailer import Origin
-from domain.consumer_group import ConsumerGroup
-from domain.errors import StorageFullError
-from domain.key_value import KeyValueChange
-from domain.message import SystemProperty
-from domain.topic import Cleanup, Topic
+from entrepot.broker.metadata import registry as changes
+from entrepot.broker.metadata.key_values import encode_write
+from entrepot.broker.metadata.origin import TopicOrigin
+from entrepot.broker.retention.cleaner import Cleaner
+from entrepot.broker.store.record import RecordKind
+from entrepot.broker.store.record_trailer import Origin
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import StorageFullError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.message import SystemProperty
+from entrepot.domain.topic import Cleanup, Topic
 from tests.support.cases import cases
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from broker.store.commit_log import CommitLogLayout
-from broker.store.disk import OsDisk
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.ports import PopRequest
-from domain.topic import Topic
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.disk import OsDisk
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, append_all, bodies, codes, eventually, handles, message, pop
 

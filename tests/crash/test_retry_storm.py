@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from domain.message import SystemProperty
+from entrepot.domain.message import SystemProperty
 from tests.support.derived_state import check_derived
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import INVISIBLE_MS, SimulatedStore, World

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from broker.store import changed_rows
-from domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
-from domain.errors import Code, CorruptedError
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.filter_hash import filter_hash
-from domain.message import SystemProperty
-from domain.position import EARLIEST_POSITION
+from entrepot.broker.store import changed_rows
+from entrepot.domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
+from entrepot.domain.errors import Code, CorruptedError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import SystemProperty
+from entrepot.domain.position import EARLIEST_POSITION
 from tests.crash.conftest import ENTRIES_PER_FILE
 from tests.support.derived_state import check_derived
 from tests.support.simulated_disk import SimulatedDisk

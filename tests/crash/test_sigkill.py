@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from broker.broker import Broker
-from domain.ports import PopRequest
-from domain.topic import Topic
+from entrepot.broker.broker import Broker
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.topic import Topic
 from tests.crash.sigkill_child import settings_of
 from tests.support.clock import ManualClock
 from tests.support.soak_table import tell

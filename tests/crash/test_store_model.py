@@ -15,17 +15,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Deliveries
-from domain.errors import EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.filter_hash import filter_hash
-from domain.key_value import ABSENT, KeyValueChange
-from domain.message import Message, SystemProperty
-from domain.ports import PopRequest
-from domain.position import Position, PositionKind
-from domain.topic import Topic
-from store_client.memory import MemoryStore
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Deliveries
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.key_value import ABSENT, KeyValueChange
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.topic import Topic
+from entrepot.store_client.memory import MemoryStore
 from tests.support.derived_state import check_derived
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World

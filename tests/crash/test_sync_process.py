@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from broker.store import sync_process
-from broker.store.state_file import STATE_VERSION, SqliteStateFile, encode_changes
-from broker.store.sync_process import NO_ROOM, Files, State
+from entrepot.broker.store import sync_process
+from entrepot.broker.store.state_file import STATE_VERSION, SqliteStateFile, encode_changes
+from entrepot.broker.store.sync_process import NO_ROOM, Files, State
 from tests.support.cases import cases
 
 

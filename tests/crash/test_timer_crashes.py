@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from broker.timer import timing_wheel
-from domain.message import SystemProperty
+from entrepot.broker.timer import timing_wheel
+from entrepot.domain.message import SystemProperty
 from tests.crash.kept_life import DAY, HOUR, MINUTE, SECOND, KeptLife, crash_at_each_step
 from tests.support.cases import cases
 from tests.support.simulated_disk import Crash, SimulatedDisk

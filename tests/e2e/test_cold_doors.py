@@ -13,10 +13,10 @@ import httpx2
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from protocols.mqtt.packets import Puback
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.mqtt.packets import Puback
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.http.steps import get, ids, is_problem, receive, settle
 from tests.e2e.test_every_pair_of_doors import DOORS, KEPT, PUBLISH
 from tests.support.amqp_load import parameters

@@ -16,8 +16,8 @@ from typing import Any
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from protocols.mqtt.packets import Publish
-from protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.packets import Publish
+from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.amqp_load import parameters
 from tests.support.deployment import Deployment
 from tests.support.http_pull import http_json

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from protocols.mqtt.reason_codes import ReasonCode
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.support.http_client import http_request
 from tests.support.http_pull import http_json
 from tests.support.mqtt_client import RawClient

@@ -18,8 +18,8 @@ from typing import Self
 
 import pytest
 
-from protocols.mqtt.encoder import encode, encode_publish
-from protocols.mqtt.packets import Connect, Pingreq, Pingresp
+from entrepot.protocols.mqtt.encoder import encode, encode_publish
+from entrepot.protocols.mqtt.packets import Connect, Pingreq, Pingresp
 from tests.e2e.test_serve import call, publish, receive, tokens_of
 from tests.support.deployment import Deployment
 from tests.support.mqtt_client import RawClient

@@ -16,9 +16,9 @@ import httpx2
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from gateway.cli.app import run
-from protocols.mqtt.packets import Puback, Publish
-from protocols.rocketmq import v2_pb2
+from entrepot.gateway.cli.app import run
+from entrepot.protocols.mqtt.packets import Puback, Publish
+from entrepot.protocols.rocketmq import v2_pb2
 from tests.support.mqtt_client import RawClient
 from tests.support.server import ServerProcess
 from tests.support.terminal import acting_on_a_terminal

@@ -35,7 +35,8 @@ def copy_as_the_image_does(target: Path) -> Path:
         *sources, place = line.split()
         for source in sources:
             if (ROOT / source).is_dir():
-                shutil.copytree(ROOT / source, target / place, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+                ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
+                shutil.copytree(ROOT / source, target / place, symlinks=True, ignore=ignored)
             else:
                 shutil.copy(ROOT / source, target / place)
     return target
@@ -83,9 +84,9 @@ def test_the_wheel_is_whole_and_says_what_it_is(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as packed:
         names = set(packed.namelist())
         [metadata] = [email.message_from_bytes(packed.read(name)) for name in names if name.endswith("/METADATA")]
-    sources = {str(path.relative_to(ROOT)) for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    sources = {f"entrepot/{path.relative_to(ROOT)}" for room in ROOMS for path in (ROOT / room).rglob("*.py")}
     assert sources <= names
-    assert {name.partition("/")[0] for name in names if name.endswith(".py")} == {*ROOMS, "pyspark_entrepot"}
+    assert {name.partition("/")[0] for name in names if name.endswith(".py")} == {"entrepot", "pyspark_entrepot"}
     assert metadata["License-Expression"] == "Apache-2.0"
     assert "# Entrepôt" in metadata.get_payload(decode=True).decode()  # type: ignore[union-attr]
     for door in ("MQTT", "AMQP", "RocketMQ", "CloudEvents", "HTTP"):

@@ -18,7 +18,7 @@ SETTINGS = {"store.segment_size_bytes": str(1 << 20), "topics.default_queues": "
 
 
 def verify(data_dir: Path) -> tuple[int, str]:
-    command = [sys.executable, "-c", "from gateway.cli.app import main; main()", "store", "verify", "--full"]
+    command = [sys.executable, "-c", "from entrepot.gateway.cli.app import main; main()", "store", "verify", "--full"]
     done = subprocess.run([*command, "--data-dir", str(data_dir)], capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
 

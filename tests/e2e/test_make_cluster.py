@@ -120,7 +120,7 @@ def test_every_part_answers_a_ping_and_another_cluster_is_kept_out(cluster: Clus
     rows = cluster.rows()
     [gateway] = re.findall(r"http://(\S+)", rows["gateway-1"][3])
     for target in (rows["broker-1"][3], rows["nameserver-0"][3], f"http://{gateway}"):
-        command = [sys.executable, "-m", "gateway.cli", "ping", target, "--timeout", "20"]
+        command = [sys.executable, "-m", "entrepot.gateway.cli", "ping", target, "--timeout", "20"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith(f"{target} answers after ")
@@ -288,7 +288,16 @@ def test_name_servers_of_replicas_are_controllers(tmp_path: Path) -> None:
         rows = cluster.rows()
         assert [name for name in rows if "broker" in name] == [f"broker-0-{replica}" for replica in (1, 2, 3)]
         [gateway] = re.findall(r"http://(\S+)", rows["gateway-0"][3])
-        shown = [sys.executable, "-m", "gateway.cli", "cluster", "show", "--json", "--server", f"http://{gateway}"]
+        shown = [
+            sys.executable,
+            "-m",
+            "entrepot.gateway.cli",
+            "cluster",
+            "show",
+            "--json",
+            "--server",
+            f"http://{gateway}",
+        ]
 
         def states() -> list[str]:
             done = subprocess.run(shown, cwd=ROOT, capture_output=True, text=True, check=True)

@@ -9,9 +9,9 @@ from uuid import uuid4
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from domain.exchanges.entity_name import encoded_name
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.domain.exchanges.entity_name import encoded_name
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.amqp_load import parameters
 from tests.support.deployment import Deploy, Deployment
 from tests.support.http_pull import http_json

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import httpx2
 
-from broker.settings import BrokerSettings
-from domain.errors import EntrepotError
-from domain.message import Message
-from domain.retained import RetainedLimits
-from gateway.clock import SystemClock
-from gateway.mqtt.retained.retained import RetainedMessages
-from store_client.embedded import open_embedded
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.retained import RetainedLimits
+from entrepot.gateway.clock import SystemClock
+from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.store_client.embedded import open_embedded
 from tests.e2e.http.steps import get
 from tests.support.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS

@@ -10,35 +10,35 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 
-from broker.consume.progress import decode_ops
-from broker.store import record
-from domain.errors import EntrepotError
-from domain.expression.cesql.expression import compile_cesql
-from domain.expression.cesql.tokens import CesqlParseError
-from domain.expression.event_filter_json import parse_event_filters
-from domain.expression.filter import FilterExpression, FilterKind, compile_filter
-from domain.message import Message as DomainMessage
-from domain.recall_handle import RecallHandle
-from domain.receipt_handle import read_index, read_route
-from gateway.mqtt.names import parse_delayed, parse_replay, parse_share
-from protocols.amqp.errors import FrameError
-from protocols.amqp.field_table import decode_table
-from protocols.cloudevents import http
-from protocols.cloudevents.errors import CloudEventError
-from protocols.cloudevents.webhook import consent_of, retry_after_seconds
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import Connect, Publish, Subscribe, Subscription
-from protocols.proxy.header import MalformedProxyHeaderError, parse_header
-from protocols.remoting.frames import FrameReader, RemotingError
-from protocols.remoting.message_batch import decode_messages, decode_runs, decode_stored
-from protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.errors import WireError
-from protocols.rocketmq.filters import filter_of
-from protocols.rocketmq.headers import parse_authorization
-from protocols.rocketmq.mapping import from_wire
-from protocols.rocketmq.names import Namespaces
-from protocols.rocketmq.published import PublishLimits, published
+from entrepot.broker.consume.progress import decode_ops
+from entrepot.broker.store import record
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.expression.cesql.expression import compile_cesql
+from entrepot.domain.expression.cesql.tokens import CesqlParseError
+from entrepot.domain.expression.event_filter_json import parse_event_filters
+from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from entrepot.domain.message import Message as DomainMessage
+from entrepot.domain.recall_handle import RecallHandle
+from entrepot.domain.receipt_handle import read_index, read_route
+from entrepot.gateway.mqtt.names import parse_delayed, parse_replay, parse_share
+from entrepot.protocols.amqp.errors import FrameError
+from entrepot.protocols.amqp.field_table import decode_table
+from entrepot.protocols.cloudevents import http
+from entrepot.protocols.cloudevents.errors import CloudEventError
+from entrepot.protocols.cloudevents.webhook import consent_of, retry_after_seconds
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import Connect, Publish, Subscribe, Subscription
+from entrepot.protocols.proxy.header import MalformedProxyHeaderError, parse_header
+from entrepot.protocols.remoting.frames import FrameReader, RemotingError
+from entrepot.protocols.remoting.message_batch import decode_messages, decode_runs, decode_stored
+from entrepot.protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.errors import WireError
+from entrepot.protocols.rocketmq.filters import filter_of
+from entrepot.protocols.rocketmq.headers import parse_authorization
+from entrepot.protocols.rocketmq.mapping import from_wire
+from entrepot.protocols.rocketmq.names import Namespaces
+from entrepot.protocols.rocketmq.published import PublishLimits, published
 from tests.support.amqp_machine import CHANNEL, HANDSHAKE, opened_machine
 from tests.support.amqp_machine import Machine as AmqpMachine
 from tests.support.mqtt_machine import Machine as MqttMachine

@@ -9,10 +9,10 @@ from itertools import count
 from random import Random
 from typing import Final
 
-from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
-from domain.message import Message, StoredMessage
-from domain.ports import PopRequest, Store, Tail
-from domain.topic import Topic
+from entrepot.domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.ports import PopRequest, Store, Tail
+from entrepot.domain.topic import Topic
 from tests.history.operations import Drained, Item, Whole
 from tests.history.recorder import RecordedStore, item_of
 from tests.support.waiting import until

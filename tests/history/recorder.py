@@ -15,13 +15,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from broker.remoting.link import ConnectionLostError
-from domain.clock import Clock
-from domain.delivery import Deliveries, Receipt, handle_of
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValueChange
-from domain.message import Message, StoredMessage
-from domain.ports import PopRequest, Store
+from entrepot.broker.remoting.link import ConnectionLostError
+from entrepot.domain.clock import Clock
+from entrepot.domain.delivery import Deliveries, Receipt, handle_of
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.ports import PopRequest, Store
 from tests.history.operations import (
     Acknowledge,
     AnyOperation,

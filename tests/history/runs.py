@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from store_client.remote.store import RemoteStore
+from entrepot.store_client.remote.store import RemoteStore
 from tests.history.checker import check, report
 from tests.history.load import Load
 from tests.history.operations import Outcome

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.consume.consumption_op import ConsumptionOp
-from broker.consume.progress import Progress
-from domain.replication.rule import Rule, RuleKind
+from entrepot.broker.consume.consumption_op import ConsumptionOp
+from entrepot.broker.consume.progress import Progress
+from entrepot.domain.replication.rule import Rule, RuleKind
 from tests.controller.failing_over import joined
 from tests.history.load import Load
 from tests.history.recorder import RecordedStore, Recorder
@@ -33,7 +33,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a broker does by itself is done often."""
     monkeypatch.setattr("broker.replication.slave_store.SAVE_SECONDS", 0.05)
     monkeypatch.setattr("broker.server.registration.DECISION_SECONDS", 0.1)
-    monkeypatch.setattr("broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
 
 
 class Faults:

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from gateway.clock import SystemClock
-from store_client.remote import RemoteSettings, open_remote
+from entrepot.gateway.clock import SystemClock
+from entrepot.store_client.remote import RemoteSettings, open_remote
 from tests.history.load import Load
 from tests.history.recorder import RecordedStore, Recorder
 from tests.history.runs import judge, mastership, progress

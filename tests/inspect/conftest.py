@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.inspect import state_rows
-from broker.store import consume_queue
+from entrepot.broker.inspect import state_rows
+from entrepot.broker.store import consume_queue
 from tests.inspect import full_store
 
 ROOT = Path(__file__).resolve().parents[2]

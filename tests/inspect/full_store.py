@@ -10,20 +10,20 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from broker.store import consume_queue
-from broker.store.commit_log import CommitLogLayout
-from broker.store.index_file import IndexLayout
-from broker.store.record import RecordKind
-from domain.consumer_group import ConsumerGroup
-from domain.filter_hash import filter_hash
-from domain.key_value import KeyValueChange
-from domain.message import Message, SystemProperty
-from domain.ports import PopRequest
-from domain.replication.epochs import EpochStart
-from domain.topic import Topic, TopicType
-from domain.transaction import TransactionEnd
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store import consume_queue
+from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.index_file import IndexLayout
+from entrepot.broker.store.record import RecordKind
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.replication.epochs import EpochStart
+from entrepot.domain.topic import Topic, TopicType
+from entrepot.domain.transaction import TransactionEnd
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all, handles, pop, settled
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from broker.cli import app
-from broker.store.state_file import row_checksum
+from entrepot.broker.cli import app
+from entrepot.broker.store.state_file import row_checksum
 from tests.inspect import full_store
 
 SEGMENT = full_store.LAYOUT.segment_size_bytes

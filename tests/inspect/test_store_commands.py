@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from broker.broker import Broker
-from broker.store.record import RecordKind
-from gateway.cli import commands
-from gateway.cli.app import run
+from entrepot.broker.broker import Broker
+from entrepot.broker.store.record import RecordKind
+from entrepot.gateway.cli import commands
+from entrepot.gateway.cli.app import run
 from tests.inspect import full_store
 from tests.inspect.looking import a_queue_file, cut, look, report_of
 from tests.support.clock import ManualClock
@@ -146,7 +146,7 @@ def test_on_the_command_line_of_the_gateway(directory: Path, monkeypatch: pytest
 
 
 def test_as_a_process(directory: Path):
-    command = [sys.executable, "-m", "broker.cli", "verify", "--data-dir", str(directory)]
+    command = [sys.executable, "-m", "entrepot.broker.cli", "verify", "--data-dir", str(directory)]
     for plant, code in ((lambda: None, 0), (lambda: cut(a_queue_file(directory), 0), 1)):
         plant()
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

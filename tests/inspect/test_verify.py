@@ -14,18 +14,18 @@ from random import Random
 import pytest
 from typer.testing import CliRunner
 
-from broker.broker import Broker
-from broker.cli import app
-from broker.inspect import queue_checks, state_rows
-from broker.inspect.log_files import Gap, LogFiles, Record
-from broker.inspect.verification import verify
-from broker.settings import BrokerSettings
-from broker.store.record import (
+from entrepot.broker.broker import Broker
+from entrepot.broker.cli import app
+from entrepot.broker.inspect import queue_checks, state_rows
+from entrepot.broker.inspect.log_files import Gap, LogFiles, Record
+from entrepot.broker.inspect.verification import verify
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.record import (
     MESSAGE_KINDS,
     RecordKind,
 )
-from domain.message import Message
-from domain.topic import Topic
+from entrepot.domain.message import Message
+from entrepot.domain.topic import Topic
 from tests.inspect import full_store
 from tests.inspect.looking import (
     SEGMENT,

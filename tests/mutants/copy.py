@@ -87,13 +87,13 @@ def _tracked() -> list[str]:
     done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise MutantError(f"what is to be copied is not known: {done.stderr.strip()}")
-    return [name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
+    return [name for name in done.stdout.split("\0") if name and (ROOT / name).exists()]
 
 
 def _copy(source: Path, target: Path) -> None:
     """With its time, so that what is compiled of it is good in the copy, too."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(source, target)
+    shutil.copy2(source, target, follow_symlinks=False)
     if source.suffix == ".py":
         for compiled in (source.parent / "__pycache__").glob(f"{source.stem}.cpython-*.pyc"):
             if "pytest" not in compiled.name:

@@ -12,18 +12,25 @@ from typing import Final
 import pytest
 from hypothesis import Phase, settings
 
-import broker
-import domain
-import gateway
-import protocols
-import spark_ingest
-import store_client
+import entrepot.broker
+import entrepot.domain
+import entrepot.gateway
+import entrepot.protocols
+import entrepot.spark_ingest
+import entrepot.store_client
 from tests.tiers import budget
 from tests.tiers.run import plain
 
 FIRST_FAILURE: Final = "ENTREPOT_FIRST_FAILURE"
 """Names the file that the first failing test is written to."""
-_ROOMS: Final = (broker, domain, gateway, protocols, spark_ingest, store_client)
+_ROOMS: Final = (
+    entrepot.broker,
+    entrepot.domain,
+    entrepot.gateway,
+    entrepot.protocols,
+    entrepot.spark_ingest,
+    entrepot.store_client,
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:

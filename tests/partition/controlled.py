@@ -9,9 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from domain.errors import EntrepotError
-from domain.replication.control import GroupView
-from protocols.remoting import operations as wire
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.replication.control import GroupView
+from entrepot.protocols.remoting import operations as wire
 from tests.partition import disks
 from tests.partition.deployment import Node
 from tests.partition.network import Network

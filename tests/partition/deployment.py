@@ -14,9 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from broker.remoting.link import Link, LinkSettings
-from domain.route import Routes
-from protocols.remoting import operations as wire
+from entrepot.broker.remoting.link import Link, LinkSettings
+from entrepot.domain.route import Routes
+from entrepot.protocols.remoting import operations as wire
 from tests.partition.network import Network
 from tests.support.waiting import wait_until
 
@@ -76,7 +76,7 @@ class Node:
         self._network = network
         directory.mkdir()
         self._log, self._ready_file = directory / "log", directory / "ready.json"
-        command = [sys.executable, "-m", "gateway.cli", *arguments, "--host", network.address(machine)]
+        command = [sys.executable, "-m", "entrepot.gateway.cli", *arguments, "--host", network.address(machine)]
         command += ["--set", "security.anonymous=always"]  # clients come from other machines
         command += ["--ready-file", str(self._ready_file)]
         command += [part for key, value in (_QUICK | dict(settings)).items() for part in ("--set", f"{key}={value}")]

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from protocols.mqtt.packets import Puback, Publish
+from entrepot.protocols.mqtt.packets import Puback, Publish
 from tests.partition.client import HttpClient, key_of_broker, mqtt_client
 from tests.partition.deployment import Deployment
 from tests.support.soak_table import tell

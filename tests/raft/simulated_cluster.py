@@ -6,13 +6,13 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final
 
-from broker.raft.effects import ChangeMembers, Done, Propose, Read, ReadReady, Role, RoleChanged, Send, Write
-from broker.raft.entry import Entry, EntryKind
-from broker.raft.files import RaftFiles
-from broker.raft.membership import Add, Change, Configuration, Remove, Replace
-from broker.raft.messages import PreVote, VoteAnswer
-from broker.raft.raft import Raft
-from broker.raft.state import EMPTY, Options, Stored, first_stored
+from entrepot.broker.raft.effects import ChangeMembers, Done, Propose, Read, ReadReady, Role, RoleChanged, Send, Write
+from entrepot.broker.raft.entry import Entry, EntryKind
+from entrepot.broker.raft.files import RaftFiles
+from entrepot.broker.raft.membership import Add, Change, Configuration, Remove, Replace
+from entrepot.broker.raft.messages import PreVote, VoteAnswer
+from entrepot.broker.raft.raft import Raft
+from entrepot.broker.raft.state import EMPTY, Options, Stored, first_stored
 from tests.raft.simulated_faults import Faults
 from tests.raft.simulated_member import COMMAND, SimulatedMember
 from tests.support.simulated_clock import Clock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.raft.files import SNAPSHOT
+from entrepot.broker.raft.files import SNAPSHOT
 from tests.support.simulated_disk import SimulatedDisk
 
 PATH = "/raft"

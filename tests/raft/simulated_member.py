@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.raft.effects import (
+from entrepot.broker.raft.effects import (
     Apply,
     Compact,
     Done,
@@ -28,10 +28,10 @@ from broker.raft.effects import (
     Unknown,
     Write,
 )
-from broker.raft.entry import EntryKind
-from broker.raft.messages import Message
-from broker.raft.raft import Raft
-from broker.raft.state import Stored
+from entrepot.broker.raft.entry import EntryKind
+from entrepot.broker.raft.messages import Message
+from entrepot.broker.raft.raft import Raft
+from entrepot.broker.raft.state import Stored
 from tests.raft.simulated_directory import SimulatedDirectory
 from tests.support.simulated_disk import Crash, SimulatedDisk
 

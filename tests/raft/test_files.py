@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.raft.effects import HardState, Write
-from broker.raft.entry import Entry, EntryKind
-from broker.raft.files import OsDirectory, RaftFiles
-from broker.raft.membership import Configuration
-from broker.raft.records import (
+from entrepot.broker.raft.effects import HardState, Write
+from entrepot.broker.raft.entry import Entry, EntryKind
+from entrepot.broker.raft.files import OsDirectory, RaftFiles
+from entrepot.broker.raft.membership import Configuration
+from entrepot.broker.raft.records import (
     HEADER_BYTES,
     RaftDamageError,
     StoredState,
@@ -25,9 +25,9 @@ from broker.raft.records import (
     encode_snapshot,
     encode_state,
 )
-from broker.raft.snapshot import Snapshot
-from broker.raft.state import EMPTY, Stored, first_stored
-from domain.errors import StoreFailedError
+from entrepot.broker.raft.snapshot import Snapshot
+from entrepot.broker.raft.state import EMPTY, Stored, first_stored
+from entrepot.domain.errors import StoreFailedError
 from tests.raft.simulated_directory import SimulatedDirectory
 from tests.support.seed import seeded
 from tests.support.simulated_disk import Crash, SimulatedDisk

@@ -8,15 +8,15 @@ from typing import Final
 import msgspec
 import pytest
 
-from broker.raft.files import RaftFiles
-from broker.raft.following import Following
-from broker.raft.leading import Leadership
-from broker.raft.log import RaftLog
-from broker.raft.messages import Append, Message, VoteAnswer
-from broker.raft.raft import Raft
-from broker.raft.records import SNAPSHOT_MAGIC, RaftDamageError
-from broker.raft.snapshot import Snapshot
-from broker.raft.state import RaftState
+from entrepot.broker.raft.files import RaftFiles
+from entrepot.broker.raft.following import Following
+from entrepot.broker.raft.leading import Leadership
+from entrepot.broker.raft.log import RaftLog
+from entrepot.broker.raft.messages import Append, Message, VoteAnswer
+from entrepot.broker.raft.raft import Raft
+from entrepot.broker.raft.records import SNAPSHOT_MAGIC, RaftDamageError
+from entrepot.broker.raft.snapshot import Snapshot
+from entrepot.broker.raft.state import RaftState
 from tests.raft.histories import HistoryError, run_history
 from tests.raft.simulated_cluster import PlantedFaults
 from tests.support.seed import SEED

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from broker.raft.effects import (
+from entrepot.broker.raft.effects import (
     Apply,
     ChangeMembers,
     Done,
@@ -25,12 +25,12 @@ from broker.raft.effects import (
     Tick,
     Write,
 )
-from broker.raft.entry import Entry, EntryKind
-from broker.raft.membership import Add, Configuration, MembershipError, Remove, Replace, first_configuration
-from broker.raft.messages import Append, AppendAnswer, Message, PreVote, PreVoteAnswer, Vote, VoteAnswer
-from broker.raft.raft import Raft
-from broker.raft.snapshot import NO_SNAPSHOT
-from broker.raft.state import EMPTY, Options, Stored, first_stored
+from entrepot.broker.raft.entry import Entry, EntryKind
+from entrepot.broker.raft.membership import Add, Configuration, MembershipError, Remove, Replace, first_configuration
+from entrepot.broker.raft.messages import Append, AppendAnswer, Message, PreVote, PreVoteAnswer, Vote, VoteAnswer
+from entrepot.broker.raft.raft import Raft
+from entrepot.broker.raft.snapshot import NO_SNAPSHOT
+from entrepot.broker.raft.state import EMPTY, Options, Stored, first_stored
 from tests.support.cases import cases
 
 OPTIONS = Options(election_timeout_ms=100.0, heartbeat_ms=10.0)

@@ -7,12 +7,12 @@ import socket
 
 import pytest
 
-from broker.remoting.link import STREAM_CREDIT_BYTES, Link
-from broker.remoting.listener import ListenerLimits
-from domain.errors import Code, EntrepotError
-from protocols.remoting import operations as wire
-from protocols.remoting.frames import HEADER_SIZE, VERSION, FrameKind, Welcome, frame
-from protocols.remoting.values import encode
+from entrepot.broker.remoting.link import STREAM_CREDIT_BYTES, Link
+from entrepot.broker.remoting.listener import ListenerLimits
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.frames import HEADER_SIZE, VERSION, FrameKind, Welcome, frame
+from entrepot.protocols.remoting.values import encode
 from tests.support.served_calls import BOUNDS, DELETE, SETTINGS, Streamed, linked, raw, serving, until_closed, up
 from tests.support.waiting import PATIENCE_SECONDS, until
 

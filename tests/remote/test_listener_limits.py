@@ -8,12 +8,12 @@ import struct
 
 import pytest
 
-from broker.remoting.listener import ListenerLimits
-from broker.server.streams import MAX_WAITING_BYTES, AvailabilityStream, KeyValueStream
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValueEvent
-from protocols.remoting import operations as wire
-from protocols.remoting.frames import MAX_PAYLOAD_BYTES, FrameKind, frame
+from entrepot.broker.remoting.listener import ListenerLimits
+from entrepot.broker.server.streams import MAX_WAITING_BYTES, AvailabilityStream, KeyValueStream
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValueEvent
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.frames import MAX_PAYLOAD_BYTES, FrameKind, frame
 from tests.support.served_calls import BOUNDS, Streamed, linked, raw, serving, until_closed, up
 from tests.support.waiting import until
 

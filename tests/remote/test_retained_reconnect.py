@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from broker.settings import BrokerSettings
-from domain.errors import Code, EntrepotError
-from domain.message import Message
-from domain.retained import RetainedLimits
-from gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.retained import RetainedLimits
+from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from tests.support.clock import ManualClock
 from tests.support.retained import names_matching
 from tests.support.served_broker import ServedBroker, connect

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.settings import BrokerSettings
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValue, KeyValueChange
-from domain.message import Message
-from domain.topic import Topic
-from protocols.remoting import operations as wire
-from store_client.remote import RemoteStore
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValue, KeyValueChange
+from entrepot.domain.message import Message
+from entrepot.domain.topic import Topic
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote import RemoteStore
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
 from tests.support.served_broker import ServedBroker, connect

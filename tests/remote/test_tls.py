@@ -5,9 +5,9 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from broker.remoting.listener import ListenerLimits
-from protocols.remoting.frames import VERSION, FrameKind, Hello, frame
-from protocols.remoting.values import encode
+from entrepot.broker.remoting.listener import ListenerLimits
+from entrepot.protocols.remoting.frames import VERSION, FrameKind, Hello, frame
+from entrepot.protocols.remoting.values import encode
 from tests.support.served_calls import BOUNDS, linked, raw, serving, until_closed, up
 from tests.support.waiting import until
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.replication.following_replica import Role
-from broker.replication.slave_progress import Run
-from domain.replication.epochs import start_before
+from entrepot.broker.replication.following_replica import Role
+from entrepot.broker.replication.slave_progress import Run
+from entrepot.domain.replication.epochs import start_before
 from tests.replication.simulated_replica import SimulatedReplica, pieces
 
 if TYPE_CHECKING:

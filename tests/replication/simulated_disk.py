@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import NamedTuple
 
-from domain.replication.epochs import BEGINNING, EpochStart
-from domain.replication.mastership import ReplicaState
+from entrepot.domain.replication.epochs import BEGINNING, EpochStart
+from entrepot.domain.replication.mastership import ReplicaState
 from tests.replication.derived_state import DerivedState
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker.replication.effects import RefuseSlave, WelcomeSlave
-from broker.replication.following_replica import Role
-from broker.replication.replica import Replica
-from domain.replication.election import Election
-from domain.replication.greeting import Greeting, Welcome
-from domain.replication.mastership import ReplicaState
-from domain.replication.rule import Rule
+from entrepot.broker.replication.effects import RefuseSlave, WelcomeSlave
+from entrepot.broker.replication.following_replica import Role
+from entrepot.broker.replication.replica import Replica
+from entrepot.domain.replication.election import Election
+from entrepot.domain.replication.greeting import Greeting, Welcome
+from entrepot.domain.replication.mastership import ReplicaState
+from entrepot.domain.replication.rule import Rule
 from tests.replication.derived_state import DerivedState, derived_from
 from tests.replication.simulated_clients import Client, Ledger
 from tests.replication.simulated_copying import Copies

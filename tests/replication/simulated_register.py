@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from domain.replication.election import Election, ElectionError
-from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
+from entrepot.domain.replication.election import Election, ElectionError
+from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
 from tests.replication.simulated_replica import SimulatedReplica
 
 if TYPE_CHECKING:

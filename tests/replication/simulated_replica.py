@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.replication.effects import (
+from entrepot.broker.replication.effects import (
     Acknowledge,
     Announce,
     AppendEpoch,
@@ -28,10 +28,10 @@ from broker.replication.effects import (
     WelcomeSlave,
     Write,
 )
-from broker.replication.following_replica import Role
-from broker.replication.replica import Replica
-from broker.replication.slave_progress import Run
-from domain.replication.epochs import EpochStart
+from entrepot.broker.replication.following_replica import Role
+from entrepot.broker.replication.replica import Replica
+from entrepot.broker.replication.slave_progress import Run
+from entrepot.domain.replication.epochs import EpochStart
 from tests.replication.derived_state import derived_from
 from tests.replication.simulated_broker import SimulatedBroker
 from tests.replication.simulated_disk import DamageError, Record, SimulatedDisk

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from broker.ports.missing import Missing
-from domain.confirmation import Confirmation
-from domain.errors import Code, EntrepotError
-from domain.message import Message, SystemProperty
-from domain.replication.rule import Rule, RuleKind
-from domain.topic import Topic
+from entrepot.broker.ports.missing import Missing
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another, joined
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.seed import seeded

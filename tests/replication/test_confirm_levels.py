@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from domain.cluster import ConfirmLevel
-from domain.replication.rule import Rule, RuleKind
-from domain.topic import Confirm, Topic
+from entrepot.domain.cluster import ConfirmLevel
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Confirm, Topic
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append, bodies, message
 from tests.support.waiting import until

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.replication.effects import Confirm, Sync, Write
-from broker.replication.replica import Replica
-from broker.replication.slave_progress import Run
-from domain.replication.epochs import BEGINNING
-from domain.replication.greeting import Welcome
+from entrepot.broker.replication.effects import Confirm, Sync, Write
+from entrepot.broker.replication.replica import Replica
+from entrepot.broker.replication.slave_progress import Run
+from entrepot.domain.replication.epochs import BEGINNING
+from entrepot.domain.replication.greeting import Welcome
 from tests.replication.test_replica import TWO, appointment, replica
 
 COPIED = [Run(4, b"abcd", 0, 8), Run(8, b"ef", 0, 8)]

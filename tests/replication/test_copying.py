@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from domain.replication.rule import Rule, RuleKind
-from domain.topic import Topic
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Topic
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append
 from tests.support.waiting import until

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.broker import Broker
-from broker.server.identity import epoch_kept
-from broker.server.process import BrokerProcess, BrokerProcessSettings
-from broker.settings import BrokerSettings
-from domain.replication.rule import Rule, RuleKind
-from domain.route import mastership_epoch
-from domain.topic import Topic
+from entrepot.broker.broker import Broker
+from entrepot.broker.server.identity import epoch_kept
+from entrepot.broker.server.process import BrokerProcess, BrokerProcessSettings
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.route import mastership_epoch
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.controllers import listening
 from tests.support.replicated_group import LAYOUT, ReplicatedGroup

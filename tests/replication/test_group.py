@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker import Broker
-from broker.replication.slave_store import SlaveStore
-from broker.server.identity import BrokerIdentity
-from broker.settings import BrokerSettings
-from domain.errors import EntrepotError
-from domain.key_value import KeyValueChange
-from domain.replication.rule import Rule, RuleKind
-from domain.topic import Topic
+from entrepot.broker.broker import Broker
+from entrepot.broker.replication.slave_store import SlaveStore
+from entrepot.broker.server.identity import BrokerIdentity
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.replicated_group import LAYOUT, ReplicatedGroup
 from tests.support.store_steps import append, bodies, codes, eventually, handles, message, pop
@@ -30,7 +30,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a broker does by itself is done often."""
     monkeypatch.setattr("broker.replication.slave_store.SAVE_SECONDS", 0.05)
     monkeypatch.setattr("broker.server.registration.DECISION_SECONDS", 0.1)
-    monkeypatch.setattr("broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
 
 
 async def test_what_is_confirmed_is_on_every_disk_in_sync(tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ async def test_a_directory_that_comes_back_from_a_copy_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It forgot what it had acknowledged: it does not follow, nobody elects it, and it says so; empty it may start."""
-    monkeypatch.setattr("store_client.remote.electing.CATCH_UP_SECONDS", 0.05)  # it never does
+    monkeypatch.setattr("entrepot.store_client.remote.electing.CATCH_UP_SECONDS", 0.05)  # it never does
     async with ReplicatedGroup(tmp_path, QUORUM) as group:
         await group.store.topology.put_topic(Topic("t", queues=1))
         await group.even()

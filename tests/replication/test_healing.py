@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from broker.replication import runs
-from broker.replication.healing import is_whole
-from broker.store import recovery
-from domain.errors import CorruptedError
-from domain.message import StoredMessage
-from domain.replication.rule import Rule, RuleKind
-from domain.topic import Topic
+from entrepot.broker.replication import runs
+from entrepot.broker.replication.healing import is_whole
+from entrepot.broker.store import recovery
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Topic
 from tests.support.replicated_group import LAYOUT, ReplicatedGroup
 from tests.support.store_steps import append, bodies, eventually, pop
 from tests.support.waiting import until

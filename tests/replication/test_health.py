@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from broker.replication.slave_lag import behind_seconds
-from domain.cluster import ReplicaView
-from domain.replication.rule import Rule, RuleKind
-from domain.topic import Topic
-from gateway.http.replica_metrics import replica_metrics
-from store_client.remote.ping import Pong, ping
+from entrepot.broker.replication.slave_lag import behind_seconds
+from entrepot.domain.cluster import ReplicaView
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Topic
+from entrepot.gateway.http.replica_metrics import replica_metrics
+from entrepot.store_client.remote.ping import Pong, ping
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
 from tests.support.replicated_group import ReplicatedGroup

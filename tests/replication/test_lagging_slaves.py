@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from domain.message import StoredMessage
-from domain.position import Position, PositionKind
-from domain.replication.rule import Rule, RuleKind
-from domain.topic import Topic
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Topic
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append, bodies
 from tests.support.waiting import until
@@ -22,7 +22,7 @@ FIVE = list("01234")
 
 @pytest.fixture(autouse=True)
 def known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store_client.remote.slave_readers.CHANGED_SECONDS", 0.0)
+    monkeypatch.setattr("entrepot.store_client.remote.slave_readers.CHANGED_SECONDS", 0.0)
     monkeypatch.setattr("broker.replication.slave_reads.LOOK_SECONDS", 0.02)
 
 
@@ -90,7 +90,7 @@ async def test_a_topic_that_is_made_anew_is_followed_from_its_beginning(tmp_path
 async def test_a_topic_of_a_moment_ago_is_the_masters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with ReplicatedGroup(tmp_path, QUORUM, zone=f"zone-{NEAR}") as group:
         await near(group)
-        monkeypatch.setattr("store_client.remote.slave_readers.CHANGED_SECONDS", 60.0)
+        monkeypatch.setattr("entrepot.store_client.remote.slave_readers.CHANGED_SECONDS", 60.0)
         Held(group)
         await group.store.topology.delete_topic("t")
         await group.store.topology.put_topic(Topic("t", queues=1))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from domain.errors import EntrepotError
-from domain.replication.rule import Rule, RuleKind
-from domain.topic import Topic
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Topic
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append, bodies, message
 from tests.support.waiting import until

@@ -6,10 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from broker.replication.effects import Acknowledge, Announce, AppendEpoch, Close, Persist, RefuseSlave, WelcomeSlave
-from broker.replication.replica import Replica
-from domain.replication.election import Election, ElectionError
-from domain.replication.mastership import MAX_TOKENS, ReplicaState, RunHistory
+from entrepot.broker.replication.effects import (
+    Acknowledge,
+    Announce,
+    AppendEpoch,
+    Close,
+    Persist,
+    RefuseSlave,
+    WelcomeSlave,
+)
+from entrepot.broker.replication.replica import Replica
+from entrepot.domain.replication.election import Election, ElectionError
+from entrepot.domain.replication.mastership import MAX_TOKENS, ReplicaState, RunHistory
 from tests.replication.test_replica import ONE, TWO, answer, appointment, elected, greeting, kinds, master, replica
 
 

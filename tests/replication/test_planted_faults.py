@@ -8,14 +8,14 @@ from typing import Final
 
 import pytest
 
-from broker.replication.effects import Acknowledge, Effect, Open, Persist, Sync
-from broker.replication.following_replica import Role
-from broker.replication.replica import Replica
-from broker.replication.slave_progress import Run
-from domain.replication.election import Election
-from domain.replication.epochs import EpochStart
-from domain.replication.greeting import Greeting
-from domain.replication.mastership import Appointment, FenceAnswer, Promise, heard_of
+from entrepot.broker.replication.effects import Acknowledge, Effect, Open, Persist, Sync
+from entrepot.broker.replication.following_replica import Role
+from entrepot.broker.replication.replica import Replica
+from entrepot.broker.replication.slave_progress import Run
+from entrepot.domain.replication.election import Election
+from entrepot.domain.replication.epochs import EpochStart
+from entrepot.domain.replication.greeting import Greeting
+from entrepot.domain.replication.mastership import Appointment, FenceAnswer, Promise, heard_of
 from tests.replication.histories import HistoryError, run_history
 from tests.replication.simulated_group import PlantedFaults
 from tests.support.seed import SEED

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication.effects import (
+from entrepot.broker.replication.effects import (
     Acknowledge,
     AppendEpoch,
     BeginAt,
@@ -25,11 +25,11 @@ from broker.replication.effects import (
     WelcomeSlave,
     Write,
 )
-from broker.replication.following_replica import Role
-from broker.replication.replica import Replica
-from broker.replication.slave_progress import Run
-from domain.replication.election import Election, ElectionError, first_election
-from domain.replication.epochs import (
+from entrepot.broker.replication.following_replica import Role
+from entrepot.broker.replication.replica import Replica
+from entrepot.broker.replication.slave_progress import Run
+from entrepot.domain.replication.election import Election, ElectionError, first_election
+from entrepot.domain.replication.epochs import (
     BEGINNING,
     EpochStart,
     ForkedError,
@@ -38,15 +38,15 @@ from domain.replication.epochs import (
     encode_starts,
     read_epoch,
 )
-from domain.replication.greeting import Greeting, Welcome
-from domain.replication.mastership import (
+from entrepot.domain.replication.greeting import Greeting, Welcome
+from entrepot.domain.replication.mastership import (
     Appointment,
     FenceAnswer,
     Member,
     Promise,
     ReplicaState,
 )
-from domain.replication.rule import Rule, RuleKind, confirmed_offset, default_min_in_sync
+from entrepot.domain.replication.rule import Rule, RuleKind, confirmed_offset, default_min_in_sync
 from tests.replication.test_planted_faults import ConfirmsBeforeEpoch
 
 ONE, TWO, THREE = (Member(number, f"{number:032x}") for number in (1, 2, 3))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.remoting.link import Link, LinkSettings
-from domain.errors import Code, EntrepotError
-from domain.replication.rule import Rule, RuleKind
-from domain.topic import Topic
-from protocols.remoting import operations as wire
-from protocols.remoting.message_batch import encode_messages
+from entrepot.broker.remoting.link import Link, LinkSettings
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Topic
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.message_batch import encode_messages
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append, message
 from tests.support.waiting import until

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication import runs
-from broker.replication.runs import decode_runs, encode_run, read_run
-from broker.store.commit_log import CommitLog, CommitLogLayout
-from broker.store.record import RecordHeader, RecordKind
-from domain.errors import CorruptedError
-from domain.message import Message
-from domain.replication.epochs import EpochStart
+from entrepot.broker.replication import runs
+from entrepot.broker.replication.runs import decode_runs, encode_run, read_run
+from entrepot.broker.store.commit_log import CommitLog, CommitLogLayout
+from entrepot.broker.store.record import RecordHeader, RecordKind
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.message import Message
+from entrepot.domain.replication.epochs import EpochStart
 from tests.support.simulated_disk import SimulatedDisk
 
 LAYOUT = CommitLogLayout(segment_size_bytes=4096, preallocate_bytes=4096, reserve_bytes=0)

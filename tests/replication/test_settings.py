@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from broker.broker import Broker
-from broker.replication.beginning import check_settings
-from broker.replication.peers import GroupSettings
-from broker.replication.replica_files import ReplicaFiles
-from broker.settings import BrokerSettings as StoreSettings
-from broker.tiered.settings import TierSettings
-from domain.errors import StoreFailedError
-from domain.replication.mastership import ReplicaState
-from domain.replication.rule import Rule, RuleKind, parse_rule
-from gateway.settings.stores import BrokerSettings
+from entrepot.broker.broker import Broker
+from entrepot.broker.replication.beginning import check_settings
+from entrepot.broker.replication.peers import GroupSettings
+from entrepot.broker.replication.replica_files import ReplicaFiles
+from entrepot.broker.settings import BrokerSettings as StoreSettings
+from entrepot.broker.tiered.settings import TierSettings
+from entrepot.domain.errors import StoreFailedError
+from entrepot.domain.replication.mastership import ReplicaState
+from entrepot.domain.replication.rule import Rule, RuleKind, parse_rule
+from entrepot.gateway.settings.stores import BrokerSettings
 from tests.support.clock import ManualClock
 from tests.support.replicated_group import ReplicatedGroup
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.message import StoredMessage
-from domain.position import Position, PositionKind
-from domain.query import MessageQuery
-from domain.replication.rule import Rule, RuleKind
-from domain.topic import Topic
-from store_client.blocking import StoreLocation, open_reader
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.query import MessageQuery
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Topic
+from entrepot.store_client.blocking import StoreLocation, open_reader
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append, append_all, bodies, message
 from tests.support.waiting import until
@@ -26,8 +26,8 @@ FIVE = [str(number) for number in range(5)]
 
 @pytest.fixture(autouse=True)
 def known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store_client.remote.slave_readers.CHANGED_SECONDS", 0.0)
-    monkeypatch.setattr("store_client.remote.riding.RIDE_SECONDS", 0.5)
+    monkeypatch.setattr("entrepot.store_client.remote.slave_readers.CHANGED_SECONDS", 0.0)
+    monkeypatch.setattr("entrepot.store_client.remote.riding.RIDE_SECONDS", 0.5)
 
 
 async def without_master(group: ReplicatedGroup) -> None:

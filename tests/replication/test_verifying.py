@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from domain.replication.rule import Rule, RuleKind
-from domain.topic import Topic
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Topic
 from tests.replication.test_healing import harm
 from tests.support.replicated_group import ReplicatedGroup
 from tests.support.store_steps import append
@@ -22,7 +22,7 @@ QUORUM = Rule(RuleKind.QUORUM, 3, 2)
 
 async def run(*arguments: str, code: int = 0) -> str:
     """What a command prints, as JSON where it ends well enough for that."""
-    command = [sys.executable, "-m", "gateway.cli", "store", *arguments, "--json"]
+    command = [sys.executable, "-m", "entrepot.gateway.cli", "store", *arguments, "--json"]
     outcome = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
     assert outcome.returncode == code, outcome.stdout + outcome.stderr
     return outcome.stdout + outcome.stderr

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from struct import unpack_from
 
-from protocols.amqp.connection import ServerConnection
-from protocols.amqp.connection_events import (
+from entrepot.protocols.amqp.connection import ServerConnection
+from entrepot.protocols.amqp.connection_events import (
     ChannelClosed,
     Closing,
     ConnectionLimits,
@@ -15,10 +15,10 @@ from protocols.amqp.connection_events import (
     Open,
     Publishes,
 )
-from protocols.amqp.content import ContentHeader
-from protocols.amqp.delivery import content_frames
-from protocols.amqp.frames import HEARTBEAT, METHOD, PROTOCOL_HEADER, frame
-from protocols.amqp.methods import (
+from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.delivery import content_frames
+from entrepot.protocols.amqp.frames import HEARTBEAT, METHOD, PROTOCOL_HEADER, frame
+from entrepot.protocols.amqp.methods import (
     AmqpMethod,
     BasicPublish,
     ChannelOpen,

@@ -7,29 +7,29 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Self
 
-from domain.access.model import Action, Effect, Origin, Principal, Statement
-from domain.errors import EntrepotError
-from domain.exchanges.exchange import Exchange, ExchangeType
-from domain.message import Message
-from domain.queues.declaration import declared_queue
-from gateway.amqp.connections.channel import AmqpChannel
-from gateway.amqp.connections.channel_output import ChannelOutput
-from gateway.amqp.connections.client import ClientInfo
-from gateway.amqp.connections.remembered_publishes import Known, RememberedPublishes
-from gateway.amqp.frontend import AmqpFrontend
-from gateway.amqp.virtual_hosts.definitions import Definitions
-from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
-from gateway.messaging.routes import Routes
-from gateway.messaging.send import OnSent, Sender
-from gateway.messaging.topology import Topology
-from gateway.security.administration import By, UserChange
-from gateway.security.security import Security
-from gateway.settings import SecuritySettings, Settings
-from protocols.amqp.connection_events import Publish
-from protocols.amqp.content import received_header
-from protocols.amqp.errors import AmqpError
-from store_client.memory import MemoryStore
+from entrepot.domain.access.model import Action, Effect, Origin, Principal, Statement
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.exchanges.exchange import Exchange, ExchangeType
+from entrepot.domain.message import Message
+from entrepot.domain.queues.declaration import declared_queue
+from entrepot.gateway.amqp.connections.channel import AmqpChannel
+from entrepot.gateway.amqp.connections.channel_output import ChannelOutput
+from entrepot.gateway.amqp.connections.client import ClientInfo
+from entrepot.gateway.amqp.connections.remembered_publishes import Known, RememberedPublishes
+from entrepot.gateway.amqp.frontend import AmqpFrontend
+from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
+from entrepot.gateway.messaging.routes import Routes
+from entrepot.gateway.messaging.send import OnSent, Sender
+from entrepot.gateway.messaging.topology import Topology
+from entrepot.gateway.security.administration import By, UserChange
+from entrepot.gateway.security.security import Security
+from entrepot.gateway.settings import SecuritySettings, Settings
+from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.content import received_header
+from entrepot.protocols.amqp.errors import AmqpError
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 
 ME = By("me", "127.0.0.1")

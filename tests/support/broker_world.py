@@ -6,16 +6,16 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from broker.store.commit_log import CommitLogLayout
-from domain.clock import Clock
-from domain.ports import Store
-from domain.topic import Topic
-from gateway.messaging.send import Sender
-from gateway.messaging.topology import Topology
-from gateway.settings import TopicsSettings
-from store_client.remote import RemoteStore
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.domain.clock import Clock
+from entrepot.domain.ports import Store
+from entrepot.domain.topic import Topic
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.messaging.topology import Topology
+from entrepot.gateway.settings import TopicsSettings
+from entrepot.store_client.remote import RemoteStore
 from tests.support.served_broker import ServedBroker, connect
 from tests.support.waiting import until
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from domain.delivery import Delivery
-from domain.ports import Store
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.ports import Store
 from tests.support.store_steps import LONG_POLL_MS, handles, pop
 
 ENDED_BY_THEMSELVES = 3

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from domain.message import Message, StoredMessage
-from domain.names import dead_letter_group, dead_letter_topic, is_retry_topic
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.names import dead_letter_group, dead_letter_topic, is_retry_topic
 
 QueueKey = tuple[str, int]
 Claim = tuple[str, bytes]

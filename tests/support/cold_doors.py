@@ -14,8 +14,8 @@ from uuid import uuid4
 
 import pika  # type: ignore[import-untyped]
 
-from protocols.mqtt.packets import Publish, Subscription
-from store_client.embedded import tables_shown
+from entrepot.protocols.mqtt.packets import Publish, Subscription
+from entrepot.store_client.embedded import tables_shown
 from tests.e2e.http.steps import event
 from tests.support.amqp_load import parameters
 from tests.support.clock import ManualClock

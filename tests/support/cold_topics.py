@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from broker.store.commit_log import CommitLogLayout
-from broker.tiered.settings import TierSettings
-from domain.filter_hash import filter_hash
-from domain.message import Message, StoredMessage
-from domain.topic import Topic
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.tiered.settings import TierSettings
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all
 from tests.support.waiting import until

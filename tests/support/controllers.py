@@ -6,11 +6,11 @@ import shutil
 import socket
 from pathlib import Path
 
-from broker.controller.agreement import ControllerOptions
-from broker.controller.process import ControllerServer, ControllerSettings
-from broker.raft.state import Options
-from broker.remoting.link import LinkSettings
-from broker.remoting.listener import RemotingListener, Service
+from entrepot.broker.controller.agreement import ControllerOptions
+from entrepot.broker.controller.process import ControllerServer, ControllerSettings
+from entrepot.broker.raft.state import Options
+from entrepot.broker.remoting.link import LinkSettings
+from entrepot.broker.remoting.listener import RemotingListener, Service
 from tests.support.clock import ManualClock
 from tests.support.waiting import until
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from protocols.mqtt.packets import Packet, Pubcomp, Publish, Pubrec, Pubrel
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.packets import Packet, Pubcomp, Publish, Pubrec, Pubrel
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 MAX_PACKET_ID = 65_535
 

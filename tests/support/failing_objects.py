@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 
-from broker.tiered.objects import MissingObjectError, StoredObject, TierError
-from domain.clock import Clock
+from entrepot.broker.tiered.objects import MissingObjectError, StoredObject, TierError
+from entrepot.domain.clock import Clock
 
 
 class Fault(Enum):

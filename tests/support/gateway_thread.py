@@ -15,11 +15,11 @@ from typing import Any, NoReturn, Self
 import structlog
 from structlog.typing import EventDict
 
-from domain.clock import Clock
-from gateway.app import Gateway
-from gateway.listener import bind
-from gateway.settings import Settings, load_settings
-from gateway.stores import open_store
+from entrepot.domain.clock import Clock
+from entrepot.gateway.app import Gateway
+from entrepot.gateway.listener import bind
+from entrepot.gateway.settings import Settings, load_settings
+from entrepot.gateway.stores import open_store
 from tests.support.clock import ManualClock
 from tests.support.waiting import PATIENCE_SECONDS
 

@@ -14,26 +14,26 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from broker.settings import BrokerSettings
-from broker.store.commit_log import CommitLogLayout
-from domain.ports import Store
-from gateway.events.admission import Admission
-from gateway.events.deduplication import Deduplication
-from gateway.events.rules import EventRules
-from gateway.events.subscriptions.subscriptions import Subscriptions
-from gateway.events.webhooks.webhooks import Webhooks
-from gateway.http.app import build_app
-from gateway.http.context import HttpContext
-from gateway.http.server import HttpListener
-from gateway.messaging.membership import Memberships
-from gateway.messaging.send import Sender
-from gateway.messaging.topology import Topology
-from gateway.mqtt.retained.retained import RetainedMessages
-from gateway.security.security import Security
-from gateway.settings import Settings
-from gateway.transport.early_bytes import EarlyBytes
-from store_client.embedded import open_embedded
-from store_client.memory import MemoryStore
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.domain.ports import Store
+from entrepot.gateway.events.admission import Admission
+from entrepot.gateway.events.deduplication import Deduplication
+from entrepot.gateway.events.rules import EventRules
+from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
+from entrepot.gateway.events.webhooks.webhooks import Webhooks
+from entrepot.gateway.http.app import build_app
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.server import HttpListener
+from entrepot.gateway.messaging.membership import Memberships
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.messaging.topology import Topology
+from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.security.security import Security
+from entrepot.gateway.settings import Settings
+from entrepot.gateway.transport.early_bytes import EarlyBytes
+from entrepot.store_client.embedded import open_embedded
+from entrepot.store_client.memory import MemoryStore
 from tests.support.served_broker import remote_store
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiers.marks import soak_only

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from domain.clock import Clock
-from domain.message import StoredMessage
-from domain.ports import Store
-from gateway.mqtt.fan_out.audience import QueueKey, Run, SubscriptionOptions
-from gateway.mqtt.fan_out.hub import DeliveryHub
-from protocols.mqtt.encoder import PublishTemplate
+from entrepot.domain.clock import Clock
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.ports import Store
+from entrepot.gateway.mqtt.fan_out.audience import QueueKey, Run, SubscriptionOptions
+from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
+from entrepot.protocols.mqtt.encoder import PublishTemplate
 
 QOS_1 = SubscriptionOptions(1)
 

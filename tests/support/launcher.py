@@ -21,19 +21,19 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 MODULES: Final = (
-    "gateway.cli.app",
-    "gateway.serving",
-    "gateway.deployment",
-    "gateway.http.app",
-    "gateway.http.server",
-    "gateway.rocketmq.frontend",
-    "gateway.rocketmq.listener",
-    "broker.broker",
-    "broker.server.process",
+    "entrepot.gateway.cli.app",
+    "entrepot.gateway.serving",
+    "entrepot.gateway.deployment",
+    "entrepot.gateway.http.app",
+    "entrepot.gateway.http.server",
+    "entrepot.gateway.rocketmq.frontend",
+    "entrepot.gateway.rocketmq.listener",
+    "entrepot.broker.broker",
+    "entrepot.broker.server.process",
     "uvicorn",
-    "store_client.embedded",
-    "store_client.memory",
-    "store_client.remote",
+    "entrepot.store_client.embedded",
+    "entrepot.store_client.memory",
+    "entrepot.store_client.remote",
 )
 POLL_SECONDS: Final = 0.005
 ROOT: Final = Path(__file__).parents[2]
@@ -144,7 +144,7 @@ def _run(question: dict[str, Any], descriptor: int) -> NoReturn:
     """In the fork: the command, as `python -m gateway.cli` runs it."""
     import random
 
-    from gateway.cli.app import main
+    from entrepot.gateway.cli.app import main
 
     code: object = 1
     try:

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx2
 
-from protocols.mqtt.packets import Puback, Publish
+from entrepot.protocols.mqtt.packets import Puback, Publish
 from tests.support.checker import Report
 from tests.support.deployment import GatewayProcess
 from tests.support.mqtt_client import RawClient

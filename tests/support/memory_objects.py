@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 
-from broker.tiered.object_paths import checked_path, checked_prefix, checked_ranges, checked_size, ends_before
-from broker.tiered.objects import MissingObjectError, StoredObject
-from domain.clock import Clock
+from entrepot.broker.tiered.object_paths import checked_path, checked_prefix, checked_ranges, checked_size, ends_before
+from entrepot.broker.tiered.objects import MissingObjectError, StoredObject
+from entrepot.domain.clock import Clock
 
 
 class MemoryObjects:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from domain.message import TIMES, Message
+from entrepot.domain.message import TIMES, Message
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 WORD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)

@@ -16,7 +16,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 
-from gateway.clock import SystemClock
+from entrepot.gateway.clock import SystemClock
 from tests.support.gateway_thread import GatewayThread
 from tests.support.ports import ReservedPort
 from tests.support.server import ServerProcess

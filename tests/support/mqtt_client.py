@@ -8,9 +8,9 @@ import time
 from types import TracebackType
 from typing import TypeVar
 
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import (
     Connack,
     Connect,
     Packet,

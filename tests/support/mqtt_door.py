@@ -6,22 +6,22 @@ import asyncio
 from collections.abc import Sequence
 from typing import TypeVar
 
-from domain.key_value import KeyValueChange
-from gateway.messaging.send import Sender
-from gateway.messaging.topology import Topology
-from gateway.mqtt.connections.conversation import MqttConversation
-from gateway.mqtt.fan_out.hub import DeliveryHub
-from gateway.mqtt.frontend import MqttFrontend
-from gateway.mqtt.retained.retained import RetainedMessages
-from gateway.mqtt.shares.shares import Shares
-from gateway.security.security import Security
-from gateway.settings import Settings
-from gateway.transport.source import Source
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Subscribe, Subscription
-from protocols.mqtt.properties import PropertyId
-from store_client.memory import MemoryStore
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.messaging.topology import Topology
+from entrepot.gateway.mqtt.connections.conversation import MqttConversation
+from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
+from entrepot.gateway.mqtt.frontend import MqttFrontend
+from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.mqtt.shares.shares import Shares
+from entrepot.gateway.security.security import Security
+from entrepot.gateway.settings import Settings
+from entrepot.gateway.transport.source import Source
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Subscribe, Subscription
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.replaced import replaced
 from tests.support.waiting import PATIENCE_SECONDS, until

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import (
     Connack,
     Connect,
     Packet,
@@ -28,7 +28,7 @@ from protocols.mqtt.packets import (
     Subscribe,
     Subscription,
 )
-from protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.waiting import PATIENCE_SECONDS
 
 BROKEN = (OSError, AssertionError)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from domain.routing.topic_filter import is_valid_filter
-from protocols.mqtt.connection import ServerConnection
-from protocols.mqtt.connection_events import Closing, ConnectionLimits, Event, Publishes, Received, Released
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import PUBACK_WORD, PUBREC_WORD, encode
-from protocols.mqtt.packets import Auth, Connect, Packet, Publish, Subscribe, Unsubscribe
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.domain.routing.topic_filter import is_valid_filter
+from entrepot.protocols.mqtt.connection import ServerConnection
+from entrepot.protocols.mqtt.connection_events import Closing, ConnectionLimits, Event, Publishes, Received, Released
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.encoder import PUBACK_WORD, PUBREC_WORD, encode
+from entrepot.protocols.mqtt.packets import Auth, Connect, Packet, Publish, Subscribe, Unsubscribe
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 LIMITS = ConnectionLimits(max_packet_size_bytes=2048, receive_maximum=3, max_inflight_messages=4, topic_alias_maximum=2)
 

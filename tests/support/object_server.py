@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from broker.tiered.store_options import StoreOptions
+from entrepot.broker.tiered.store_options import StoreOptions
 
 BUCKET = "things"
 SECRET = "do-not-show-me"

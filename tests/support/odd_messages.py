@@ -8,8 +8,8 @@ from typing import Any
 import cbor2
 import orjson
 
-from domain.filter_hash import filter_hash
-from domain.message import Message
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import Message
 from tests.support.seed import seeded
 
 

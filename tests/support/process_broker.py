@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from broker.broker import Broker
-from broker.namesrv.server import NameServer
-from broker.server.process import BrokerProcess, BrokerProcessSettings
-from broker.settings import BrokerSettings
-from domain.clock import Clock
-from domain.consumer_group import ConsumerGroup
-from domain.route import BrokerInfo, Registration
-from store_client.remote import Cluster, RemoteStore, Tails
+from entrepot.broker.broker import Broker
+from entrepot.broker.namesrv.server import NameServer
+from entrepot.broker.server.process import BrokerProcess, BrokerProcessSettings
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.clock import Clock
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.route import BrokerInfo, Registration
+from entrepot.store_client.remote import Cluster, RemoteStore, Tails
 from tests.support.broker_world import LAYOUT
 from tests.support.served_broker import QUICK
 from tests.support.waiting import until

@@ -6,20 +6,20 @@ import shutil
 from pathlib import Path
 from types import TracebackType
 
-from broker.namesrv.server import NameServer
-from broker.remoting.link import LinkSettings
-from broker.replication.peers import GroupSettings
-from broker.replication.process import ReplicaProcess
-from broker.server.process import BrokerProcessSettings
-from broker.settings import BrokerSettings
-from broker.store.commit_log import CommitLogLayout
-from broker.tiered.settings import TierSettings
-from domain.errors import StoreFailedError
-from domain.replication.mastership import NOBODY, Appointment
-from domain.replication.rule import Rule
-from store_client.remote import RemoteSettings, open_remote
-from store_client.remote.electing import WHO, Electing
-from store_client.remote.store import RemoteStore
+from entrepot.broker.namesrv.server import NameServer
+from entrepot.broker.remoting.link import LinkSettings
+from entrepot.broker.replication.peers import GroupSettings
+from entrepot.broker.replication.process import ReplicaProcess
+from entrepot.broker.server.process import BrokerProcessSettings
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.tiered.settings import TierSettings
+from entrepot.domain.errors import StoreFailedError
+from entrepot.domain.replication.mastership import NOBODY, Appointment
+from entrepot.domain.replication.rule import Rule
+from entrepot.store_client.remote import RemoteSettings, open_remote
+from entrepot.store_client.remote.electing import WHO, Electing
+from entrepot.store_client.remote.store import RemoteStore
 from tests.support.clock import ManualClock
 from tests.support.controllers import Controllers, listening
 from tests.support.waiting import until

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 import grpc
 
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.headers import Credentials, headers
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.headers import Credentials, headers
 
 SERVICE = "/apache.rocketmq.v2.MessagingService/"
 NUMBERS = itertools.count(1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.support.rocketmq_client import GrpcClient
 from tests.support.waiting import PATIENCE_SECONDS
 

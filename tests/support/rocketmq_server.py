@@ -22,17 +22,17 @@ import grpc
 import grpc.aio
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from domain.clock import Clock
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.message import Message, StoredMessage, SystemProperty
-from domain.ports import PopRequest
-from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
-from domain.topic import Permission, Topic
-from domain.transaction import TransactionEnd
-from protocols.rocketmq import v2_pb2 as v2
-from store_client.memory import MemoryStore
+from entrepot.domain.clock import Clock
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.message import Message, StoredMessage, SystemProperty
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from entrepot.domain.topic import Permission, Topic
+from entrepot.domain.transaction import TransactionEnd
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.store_client.memory import MemoryStore
 
 SERVICE = "apache.rocketmq.v2.MessagingService"
 OK = v2.Status(code=v2.OK, message="OK")

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 
-from protocols.rocketmq.headers import Credentials
+from entrepot.protocols.rocketmq.headers import Credentials
 from tests.support.rocketmq_client import GrpcClient
 from tests.support.server import ServerProcess
 

@@ -7,16 +7,16 @@ import socket
 from contextlib import AsyncExitStack
 from typing import Any
 
-from broker.broker import Broker
-from broker.remoting.link import LinkSettings
-from broker.remoting.listener import RemotingListener, Service
-from broker.server.definition_log import DefinitionLog
-from broker.server.store_service import StoreService
-from broker.settings import BrokerSettings
-from domain.clock import Clock
-from domain.consumer_group import ConsumerGroup
-from domain.route import BrokerInfo
-from store_client.remote import Cluster, RemoteStore, Tails
+from entrepot.broker.broker import Broker
+from entrepot.broker.remoting.link import LinkSettings
+from entrepot.broker.remoting.listener import RemotingListener, Service
+from entrepot.broker.server.definition_log import DefinitionLog
+from entrepot.broker.server.store_service import StoreService
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.clock import Clock
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.route import BrokerInfo
+from entrepot.store_client.remote import Cluster, RemoteStore, Tails
 from tests.support.waiting import PATIENCE_SECONDS
 
 

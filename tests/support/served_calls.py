@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from broker.remoting.link import Link, LinkSettings
-from broker.remoting.listener import ListenerLimits as Limits
-from broker.remoting.listener import RemotingListener, ServerStream, Service
-from domain.key_value import KeyValue
-from domain.topic import QueueBounds, TopicStatus
-from protocols.remoting import operations as wire
-from protocols.remoting.frames import VERSION, FrameKind, Hello, frame
-from protocols.remoting.values import encode
+from entrepot.broker.remoting.link import Link, LinkSettings
+from entrepot.broker.remoting.listener import ListenerLimits as Limits
+from entrepot.broker.remoting.listener import RemotingListener, ServerStream, Service
+from entrepot.domain.key_value import KeyValue
+from entrepot.domain.topic import QueueBounds, TopicStatus
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.frames import VERSION, FrameKind, Hello, frame
+from entrepot.protocols.remoting.values import encode
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 SETTINGS = LinkSettings(who="tests", backoff_seconds=(0.01, 0.03), ping_seconds=0.05, silence_seconds=5.0)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Self
 from uuid import uuid4
 
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.packets import (
     Connack,
     Connect,
     Puback,
@@ -20,7 +20,7 @@ from protocols.mqtt.packets import (
     Subscription,
     Will,
 )
-from protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.mqtt_client import RawClient
 from tests.support.waiting import PATIENCE_SECONDS
 

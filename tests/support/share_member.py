@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.messaging.ticket import Ticket
-from gateway.mqtt.shares.share import ShareMember
+from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.gateway.mqtt.shares.share import ShareMember
 
 
 class KeepingMember:

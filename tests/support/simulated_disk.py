@@ -15,9 +15,9 @@ from random import Random
 
 from google_crc32c import value as crc32c
 
-from broker.store.state_file import _CHANGE, _GONE, Change, Rows, encode_changes
-from broker.store.sync_channel import NO_ROOM
-from domain.errors import StorageFullError, StoreFailedError
+from entrepot.broker.store.state_file import _CHANGE, _GONE, Change, Rows, encode_changes
+from entrepot.broker.store.sync_channel import NO_ROOM
+from entrepot.domain.errors import StorageFullError, StoreFailedError
 
 PAGE = 4096
 Fault = Callable[[str, str], "OSError | None"]

@@ -8,21 +8,21 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from broker.consume.decision_step import Decided
-from broker.metadata import registry as changes
-from broker.opening import OpenedStore, assemble
-from broker.ports.popping import Pop
-from broker.settings import BrokerSettings
-from broker.store.commit_log import CommitLogLayout
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.record import RecordKind
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Delivery
-from domain.errors import CorruptedError, EntrepotError, StorageFullError
-from domain.expression.filter import FilterExpression
-from domain.message import Message, StoredMessage
-from domain.ports import PopRequest
-from domain.topic import Topic
+from entrepot.broker.consume.decision_step import Decided
+from entrepot.broker.metadata import registry as changes
+from entrepot.broker.opening import OpenedStore, assemble
+from entrepot.broker.ports.popping import Pop
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.record import RecordKind
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import CorruptedError, EntrepotError, StorageFullError
+from entrepot.domain.expression.filter import FilterExpression
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.topic import Topic
 from tests.support.checker import History, Report, check
 from tests.support.clock import ManualClock
 from tests.support.simulated_disk import SimulatedDisk, SimulatedStateFile, SimulatedSyncChannel

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from broker.consume.decision_step import Decision
-from broker.opening import OpenedStore
-from broker.ports.consumption import Consumption
-from broker.ports.core import BrokerCore
-from broker.ports.finder import Finder
-from broker.ports.key_values import KeyValues
-from broker.ports.messages import Messages
-from broker.ports.timers import Timers
-from broker.ports.topology import Topology
-from broker.ports.transactions import Transactions
-from broker.settings import BrokerSettings
-from domain.clock import Clock
-from domain.confirmation import Confirmation
+from entrepot.broker.consume.decision_step import Decision
+from entrepot.broker.opening import OpenedStore
+from entrepot.broker.ports.consumption import Consumption
+from entrepot.broker.ports.core import BrokerCore
+from entrepot.broker.ports.finder import Finder
+from entrepot.broker.ports.key_values import KeyValues
+from entrepot.broker.ports.messages import Messages
+from entrepot.broker.ports.timers import Timers
+from entrepot.broker.ports.topology import Topology
+from entrepot.broker.ports.transactions import Transactions
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.clock import Clock
+from entrepot.domain.confirmation import Confirmation
 
 T = TypeVar("T")
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, compile_filter
-from domain.filter_hash import filter_hash
-from domain.message import NO_SYSTEM_PROPERTIES, StoredMessage
-from domain.ports import Pulled, Store
-from domain.position import Position, PositionKind
-from domain.topic import Topic, TopicQueues, own_queues
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, compile_filter
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import NO_SYSTEM_PROPERTIES, StoredMessage
+from entrepot.domain.ports import Pulled, Store
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.topic import Topic, TopicQueues, own_queues
 
 OnMessages = Callable[[list[StoredMessage]], None]
 

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
-from domain.confirmation import Confirmation
-from domain.delivery import Deliveries, Delivery
-from domain.errors import Code, EntrepotError
-from domain.message import Message, StoredMessage
-from domain.ports import PopRequest, Store
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.delivery import Deliveries, Delivery
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.ports import PopRequest, Store
 from tests.support.waiting import PATIENCE_SECONDS
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gateway import workers
-from gateway.settings import load_settings
+from entrepot.gateway import workers
+from entrepot.gateway.settings import load_settings
 
 
 def run(file: Path, mode: str) -> int:

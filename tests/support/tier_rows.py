@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from broker.store.record import RecordKind, encode_message
-from broker.store.record_trailer import Origin, encode_trailer
-from broker.tiered.columns import SCHEMA
-from broker.tiered.record_rows import rows_of_run
-from domain.message import StoredMessage
-from protocols.remoting.records import ENTRY, RecordColumns, decode_run, encode_run
+from entrepot.broker.store.record import RecordKind, encode_message
+from entrepot.broker.store.record_trailer import Origin, encode_trailer
+from entrepot.broker.tiered.columns import SCHEMA
+from entrepot.broker.tiered.record_rows import rows_of_run
+from entrepot.domain.message import StoredMessage
+from entrepot.protocols.remoting.records import ENTRY, RecordColumns, decode_run, encode_run
 
 
 def record_of(message: StoredMessage, origin: Origin | None = None) -> bytes:

@@ -10,15 +10,15 @@ from random import Random
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from broker.settings import BrokerSettings
-from broker.store.commit_log import CommitLogLayout
-from broker.tiered.folder import FolderStore
-from broker.tiered.merging import merge
-from broker.tiered.settings import TierSettings
-from broker.tiered.table import TopicTable
-from domain.message import Message
-from domain.topic import Topic
-from store_client.blocking import StoreLocation
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.merging import merge
+from entrepot.broker.tiered.settings import TierSettings
+from entrepot.broker.tiered.table import TopicTable
+from entrepot.domain.message import Message
+from entrepot.domain.topic import Topic
+from entrepot.store_client.blocking import StoreLocation
 from tests.support.clock import ManualClock
 from tests.support.cold_topics import AT_ONCE
 from tests.support.served_broker import ServedBroker

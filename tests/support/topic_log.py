@@ -10,11 +10,11 @@ from typing import Any
 
 import orjson
 
-from domain.filter_hash import filter_hash
-from domain.message import Message
-from domain.topic import Topic
-from protocols.remoting.records import RecordColumns
-from store_client.blocking import BlockingReader, BlockingStore, StoreLocation, open_store
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import Message
+from entrepot.domain.topic import Topic
+from entrepot.protocols.remoting.records import RecordColumns
+from entrepot.store_client.blocking import BlockingReader, BlockingStore, StoreLocation, open_store
 
 Row = tuple[str, int, int, bytes]
 """Topic, queue id, queue offset, body."""

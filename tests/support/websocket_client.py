@@ -8,8 +8,8 @@ import socket
 import struct
 from types import TracebackType
 
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.packets import Packet
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.packets import Packet
 from tests.support.waiting import PATIENCE_SECONDS
 
 MASK = b"\x37\xfa\x21\x3d"

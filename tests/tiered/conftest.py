@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from broker.tiered.folder import FolderStore
-from broker.tiered.objects import ObjectStore
-from broker.tiered.opening_store import open_objects
-from broker.tiered.store_options import StoreOptions
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.objects import ObjectStore
+from entrepot.broker.tiered.opening_store import open_objects
+from entrepot.broker.tiered.store_options import StoreOptions
 from tests.support.clock import ManualClock
 from tests.support.memory_objects import MemoryObjects
 from tests.support.object_server import BUCKET, SECRET, ObjectServer, object_server, options_for

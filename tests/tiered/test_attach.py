@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from broker.broker import Broker
-from domain.errors import Code, EntrepotError
-from domain.message import Message, StoredMessage
-from domain.position import Position, PositionKind
-from domain.tiering import AttachRequest, TableTopic
-from domain.topic import Permission
+from entrepot.broker.broker import Broker
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.tiering import AttachRequest, TableTopic
+from entrepot.domain.topic import Permission
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all
 from tests.support.waiting import until

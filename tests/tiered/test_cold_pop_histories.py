@@ -11,13 +11,13 @@ from random import Random
 
 import pytest
 
-from broker.broker import Broker
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Delivery
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.filter_hash import filter_hash
-from domain.message import Message
-from domain.ports import PopRequest
+from entrepot.broker.broker import Broker
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import Message
+from entrepot.domain.ports import PopRequest
 from tests.support.clock import ManualClock
 from tests.support.cold_topics import QUEUES, TOPIC, known, opened
 from tests.support.store_steps import append_all

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from broker.broker import Broker
-from broker.store.consume_queue import ConsumeQueue
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Delivery
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.filter_hash import filter_hash
-from domain.message import Message, StoredMessage
-from domain.names import dead_letter_topic
-from domain.ports import PopRequest
-from domain.position import Position, PositionKind
+from entrepot.broker.broker import Broker
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.names import dead_letter_topic
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.position import Position, PositionKind
 from tests.support.clock import ManualClock
 from tests.support.cold_topics import (
     COUNT,

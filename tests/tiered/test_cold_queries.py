@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from broker.broker import Broker
-from domain.errors import Code, EntrepotError
-from domain.message import Message, StoredMessage
-from domain.query import MessageQuery
-from domain.topic import Topic
+from entrepot.broker.broker import Broker
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.query import MessageQuery
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.cold_topics import COUNT, QUEUES, TOPIC, all_of, all_uploaded, gone, message, opened
 from tests.support.store_steps import append_all

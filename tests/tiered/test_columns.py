@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store.record_trailer import Origin
-from broker.tiered.columns import SCHEMA, to_messages
-from broker.tiered.digest import MASK, digest_of
-from broker.tiered.row_records import run_of_rows
-from broker.tiered.segment import Run, decode_runs, encode_runs, encode_segment, read_footer
-from broker.tiered.table import root_of, topic_of
-from domain.message import Message, StoredMessage
-from domain.shard import local_queue
-from protocols.remoting.records import RecordColumns, decode_run
-from protocols.remoting.stored_record import decode_message
+from entrepot.broker.store.record_trailer import Origin
+from entrepot.broker.tiered.columns import SCHEMA, to_messages
+from entrepot.broker.tiered.digest import MASK, digest_of
+from entrepot.broker.tiered.row_records import run_of_rows
+from entrepot.broker.tiered.segment import Run, decode_runs, encode_runs, encode_segment, read_footer
+from entrepot.broker.tiered.table import root_of, topic_of
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.shard import local_queue
+from entrepot.protocols.remoting.records import RecordColumns, decode_run
+from entrepot.protocols.remoting.stored_record import decode_message
 from tests.support.message_strategies import MESSAGES, WORD
 from tests.support.tier_rows import rows_of
 

@@ -9,12 +9,12 @@ from random import Random
 import polars
 import pytest
 
-from broker.tiered.settings import TierSettings
-from domain.errors import Code, EntrepotError
-from domain.message import Message
-from domain.position import Position, PositionKind
-from domain.replication.rule import Rule, RuleKind
-from domain.topic import Topic
+from entrepot.broker.tiered.settings import TierSettings
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another
 from tests.support.cold_topics import AT_ONCE
 from tests.support.replicated_group import ReplicatedGroup
@@ -30,7 +30,7 @@ PAD = "x" * 8000
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
 
 
 async def publish(group: ReplicatedGroup, chance: Random, first: int) -> int:
@@ -54,7 +54,7 @@ def table(group: ReplicatedGroup, cold: Path) -> Counter[bytes]:
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 async def test_the_next_master_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store_client.remote.riding.RIDE_SECONDS", 2.0)
+    monkeypatch.setattr("entrepot.store_client.remote.riding.RIDE_SECONDS", 2.0)
     chance, cold = seeded(), tmp_path / "cold"
     tier = TierSettings(cold.as_uri(), **AT_ONCE, segment_bytes=256 << 10)
     async with ReplicatedGroup(tmp_path, RULE, controllers=3, tier=tier) as group:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.tiered.folder import MAX_TRIES, TEMPORARY, FolderStore
-from broker.tiered.objects import MissingObjectError, TierError
+from entrepot.broker.tiered.folder import MAX_TRIES, TEMPORARY, FolderStore
+from entrepot.broker.tiered.objects import MissingObjectError, TierError
 from tests.support.cases import cases
 
 
@@ -193,7 +193,7 @@ def test_an_object_has_no_objects_below_it(store: FolderStore) -> None:
 DYING = """
 import os, sys
 from pathlib import Path
-from broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.folder import FolderStore
 setattr(os, sys.argv[2], lambda *_: os._exit(9))
 FolderStore(Path(sys.argv[1])).put_new("t/0", b"whole")
 """

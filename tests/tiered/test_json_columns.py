@@ -14,14 +14,14 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.tiered.columns import delta_schema, to_messages
-from broker.tiered.folder import FolderStore
-from broker.tiered.json_columns import MISFIT, PART_ROWS, JsonColumns, _Part
-from broker.tiered.json_fields import MAX_FIELDS, fields_of
-from broker.tiered.merging import LEAST_SEGMENTS
-from broker.tiered.settings import Payload
-from broker.tiered.uploader import FIRST_PAUSE
-from domain.message import Message, StoredMessage
+from entrepot.broker.tiered.columns import delta_schema, to_messages
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.json_columns import MISFIT, PART_ROWS, JsonColumns, _Part
+from entrepot.broker.tiered.json_fields import MAX_FIELDS, fields_of
+from entrepot.broker.tiered.merging import LEAST_SEGMENTS
+from entrepot.broker.tiered.settings import Payload
+from entrepot.broker.tiered.uploader import FIRST_PAUSE
+from entrepot.domain.message import Message, StoredMessage
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all
 from tests.support.tier_rows import rows_of

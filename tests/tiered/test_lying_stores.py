@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from broker.tiered.objects import TierError
-from broker.tiered.table import TopicTable
-from domain.message import StoredMessage
+from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.table import TopicTable
+from entrepot.domain.message import StoredMessage
 from tests.support.clock import ManualClock
 from tests.support.memory_objects import MemoryObjects
 from tests.support.tier_rows import rows_of

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from broker.tiered import merging
-from broker.tiered.cold import ColdTopic
-from broker.tiered.delta_log import ConflictError
-from broker.tiered.objects import TierError
-from broker.tiered.segment_reader import SegmentReader
-from broker.tiered.table import DAY_MS, TopicTable, root_of
-from domain.message import StoredMessage
+from entrepot.broker.tiered import merging
+from entrepot.broker.tiered.cold import ColdTopic
+from entrepot.broker.tiered.delta_log import ConflictError
+from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.segment_reader import SegmentReader
+from entrepot.broker.tiered.table import DAY_MS, TopicTable, root_of
+from entrepot.domain.message import StoredMessage
 from tests.support.clock import ManualClock
 from tests.support.memory_objects import MemoryObjects
 from tests.support.seed import seeded

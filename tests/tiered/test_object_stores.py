@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.tiered.folder import FolderStore
-from broker.tiered.object_paths import MAX_OBJECT_BYTES, MAX_PATH_BYTES, MAX_RANGES
-from broker.tiered.objects import MissingObjectError, ObjectStore, TierError
-from broker.tiered.opening_store import open_objects
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.object_paths import MAX_OBJECT_BYTES, MAX_PATH_BYTES, MAX_RANGES
+from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, TierError
+from entrepot.broker.tiered.opening_store import open_objects
 from tests.support.cases import cases
 from tests.support.seed import seeded
 from tests.tiers.marks import scaled

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker.tiered.objects import ObjectStore, TierError
-from broker.tiered.probe import RACERS, probe
+from entrepot.broker.tiered.objects import ObjectStore, TierError
+from entrepot.broker.tiered.probe import RACERS, probe
 from tests.support.object_server import Answer, ObjectServer
 from tests.support.seed import seeded
 

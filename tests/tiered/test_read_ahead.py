@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from broker.tiered.cold import ColdTopic
-from broker.tiered.folder import FolderStore
-from broker.tiered.objects import TierError
-from broker.tiered.read_ahead import MAX_WIDTH, LoadedGroup, ReadAhead
-from broker.tiered.segment_reader import SegmentReader
-from broker.tiered.table import TopicTable
+from entrepot.broker.tiered.cold import ColdTopic
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.read_ahead import MAX_WIDTH, LoadedGroup, ReadAhead
+from entrepot.broker.tiered.segment_reader import SegmentReader
+from entrepot.broker.tiered.table import TopicTable
 from tests.support.clock import ManualClock
 from tests.support.cold_topics import COUNT, filled, opened, root
 

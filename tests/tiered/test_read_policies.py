@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.tiered.settings import ReadPolicy
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.ports import PopRequest
-from domain.position import EARLIEST_POSITION
-from domain.query import MessageQuery
+from entrepot.broker.tiered.settings import ReadPolicy
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.position import EARLIEST_POSITION
+from entrepot.domain.query import MessageQuery
 from tests.support.clock import ManualClock
 from tests.support.cold_topics import (
     COUNT,

@@ -12,15 +12,15 @@ from typing import Any
 import polars
 import pytest
 
-from broker.broker import Broker
-from broker.tiered.folder import FolderStore
-from broker.tiered.verification import verify
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage
-from domain.position import Position, PositionKind
-from domain.shard import first_queue
-from domain.tiering import RestoreRequest
-from domain.topic import Topic
+from entrepot.broker.broker import Broker
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.verification import verify
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.shard import first_queue
+from entrepot.domain.tiering import RestoreRequest
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.waiting import until
 from tests.tiered.test_tier import (
@@ -273,7 +273,7 @@ async def test_a_crash_at_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_broker_without_a_tier(tmp_path: Path) -> None:
-    from broker.settings import BrokerSettings
+    from entrepot.broker.settings import BrokerSettings
 
     store = await Broker.open(BrokerSettings(tmp_path / "data"), ManualClock())
     with pytest.raises(EntrepotError, match=r"set tier\.url"):

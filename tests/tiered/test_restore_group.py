@@ -9,14 +9,14 @@ from pathlib import Path
 import polars
 import pytest
 
-from broker.tiered.fence import EPOCH_BITS
-from broker.tiered.folder import FolderStore
-from broker.tiered.settings import TierSettings
-from broker.tiered.verification import verify
-from domain.message import Message
-from domain.replication.rule import Rule, RuleKind
-from domain.tiering import RestoreRequest
-from domain.topic import Topic
+from entrepot.broker.tiered.fence import EPOCH_BITS
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.settings import TierSettings
+from entrepot.broker.tiered.verification import verify
+from entrepot.domain.message import Message
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.tiering import RestoreRequest
+from entrepot.domain.topic import Topic
 from tests.controller.failing_over import another
 from tests.support.cold_topics import AT_ONCE
 from tests.support.replicated_group import ReplicatedGroup
@@ -28,7 +28,7 @@ RULE = Rule(RuleKind.QUORUM, 3, 2)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+    monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
 
 
 async def publish(group: ReplicatedGroup, first: int, count: int = 100) -> int:
@@ -60,7 +60,7 @@ async def all_in_table(cold: Path, count: int) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(300)
 async def test_a_restored_topic_survives_a_failover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store_client.remote.riding.RIDE_SECONDS", 2.0)
+    monkeypatch.setattr("entrepot.store_client.remote.riding.RIDE_SECONDS", 2.0)
     cold = tmp_path / "cold"
     tier = TierSettings(cold.as_uri(), **AT_ONCE, segment_bytes=256 << 10)
     async with ReplicatedGroup(tmp_path / "first", RULE, controllers=3, tier=tier) as group:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.tiered.folder import FolderStore
-from broker.tiered.objects import MissingObjectError, ObjectStore, TierError
-from broker.tiered.opening_store import open_objects
-from broker.tiered.remote_objects import CONFLICT_TRIES, ObstoreStore
-from broker.tiered.store_options import StoreOptions
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.objects import MissingObjectError, ObjectStore, TierError
+from entrepot.broker.tiered.opening_store import open_objects
+from entrepot.broker.tiered.remote_objects import CONFLICT_TRIES, ObstoreStore
+from entrepot.broker.tiered.store_options import StoreOptions
 from tests.support.cases import cases
 from tests.support.object_server import BUCKET, SECRET, Answer, ObjectServer, options_for
 from tests.support.waiting import PATIENCE_SECONDS

@@ -10,14 +10,14 @@ from random import Random
 
 import pytest
 
-from broker.broker import Broker
-from broker.tiered.folder import FolderStore
-from broker.tiered.objects import TierError
-from broker.tiered.table import TopicTable
-from broker.tiered.uploader import Progress
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code
-from domain.ports import PopRequest
+from entrepot.broker.broker import Broker
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.table import TopicTable
+from entrepot.broker.tiered.uploader import Progress
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code
+from entrepot.domain.ports import PopRequest
 from tests.support.clock import ManualClock
 from tests.support.cold_topics import (
     COUNT,

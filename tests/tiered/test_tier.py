@@ -15,15 +15,15 @@ import polars
 import pytest
 from deltalake import DeltaTable
 
-from broker.broker import Broker
-from broker.tiered.folder import FolderStore
-from broker.tiered.table import TopicTable
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.message import StoredMessage
-from domain.position import Position, PositionKind
-from protocols.remoting.records import RecordColumns, decode_run
-from protocols.remoting.stored_record import decode_message
+from entrepot.broker.broker import Broker
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.table import TopicTable
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.position import Position, PositionKind
+from entrepot.protocols.remoting.records import RecordColumns, decode_run
+from entrepot.protocols.remoting.stored_record import decode_message
 from tests.support.clock import ManualClock
 from tests.support.cold_topics import (
     COUNT,

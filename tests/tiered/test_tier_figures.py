@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from domain.tiering import TierAddress
-from domain.topic import Topic
-from gateway.http.metrics import STORE_GAUGES
+from entrepot.domain.tiering import TierAddress
+from entrepot.domain.topic import Topic
+from entrepot.gateway.http.metrics import STORE_GAUGES
 from tests.support.clock import ManualClock
 from tests.support.cold_topics import QUEUES, TOPIC, all_uploaded, opened, published, root
 from tests.support.waiting import until

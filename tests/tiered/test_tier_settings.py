@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from broker.server.identity import open_identity
-from broker.settings import BrokerSettings
-from broker.tiered.objects import TierError
-from broker.tiered.opening_store import open_objects
-from broker.tiered.settings import Payload, TierSettings
-from broker.tiered.store_options import StoreOptions
-from domain.errors import Code, EntrepotError, FieldError
-from domain.topic import Cleanup, Topic
-from gateway.settings import Settings, SettingsError, load_settings
-from gateway.settings.tier import fault_of_store
-from gateway.stores import _settings_here, open_store, served_number
+from entrepot.broker.server.identity import open_identity
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.opening_store import open_objects
+from entrepot.broker.tiered.settings import Payload, TierSettings
+from entrepot.broker.tiered.store_options import StoreOptions
+from entrepot.domain.errors import Code, EntrepotError, FieldError
+from entrepot.domain.topic import Cleanup, Topic
+from entrepot.gateway.settings import Settings, SettingsError, load_settings
+from entrepot.gateway.settings.tier import fault_of_store
+from entrepot.gateway.stores import _settings_here, open_store, served_number
 from tests.support.clock import ManualClock
 
 GOOD = ("file:///var/cold", "file://localhost/var/cold", "s3://bucket", "s3://bucket/a/b", "gs://bucket", "az://box/a")

@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from broker.tiered.folder import FolderStore
-from broker.tiered.table import TopicTable, root_of
-from broker.tiered.verification import Problem, Verdict, roots, show, verify
-from domain.message import StoredMessage
-from domain.topic import Topic
-from gateway.cli.app import run
-from store_client.embedded import tables_verified
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.table import TopicTable, root_of
+from entrepot.broker.tiered.verification import Problem, Verdict, roots, show, verify
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.topic import Topic
+from entrepot.gateway.cli.app import run
+from entrepot.store_client.embedded import tables_verified
 from tests.support.clock import ManualClock
 from tests.support.tier_rows import rows_of
 

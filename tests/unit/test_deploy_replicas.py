@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from domain.replication.rule import RuleKind, parse_rule
-from gateway.settings import ClusterSettings, Settings
+from entrepot.domain.replication.rule import RuleKind, parse_rule
+from entrepot.gateway.settings import ClusterSettings, Settings
 from tests.unit.test_deploy_files import (
     DEPLOY,
     PORTS,

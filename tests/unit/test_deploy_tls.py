@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from broker.remoting.tls import TlsFiles
+from entrepot.broker.remoting.tls import TlsFiles
 from tests.support.certificates import TestAuthority
 from tests.unit.test_deploy_files import DEPLOY, check_environment, named
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.consume.handle_mint import HandleContext, HandleMint
-from domain.errors import Code, EntrepotError
-from domain.receipt_handle import INDEX_TEXT_LENGTH, MAX_RUN, HandleRoute, index_text, read_route
+from entrepot.broker.consume.handle_mint import HandleContext, HandleMint
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.receipt_handle import INDEX_TEXT_LENGTH, MAX_RUN, HandleRoute, index_text, read_route
 
 NAMES = st.text(alphabet="abcXYZ019_-%|", min_size=1, max_size=120)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from gateway.cli.app import app
-from gateway.cli.references import PAGES, write
-from gateway.settings import KNOWN_KEYS, LISTENERS, Settings
+from entrepot.gateway.cli.app import app
+from entrepot.gateway.cli.references import PAGES, write
+from entrepot.gateway.settings import KNOWN_KEYS, LISTENERS, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -13,9 +13,9 @@ SCRIPT = "import sys, {}; print(*sorted(name for name in sys.modules if name.par
 @pytest.mark.parametrize(
     ("modules", "allowed"),
     [
-        ("gateway.cli.app", set()),
+        ("entrepot.gateway.cli.app", set()),
         ("gateway.serving, gateway.http.app, store_client.remote", {"broker", "broker.remoting"}),
-        ("store_client.rocketmq", set()),
+        ("entrepot.store_client.rocketmq", set()),
     ],
 )
 def test_no_engine_is_loaded(modules: str, allowed: set[str]) -> None:

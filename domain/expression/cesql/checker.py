@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from domain.expression.cesql.evaluation import compile_node
-from domain.expression.cesql.function import find_function
-from domain.expression.cesql.tree import (
+from entrepot.domain.expression.cesql.evaluation import compile_node
+from entrepot.domain.expression.cesql.function import find_function
+from entrepot.domain.expression.cesql.tree import (
     Arithmetic,
     Attribute,
     Call,
@@ -23,7 +23,15 @@ from domain.expression.cesql.tree import (
     Node,
     Not,
 )
-from domain.expression.cesql.value import CesqlError, ErrorKind, EvaluationError, Value, ValueType, cast, to_integer
+from entrepot.domain.expression.cesql.value import (
+    CesqlError,
+    ErrorKind,
+    EvaluationError,
+    Value,
+    ValueType,
+    cast,
+    to_integer,
+)
 
 _ORDER = ("<", "<=", ">", ">=")
 

@@ -8,8 +8,8 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from domain.expression.cesql.function import Function, find_function
-from domain.expression.cesql.tree import (
+from entrepot.domain.expression.cesql.function import Function, find_function
+from entrepot.domain.expression.cesql.tree import (
     Arithmetic,
     Attribute,
     Call,
@@ -24,7 +24,7 @@ from domain.expression.cesql.tree import (
     Node,
     Not,
 )
-from domain.expression.cesql.value import (
+from entrepot.domain.expression.cesql.value import (
     MAX_INTEGER,
     MIN_INTEGER,
     Attributes,
@@ -37,7 +37,7 @@ from domain.expression.cesql.value import (
     to_integer,
     to_string,
 )
-from domain.expression.like import LikePattern
+from entrepot.domain.expression.like import LikePattern
 
 Operand = Callable[[Attributes], Value]
 Casting = Callable[[Value], Any]

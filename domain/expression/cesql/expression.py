@@ -11,11 +11,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from domain.expression.cesql.checker import faults_of
-from domain.expression.cesql.evaluation import Compiled, compile_node
-from domain.expression.cesql.parser import parse_cesql
-from domain.expression.cesql.tree import Call, Node
-from domain.expression.cesql.value import ZERO_VALUES, Attributes, CesqlError, EvaluationError, Value, ValueType
+from entrepot.domain.expression.cesql.checker import faults_of
+from entrepot.domain.expression.cesql.evaluation import Compiled, compile_node
+from entrepot.domain.expression.cesql.parser import parse_cesql
+from entrepot.domain.expression.cesql.tree import Call, Node
+from entrepot.domain.expression.cesql.value import (
+    ZERO_VALUES,
+    Attributes,
+    CesqlError,
+    EvaluationError,
+    Value,
+    ValueType,
+)
 
 REMEMBERED_EXPRESSIONS: Final = 512
 """Size of the cache of compiled expressions: requests bring theirs along."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from domain.expression.cesql.value import (
+from entrepot.domain.expression.cesql.value import (
     MAX_INTEGER,
     MIN_INTEGER,
     ErrorKind,

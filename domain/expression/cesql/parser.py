@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from domain.expression.cesql.tokens import CesqlParseError, Token, TokenKind, integer_of, tokens_of
-from domain.expression.cesql.tree import (
+from entrepot.domain.expression.cesql.tokens import CesqlParseError, Token, TokenKind, integer_of, tokens_of
+from entrepot.domain.expression.cesql.tree import (
     Arithmetic,
     Attribute,
     Call,

@@ -7,9 +7,9 @@ import re
 from enum import Enum
 from typing import Final, NamedTuple
 
-from domain.errors import Code, EntrepotError
-from domain.expression.cesql.value import MAX_INTEGER, MIN_INTEGER
-from domain.expression.fault import shown
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.cesql.value import MAX_INTEGER, MIN_INTEGER
+from entrepot.domain.expression.fault import shown
 
 KEYWORDS: Final = frozenset({"AND", "OR", "XOR", "NOT", "LIKE", "EXISTS", "IN", "TRUE", "FALSE"})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from domain.expression.cesql.value import Value
+from entrepot.domain.expression.cesql.value import Value
 
 
 @dataclass(frozen=True, slots=True)

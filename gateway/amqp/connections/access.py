@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from domain.access.model import Action, Request, ResourceType
-from domain.exchanges.binding import Binding
-from domain.exchanges.exchange import PREDECLARED, Exchange
-from domain.queues.arguments import QueueArguments
-from gateway.amqp.connections.client import ClientInfo
-from gateway.amqp.connections.names import PROTOCOL
-from gateway.amqp.virtual_hosts import needs
-from gateway.amqp.virtual_hosts.needs import message_name
-from gateway.amqp.virtual_hosts.vhost import Vhost
-from gateway.security.security import Security
-from protocols.amqp.errors import AmqpError
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.domain.access.model import Action, Request, ResourceType
+from entrepot.domain.exchanges.binding import Binding
+from entrepot.domain.exchanges.exchange import PREDECLARED, Exchange
+from entrepot.domain.queues.arguments import QueueArguments
+from entrepot.gateway.amqp.connections.client import ClientInfo
+from entrepot.gateway.amqp.connections.names import PROTOCOL
+from entrepot.gateway.amqp.virtual_hosts import needs
+from entrepot.gateway.amqp.virtual_hosts.needs import message_name
+from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
+from entrepot.gateway.security.security import Security
+from entrepot.protocols.amqp.errors import AmqpError
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 _WORDS: Final = {Action.SUB: "read", Action.UPDATE: "write", Action.PUB: "write"}
 _EVERYWHERE: Final = frozenset(exchange.name for exchange in PREDECLARED)

@@ -13,17 +13,17 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import structlog
 
-from domain.errors import EntrepotError
-from gateway.amqp.connections.channel_output import ChannelOutput
-from gateway.amqp.connections.client import ClientInfo
-from gateway.amqp.connections.consuming import ChannelConsuming
-from gateway.amqp.connections.publishing import ChannelPublishing
-from gateway.amqp.connections.services import AmqpServices
-from gateway.amqp.virtual_hosts.vhost import Vhost
-from protocols.amqp.connection_events import Acks, Method, Publishes
-from protocols.amqp.errors import AmqpError, amqp_error
-from protocols.amqp.methods import AmqpMethod
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.domain.errors import EntrepotError
+from entrepot.gateway.amqp.connections.channel_output import ChannelOutput
+from entrepot.gateway.amqp.connections.client import ClientInfo
+from entrepot.gateway.amqp.connections.consuming import ChannelConsuming
+from entrepot.gateway.amqp.connections.publishing import ChannelPublishing
+from entrepot.gateway.amqp.connections.services import AmqpServices
+from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
+from entrepot.protocols.amqp.connection_events import Acks, Method, Publishes
+from entrepot.protocols.amqp.errors import AmqpError, amqp_error
+from entrepot.protocols.amqp.methods import AmqpMethod
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 MAX_WAITING: Final = 256
 """Events behind one that asks the store; beyond it the connection is read no more for a while."""

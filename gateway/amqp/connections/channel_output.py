@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.driver import Driver
-from protocols.amqp.connection import ServerConnection
-from protocols.amqp.methods import AmqpMethod
+from entrepot.gateway.driver import Driver
+from entrepot.protocols.amqp.connection import ServerConnection
+from entrepot.protocols.amqp.methods import AmqpMethod
 
 
 class ChannelOutput:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 
-from domain.access.model import Principal
-from gateway.amqp.virtual_hosts.vhost import Vhost
+from entrepot.domain.access.model import Principal
+from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
 
 
 class ClientInfo:

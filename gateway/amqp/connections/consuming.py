@@ -10,25 +10,25 @@ from asyncio import Task
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
-from domain.message import StoredMessage
-from domain.position import Position
-from domain.queues.arguments import QueueType
-from gateway.amqp.connections.channel_output import ChannelOutput
-from gateway.amqp.connections.client import ClientInfo
-from gateway.amqp.connections.publishing import ChannelPublishing
-from gateway.amqp.connections.services import AmqpServices
-from gateway.amqp.connections.streams import StreamTicket, stream_start
-from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from gateway.messaging.messages_that_fit import MessagesThatFit
-from gateway.messaging.ticket import Ticket, acknowledge_all
-from protocols.amqp.connection_events import ACK, Settlement
-from protocols.amqp.delivery import ContentTemplate
-from protocols.amqp.errors import AmqpError
-from protocols.amqp.field_table import FieldTable
-from protocols.amqp.mapping import template_of
-from protocols.amqp.methods import BasicCancel
-from protocols.amqp.recorded import template_of_record
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.position import Position
+from entrepot.domain.queues.arguments import QueueType
+from entrepot.gateway.amqp.connections.channel_output import ChannelOutput
+from entrepot.gateway.amqp.connections.client import ClientInfo
+from entrepot.gateway.amqp.connections.publishing import ChannelPublishing
+from entrepot.gateway.amqp.connections.services import AmqpServices
+from entrepot.gateway.amqp.connections.streams import StreamTicket, stream_start
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
+from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
+from entrepot.protocols.amqp.connection_events import ACK, Settlement
+from entrepot.protocols.amqp.delivery import ContentTemplate
+from entrepot.protocols.amqp.errors import AmqpError
+from entrepot.protocols.amqp.field_table import FieldTable
+from entrepot.protocols.amqp.mapping import template_of
+from entrepot.protocols.amqp.methods import BasicCancel
+from entrepot.protocols.amqp.recorded import template_of_record
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 NO_ACK_BATCH: Final = 200
 """Messages that a consumer without acknowledgements is handed at a time, as long as the socket takes them."""

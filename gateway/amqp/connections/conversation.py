@@ -9,17 +9,17 @@ from typing import Any, Protocol
 
 import structlog
 
-from domain.access.model import Principal
-from domain.errors import Code, EntrepotError
-from gateway.amqp.connections.channel import AmqpChannel
-from gateway.amqp.connections.channel_output import ChannelOutput
-from gateway.amqp.connections.client import ClientInfo
-from gateway.amqp.connections.login import CERTIFIED_MECHANISMS, credentials_of
-from gateway.amqp.connections.messages import HANDLERS
-from gateway.amqp.connections.services import AmqpServices
-from gateway.driver import Driver
-from protocols.amqp.connection import ServerConnection
-from protocols.amqp.connection_events import (
+from entrepot.domain.access.model import Principal
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.amqp.connections.channel import AmqpChannel
+from entrepot.gateway.amqp.connections.channel_output import ChannelOutput
+from entrepot.gateway.amqp.connections.client import ClientInfo
+from entrepot.gateway.amqp.connections.login import CERTIFIED_MECHANISMS, credentials_of
+from entrepot.gateway.amqp.connections.messages import HANDLERS
+from entrepot.gateway.amqp.connections.services import AmqpServices
+from entrepot.gateway.driver import Driver
+from entrepot.protocols.amqp.connection import ServerConnection
+from entrepot.protocols.amqp.connection_events import (
     Acks,
     ChannelClosed,
     ChannelOpened,
@@ -31,8 +31,8 @@ from protocols.amqp.connection_events import (
     Open,
     Publishes,
 )
-from protocols.amqp.methods import AmqpMethod, ConnectionUpdateSecret, ConnectionUpdateSecretOk
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.protocols.amqp.methods import AmqpMethod, ConnectionUpdateSecret, ConnectionUpdateSecretOk
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 log = structlog.get_logger(__name__)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from gateway.amqp.connections.names import PROTOCOL
-from gateway.security.credentials import CertificateIdentity, Credentials
-from gateway.transport.source import Source
-from protocols.amqp.connection_events import Login
-from protocols.amqp.credentials import credentials_of as given_credentials
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.amqp.connections.names import PROTOCOL
+from entrepot.gateway.security.credentials import CertificateIdentity, Credentials
+from entrepot.gateway.transport.source import Source
+from entrepot.protocols.amqp.connection_events import Login
+from entrepot.protocols.amqp.credentials import credentials_of as given_credentials
 
 PLAIN, AMQPLAIN, EXTERNAL = "PLAIN", "AMQPLAIN", "EXTERNAL"
 MECHANISMS: Final = f"{PLAIN} {AMQPLAIN}"

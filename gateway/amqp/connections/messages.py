@@ -6,17 +6,17 @@ import secrets
 from collections.abc import Awaitable, Mapping
 from typing import Final
 
-from domain.queues.declaration import declared_queue, queue_text
-from gateway.amqp.connections import topology
-from gateway.amqp.connections.channel import AmqpChannel, Handler
-from gateway.amqp.connections.consuming import Consumer
-from gateway.amqp.connections.names import CONSUMER_NAMED, REPLY_TO_QUEUE
-from gateway.amqp.connections.streams import stream_start
-from gateway.amqp.connections.topology import queue_to_read
-from gateway.amqp.virtual_hosts.vhost import Queue
-from protocols.amqp import methods
-from protocols.amqp.errors import AmqpError
-from protocols.amqp.methods import (
+from entrepot.domain.queues.declaration import declared_queue, queue_text
+from entrepot.gateway.amqp.connections import topology
+from entrepot.gateway.amqp.connections.channel import AmqpChannel, Handler
+from entrepot.gateway.amqp.connections.consuming import Consumer
+from entrepot.gateway.amqp.connections.names import CONSUMER_NAMED, REPLY_TO_QUEUE
+from entrepot.gateway.amqp.connections.streams import stream_start
+from entrepot.gateway.amqp.connections.topology import queue_to_read
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.protocols.amqp import methods
+from entrepot.protocols.amqp.errors import AmqpError
+from entrepot.protocols.amqp.methods import (
     AmqpMethod,
     BasicCancel,
     BasicCancelOk,
@@ -40,7 +40,7 @@ from protocols.amqp.methods import (
     TxSelect,
     TxSelectOk,
 )
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 PRIORITY: Final = "x-priority"
 

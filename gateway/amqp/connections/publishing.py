@@ -12,21 +12,21 @@ from typing import Final
 
 import structlog
 
-from domain.errors import Code, EntrepotError
-from domain.exchanges.routing import UnknownExchange
-from domain.message import Message
-from gateway.amqp.connections.channel_output import ChannelOutput
-from gateway.amqp.connections.client import ClientInfo
-from gateway.amqp.connections.names import REPLY_TO_QUEUE
-from gateway.amqp.connections.remembered_publishes import NOTHING, Known
-from gateway.amqp.connections.services import AmqpServices
-from gateway.amqp.virtual_hosts.vhost import Vhost
-from gateway.messaging.send import Refusals
-from protocols.amqp.connection_events import Publish
-from protocols.amqp.delivery import content_template
-from protocols.amqp.errors import AmqpError
-from protocols.amqp.mapping import expiration_ms
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.exchanges.routing import UnknownExchange
+from entrepot.domain.message import Message
+from entrepot.gateway.amqp.connections.channel_output import ChannelOutput
+from entrepot.gateway.amqp.connections.client import ClientInfo
+from entrepot.gateway.amqp.connections.names import REPLY_TO_QUEUE
+from entrepot.gateway.amqp.connections.remembered_publishes import NOTHING, Known
+from entrepot.gateway.amqp.connections.services import AmqpServices
+from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
+from entrepot.gateway.messaging.send import Refusals
+from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.delivery import content_template
+from entrepot.protocols.amqp.errors import AmqpError
+from entrepot.protocols.amqp.mapping import expiration_ms
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 PUBLISH_OVERHEAD: Final = 1024
 """Bytes that a publish in a transaction counts for besides its own: what the objects around it need."""

@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, TypeAlias
 
-from domain.access.model import Principal
-from domain.exchanges.exchange import ExchangeType
-from domain.message import TIMES, Message, SharedProperties
-from domain.ports import Topology
-from gateway.amqp.virtual_hosts.definitions import Definitions
-from gateway.amqp.virtual_hosts.vhost import Vhost
-from gateway.security.security import Security
-from protocols.amqp.connection_events import Publish
+from entrepot.domain.access.model import Principal
+from entrepot.domain.exchanges.exchange import ExchangeType
+from entrepot.domain.message import TIMES, Message, SharedProperties
+from entrepot.domain.ports import Topology
+from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
+from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
+from entrepot.gateway.security.security import Security
+from entrepot.protocols.amqp.connection_events import Publish
 
 MAX_PUBLISHES: Final = 16_384
 """Publishes that are kept, of all connections together; all are forgotten when there is no room."""

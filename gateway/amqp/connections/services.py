@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from domain.clock import Clock
-from gateway.amqp.connections.access import AmqpAccess
-from gateway.amqp.connections.remembered_publishes import RememberedPublishes
-from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
-from gateway.messaging.send import Sender
-from gateway.security.security import Security
-from gateway.settings.amqp import AmqpSettings
+from entrepot.domain.clock import Clock
+from entrepot.gateway.amqp.connections.access import AmqpAccess
+from entrepot.gateway.amqp.connections.remembered_publishes import RememberedPublishes
+from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.security.security import Security
+from entrepot.gateway.settings.amqp import AmqpSettings
 
 
 @dataclass(slots=True)

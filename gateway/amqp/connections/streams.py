@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from domain.message import StoredMessage
-from domain.position import Position, PositionKind
-from protocols.amqp.errors import AmqpError
-from protocols.amqp.field_table import Timestamp
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.position import Position, PositionKind
+from entrepot.protocols.amqp.errors import AmqpError
+from entrepot.protocols.amqp.field_table import Timestamp
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 START: Final = "x-stream-offset"
 _SECONDS: Final = {"Y": 365 * 86_400, "M": 30 * 86_400, "D": 86_400, "h": 3600, "m": 60, "s": 1}

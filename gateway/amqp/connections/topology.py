@@ -5,17 +5,17 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable
 
-from domain.access.model import Action
-from domain.exchanges import exchange as exchanges
-from domain.exchanges.binding import Binding, DestinationKind
-from domain.exchanges.exchange import Exchange, exchange_text, exchange_type
-from domain.queues.declaration import declared_queue, queue_text
-from gateway.amqp.connections.channel import AmqpChannel
-from gateway.amqp.connections.names import REPLY_TO_QUEUE, SERVER_NAMED
-from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from gateway.amqp.virtual_hosts.virtual_hosts import check_owner
-from protocols.amqp.errors import AmqpError
-from protocols.amqp.methods import (
+from entrepot.domain.access.model import Action
+from entrepot.domain.exchanges import exchange as exchanges
+from entrepot.domain.exchanges.binding import Binding, DestinationKind
+from entrepot.domain.exchanges.exchange import Exchange, exchange_text, exchange_type
+from entrepot.domain.queues.declaration import declared_queue, queue_text
+from entrepot.gateway.amqp.connections.channel import AmqpChannel
+from entrepot.gateway.amqp.connections.names import REPLY_TO_QUEUE, SERVER_NAMED
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import check_owner
+from entrepot.protocols.amqp.errors import AmqpError
+from entrepot.protocols.amqp.methods import (
     ExchangeBind,
     ExchangeBindOk,
     ExchangeDeclare,
@@ -35,7 +35,7 @@ from protocols.amqp.methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 
 def queue_of(channel: AmqpChannel, name: str) -> Queue:

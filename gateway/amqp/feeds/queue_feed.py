@@ -17,11 +17,11 @@ from typing import Final, Protocol
 
 import structlog
 
-from domain.clock import Clock
-from domain.errors import EntrepotError
-from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
-from gateway.messaging.leased_consumer import UNANSWERED, LeasedConsumer
-from gateway.messaging.ticket import Ticket
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from entrepot.gateway.messaging.leased_consumer import UNANSWERED, LeasedConsumer
+from entrepot.gateway.messaging.ticket import Ticket
 
 WAIT_MS: Final = 20_000
 """Longest wait of a pop for messages."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from domain.clock import Clock
-from domain.ports import Store
-from gateway.amqp.feeds.queue_feed import QueueConsumer, QueueFeed
-from gateway.amqp.feeds.stream_feed import StreamConsumer, StreamFeed
-from gateway.amqp.virtual_hosts.vhost import Queue
-from gateway.messaging.ticket import Ticket
+from entrepot.domain.clock import Clock
+from entrepot.domain.ports import Store
+from entrepot.gateway.amqp.feeds.queue_feed import QueueConsumer, QueueFeed
+from entrepot.gateway.amqp.feeds.stream_feed import StreamConsumer, StreamFeed
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.gateway.messaging.ticket import Ticket
 
 SortOut = Callable[[Queue, list[Ticket]], list[Ticket]]
 """Function that removes popped messages of a queue that are not to be delivered."""

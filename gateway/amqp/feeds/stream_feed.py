@@ -11,10 +11,10 @@ from typing import Final, Protocol
 
 import structlog
 
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage
-from domain.ports import Store, Tail
-from domain.position import LATEST_POSITION, Position
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.ports import Store, Tail
+from entrepot.domain.position import LATEST_POSITION, Position
 
 READ_MESSAGES: Final = 100
 PAUSE_SECONDS: Final = 0.5

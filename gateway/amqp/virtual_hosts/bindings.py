@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from domain.exchanges.entity_name import decoded_name
-from domain.exchanges.routing import UnknownExchange
-from domain.message import Destinations, Message, SystemProperty
-from domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, is_hidden_topic
-from domain.ports import Store
-from gateway.amqp.virtual_hosts.definitions import Definitions
-from gateway.amqp.virtual_hosts.routing import OnTimed
-from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from protocols.amqp.mapping import MQTT_EXCHANGE
+from entrepot.domain.exchanges.entity_name import decoded_name
+from entrepot.domain.exchanges.routing import UnknownExchange
+from entrepot.domain.message import Destinations, Message, SystemProperty
+from entrepot.domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, is_hidden_topic
+from entrepot.domain.ports import Store
+from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
+from entrepot.gateway.amqp.virtual_hosts.routing import OnTimed
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.protocols.amqp.mapping import MQTT_EXCHANGE
 
 MAX_ROUTES: Final = 65_536
 """Names whose queues are remembered; all are forgotten when there is no room."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.amqp.virtual_hosts.vhost import Queue
-from gateway.messaging.traffic import Traffic
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.gateway.messaging.traffic import Traffic
 
 
 @dataclass(slots=True)

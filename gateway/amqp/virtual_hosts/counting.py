@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.errors import NOT_THERE, EntrepotError
-from domain.names import retry_topic
-from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
-from gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.domain.errors import NOT_THERE, EntrepotError
+from entrepot.domain.names import retry_topic
+from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
 
 PURGE_LEASE_MS: Final = 30_000
 READ_MESSAGES: Final = 500

@@ -12,20 +12,20 @@ from typing import Any, Final
 
 import structlog
 
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.exchanges.routing import UnknownExchange
-from domain.message import Message
-from gateway.amqp.virtual_hosts.definitions import Definitions
-from gateway.amqp.virtual_hosts.routing import Routing
-from gateway.amqp.virtual_hosts.vhost import Queue
-from gateway.messaging.send import Refusals, Sender, first_refusal
-from gateway.messaging.settling import PASSING
-from gateway.messaging.ticket import Ticket, acknowledge_all
-from protocols.amqp.connection_events import Publish
-from protocols.amqp.content import ContentHeader
-from protocols.amqp.deaths import DeathReason, dead_header, goes_round
-from protocols.amqp.mapping import origin_of
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.exchanges.routing import UnknownExchange
+from entrepot.domain.message import Message
+from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
+from entrepot.gateway.amqp.virtual_hosts.routing import Routing
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.gateway.messaging.send import Refusals, Sender, first_refusal
+from entrepot.gateway.messaging.settling import PASSING
+from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
+from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.deaths import DeathReason, dead_header, goes_round
+from entrepot.protocols.amqp.mapping import origin_of
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 

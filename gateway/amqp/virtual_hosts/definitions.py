@@ -17,22 +17,22 @@ from zlib import crc32
 import msgspec
 import structlog
 
-from domain.cluster import Clustered
-from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
-from domain.errors import NOT_THERE, Code, EntrepotError
-from domain.exchanges.binding import Binding, DestinationKind
-from domain.exchanges.exchange import Exchange
-from domain.exchanges.routing import Removal
-from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent
-from domain.ports import Store
-from domain.queues.declaration import QueueDeclaration
-from domain.queues.policy import Policy
-from domain.topic import Cleanup, Placement, Topic, TopicType
-from gateway.amqp.virtual_hosts import records
-from gateway.amqp.virtual_hosts.records import PREFIX, QueueRecord
-from gateway.amqp.virtual_hosts.vhost import Queue, Vhost, namespace_of
-from gateway.messaging.watched_keys import WatchedKeys
-from protocols.amqp.field_table import encode_table
+from entrepot.domain.cluster import Clustered
+from entrepot.domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
+from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
+from entrepot.domain.exchanges.binding import Binding, DestinationKind
+from entrepot.domain.exchanges.exchange import Exchange
+from entrepot.domain.exchanges.routing import Removal
+from entrepot.domain.key_value import ABSENT, KeyValueChange, KeyValueEvent
+from entrepot.domain.ports import Store
+from entrepot.domain.queues.declaration import QueueDeclaration
+from entrepot.domain.queues.policy import Policy
+from entrepot.domain.topic import Cleanup, Placement, Topic, TopicType
+from entrepot.gateway.amqp.virtual_hosts import records
+from entrepot.gateway.amqp.virtual_hosts.records import PREFIX, QueueRecord
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost, namespace_of
+from entrepot.gateway.messaging.watched_keys import WatchedKeys
+from entrepot.protocols.amqp.field_table import encode_table
 
 MAX_TRIES: Final = 20
 LEASE_SECONDS: Final = 10

@@ -13,19 +13,19 @@ from typing import Final
 
 import structlog
 
-from domain.clock import Clock
-from domain.errors import NOT_THERE, EntrepotError
-from domain.key_value import KeyValueChange
-from domain.message import StoredMessage, SystemProperty
-from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
-from gateway.amqp.feeds.queue_feeds import QueueFeeds
-from gateway.amqp.virtual_hosts.dead_letters import DeadLetters
-from gateway.amqp.virtual_hosts.definitions import Definitions
-from gateway.amqp.virtual_hosts.presence import ConsumerPresence
-from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
-from gateway.periodic_work import PeriodicWork
-from protocols.amqp.deaths import DeathReason
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import NOT_THERE, EntrepotError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.message import StoredMessage, SystemProperty
+from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from entrepot.gateway.amqp.feeds.queue_feeds import QueueFeeds
+from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
+from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
+from entrepot.gateway.amqp.virtual_hosts.presence import ConsumerPresence
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
+from entrepot.gateway.periodic_work import PeriodicWork
+from entrepot.protocols.amqp.deaths import DeathReason
 
 LEASE_MS: Final = 10_000
 HELD_MS: Final = 500

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
-from domain.access.model import EVERYTHING, NAMESPACE_LEVEL, Action, ResourceType
-from domain.access.model import Request as Need
-from domain.exchanges.binding import Binding, DestinationKind
-from domain.exchanges.entity_name import encoded_name
-from domain.exchanges.exchange import ALTERNATE_EXCHANGE, DEFAULT_EXCHANGE, Exchange, ExchangeType
-from domain.names import DEFAULT_NAMESPACE
-from domain.queues.arguments import DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, PREFIX
-from protocols.amqp.mapping import MQTT_EXCHANGE
+from entrepot.domain.access.model import EVERYTHING, NAMESPACE_LEVEL, Action, ResourceType
+from entrepot.domain.access.model import Request as Need
+from entrepot.domain.exchanges.binding import Binding, DestinationKind
+from entrepot.domain.exchanges.entity_name import encoded_name
+from entrepot.domain.exchanges.exchange import ALTERNATE_EXCHANGE, DEFAULT_EXCHANGE, Exchange, ExchangeType
+from entrepot.domain.names import DEFAULT_NAMESPACE
+from entrepot.domain.queues.arguments import DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY, PREFIX
+from entrepot.protocols.amqp.mapping import MQTT_EXCHANGE
 
 REMEMBERED_NAMES: Final = 8192
 """Message names that are kept, the least used forgotten: at most 3 KB each."""

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from domain.message import Message
-from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
-from domain.queues.arguments import Overflow as Policy
-from gateway.amqp.feeds.queue_feeds import QueueFeeds
-from gateway.amqp.virtual_hosts.counting import Counting
-from gateway.amqp.virtual_hosts.dead_letters import DeadLetters
-from gateway.amqp.virtual_hosts.routing import places
-from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from gateway.messaging.send import OnSent, Refusals, Sender
-from protocols.amqp.deaths import DeathReason
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from entrepot.domain.queues.arguments import Overflow as Policy
+from entrepot.gateway.amqp.feeds.queue_feeds import QueueFeeds
+from entrepot.gateway.amqp.virtual_hosts.counting import Counting
+from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
+from entrepot.gateway.amqp.virtual_hosts.routing import places
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.gateway.messaging.send import OnSent, Refusals, Sender
+from entrepot.protocols.amqp.deaths import DeathReason
 
 DROP_LEASE_MS: Final = 10_000
 

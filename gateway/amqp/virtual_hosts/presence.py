@@ -14,12 +14,12 @@ from typing import Final
 import msgspec
 import structlog
 
-from domain.clock import Clock
-from domain.errors import EntrepotError
-from domain.key_value import KeyValueChange
-from domain.ports import Store
-from gateway.amqp.virtual_hosts.vhost import Queue
-from gateway.messaging.watched_table import WatchedTable
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.ports import Store
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.gateway.messaging.watched_table import WatchedTable
 
 PREFIX: Final = "amqp-consumers/"
 AGAIN_SECONDS: Final = 0.5

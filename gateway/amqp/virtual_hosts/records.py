@@ -20,12 +20,12 @@ from typing import Any, Final
 
 import msgspec
 
-from domain.exchanges.binding import Binding, DestinationKind
-from domain.exchanges.entity_name import encoded_name
-from domain.exchanges.exchange import Exchange, ExchangeType
-from domain.queues.declaration import QueueDeclaration, declared_queue
-from domain.queues.policy import ApplyTo, Policy
-from protocols.amqp.field_table import decode_table, encode_table
+from entrepot.domain.exchanges.binding import Binding, DestinationKind
+from entrepot.domain.exchanges.entity_name import encoded_name
+from entrepot.domain.exchanges.exchange import Exchange, ExchangeType
+from entrepot.domain.queues.declaration import QueueDeclaration, declared_queue
+from entrepot.domain.queues.policy import ApplyTo, Policy
+from entrepot.protocols.amqp.field_table import decode_table, encode_table
 
 PREFIX: Final = "amqp/"
 POLICY, OPERATOR_POLICY = "policy", "operator"

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from domain.exchanges.entity_name import encoded_name
-from domain.exchanges.exchange import RESERVED_PREFIX, Exchange, ExchangeType
-from domain.message import Destinations, Message, SystemProperty
-from domain.names import DEFAULT_NAMESPACE
-from domain.ports import Store
-from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from gateway.messaging.routes import Routes
-from protocols.amqp.connection_events import Publish
-from protocols.amqp.mapping import MQTT_EXCHANGE, to_message
+from entrepot.domain.exchanges.entity_name import encoded_name
+from entrepot.domain.exchanges.exchange import RESERVED_PREFIX, Exchange, ExchangeType
+from entrepot.domain.message import Destinations, Message, SystemProperty
+from entrepot.domain.names import DEFAULT_NAMESPACE
+from entrepot.domain.ports import Store
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.gateway.messaging.routes import Routes
+from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.mapping import MQTT_EXCHANGE, to_message
 
 DELAY: Final = "x-delay"
 """Header of messages to an exchange of type x-delayed-message: milliseconds."""

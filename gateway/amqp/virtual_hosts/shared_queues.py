@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from domain.errors import Code, EntrepotError
-from domain.exchanges.entity_name import decoded_name
-from domain.names import DEFAULT_NAMESPACE, QUEUE_FEED_PREFIX
-from gateway.amqp.virtual_hosts.dead_letters import DeadLetters
-from gateway.amqp.virtual_hosts.definitions import Definitions
-from gateway.amqp.virtual_hosts.vhost import Queue
-from gateway.messaging.ticket import Ticket
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.exchanges.entity_name import decoded_name
+from entrepot.domain.names import DEFAULT_NAMESPACE, QUEUE_FEED_PREFIX
+from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
+from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.gateway.messaging.ticket import Ticket
 
 
 class SharedQueues:

@@ -12,14 +12,14 @@ from typing import Final
 
 import structlog
 
-from domain.errors import EntrepotError
-from domain.exchanges.binding import Binding
-from domain.exchanges.entity_name import encoded_name
-from domain.exchanges.routing import Removal, Routing
-from domain.names import DEFAULT_NAMESPACE, qualified, queue_feed
-from domain.queues.arguments import QueueType
-from domain.queues.declaration import QueueDeclaration
-from domain.queues.policy import (
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.exchanges.binding import Binding
+from entrepot.domain.exchanges.entity_name import encoded_name
+from entrepot.domain.exchanges.routing import Removal, Routing
+from entrepot.domain.names import DEFAULT_NAMESPACE, qualified, queue_feed
+from entrepot.domain.queues.arguments import QueueType
+from entrepot.domain.queues.declaration import QueueDeclaration
+from entrepot.domain.queues.policy import (
     Policy,
     alternate_exchange,
     effective_definition,
@@ -27,8 +27,8 @@ from domain.queues.policy import (
     policy_of_queue,
     with_policy,
 )
-from gateway.amqp.virtual_hosts import records
-from gateway.amqp.virtual_hosts.records import BindingRecord, ExchangeRecord, PolicyRecord, QueueRecord, Record
+from entrepot.gateway.amqp.virtual_hosts import records
+from entrepot.gateway.amqp.virtual_hosts.records import BindingRecord, ExchangeRecord, PolicyRecord, QueueRecord, Record
 
 DEFAULT_VHOST: Final = "/"
 

@@ -11,33 +11,33 @@ from typing import Final, Protocol
 
 import structlog
 
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.exchanges import exchange as exchanges
-from domain.exchanges.binding import Binding, check_binding
-from domain.exchanges.exchange import Exchange
-from domain.ports import Store
-from domain.queues import declaration as queue_declaration
-from domain.queues.declaration import QueueDeclaration
-from domain.queues.policy import Policy
-from gateway.amqp.feeds.queue_feed import QueueConsumer
-from gateway.amqp.feeds.queue_feeds import QueueFeeds
-from gateway.amqp.feeds.stream_feed import StreamConsumer
-from gateway.amqp.virtual_hosts.consumption import Consumption
-from gateway.amqp.virtual_hosts.counting import Counting
-from gateway.amqp.virtual_hosts.dead_letters import DeadLetters
-from gateway.amqp.virtual_hosts.definitions import Definitions
-from gateway.amqp.virtual_hosts.expiry import Expiry
-from gateway.amqp.virtual_hosts.overflow import Overflow
-from gateway.amqp.virtual_hosts.presence import ConsumerPresence
-from gateway.amqp.virtual_hosts.routing import Routing
-from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from gateway.background_tasks import BackgroundTasks
-from gateway.messaging.routes import Routes
-from gateway.messaging.send import Sender
-from gateway.settings.amqp import AmqpSettings
-from protocols.amqp.errors import AmqpError
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.exchanges import exchange as exchanges
+from entrepot.domain.exchanges.binding import Binding, check_binding
+from entrepot.domain.exchanges.exchange import Exchange
+from entrepot.domain.ports import Store
+from entrepot.domain.queues import declaration as queue_declaration
+from entrepot.domain.queues.declaration import QueueDeclaration
+from entrepot.domain.queues.policy import Policy
+from entrepot.gateway.amqp.feeds.queue_feed import QueueConsumer
+from entrepot.gateway.amqp.feeds.queue_feeds import QueueFeeds
+from entrepot.gateway.amqp.feeds.stream_feed import StreamConsumer
+from entrepot.gateway.amqp.virtual_hosts.consumption import Consumption
+from entrepot.gateway.amqp.virtual_hosts.counting import Counting
+from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
+from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
+from entrepot.gateway.amqp.virtual_hosts.expiry import Expiry
+from entrepot.gateway.amqp.virtual_hosts.overflow import Overflow
+from entrepot.gateway.amqp.virtual_hosts.presence import ConsumerPresence
+from entrepot.gateway.amqp.virtual_hosts.routing import Routing
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.gateway.background_tasks import BackgroundTasks
+from entrepot.gateway.messaging.routes import Routes
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.settings.amqp import AmqpSettings
+from entrepot.protocols.amqp.errors import AmqpError
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 SETTLE_SECONDS: Final = 5.0
 """Longest wait for background work at the end, in seconds."""

@@ -14,11 +14,11 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from yarl import URL
 
-from domain.errors import Code, EntrepotError
-from domain.names import DEFAULT_NAMESPACE, check_topic_name, qualified, split_name
-from domain.timestamp import to_epoch_ms, to_rfc3339
-from domain.url import fault_of_url
-from gateway.events.subscriptions.record import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import DEFAULT_NAMESPACE, check_topic_name, qualified, split_name
+from entrepot.domain.timestamp import to_epoch_ms, to_rfc3339
+from entrepot.domain.url import fault_of_url
+from entrepot.gateway.events.subscriptions.record import (
     BINARY,
     LATEST,
     Credential,

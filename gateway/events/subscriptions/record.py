@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from domain.errors import EntrepotError
-from domain.expression.event_filter import AnyFilter, EventFilters, ExactFilter
-from domain.expression.event_filter_json import parse_event_filters
-from domain.names import qualified, subscription_feed
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.expression.event_filter import AnyFilter, EventFilters, ExactFilter
+from entrepot.domain.expression.event_filter_json import parse_event_filters
+from entrepot.domain.names import qualified, subscription_feed
 
 DEFINITION_PREFIX: Final = "subscriptions/definition/"
 STATE_PREFIX: Final = "subscriptions/state/"

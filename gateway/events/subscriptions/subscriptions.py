@@ -17,16 +17,16 @@ from weakref import WeakValueDictionary
 import msgspec
 import structlog
 
-from domain.clock import Clock
-from domain.consumer_group import EARLIEST, UNLIMITED_ATTEMPTS, ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.expression.event_filter_index import FilterIndex
-from domain.key_value import ABSENT
-from domain.names import qualified, split_name
-from domain.ports import Store
-from domain.position import LATEST_POSITION, Position, PositionKind
-from domain.topic import Cleanup, Topic
-from gateway.events.subscriptions.record import (
+from entrepot.domain.clock import Clock
+from entrepot.domain.consumer_group import EARLIEST, UNLIMITED_ATTEMPTS, ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.event_filter_index import FilterIndex
+from entrepot.domain.key_value import ABSENT
+from entrepot.domain.names import qualified, split_name
+from entrepot.domain.ports import Store
+from entrepot.domain.position import LATEST_POSITION, Position, PositionKind
+from entrepot.domain.topic import Cleanup, Topic
+from entrepot.gateway.events.subscriptions.record import (
     DEFINITION_PREFIX,
     DISPATCH_PREFIX,
     STATE_PREFIX,
@@ -43,7 +43,7 @@ from gateway.events.subscriptions.record import (
     encode_topic,
     key_of,
 )
-from gateway.messaging.watched_table import WatchedTable
+from entrepot.gateway.messaging.watched_table import WatchedTable
 
 MAX_TRIES: Final = 20
 """Tries of a change that others overtake."""

@@ -14,10 +14,10 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from domain.clock import Clock
-from domain.timestamp import to_epoch_ms
-from gateway.events.subscriptions.record import Credential, Subscription
-from gateway.events.webhooks.sink_client import SinkClient
+from entrepot.domain.clock import Clock
+from entrepot.domain.timestamp import to_epoch_ms
+from entrepot.gateway.events.subscriptions.record import Credential, Subscription
+from entrepot.gateway.events.webhooks.sink_client import SinkClient
 
 MARGIN_MS: Final = 30_000
 """Time before its end at which a token is no longer used, in milliseconds."""

@@ -16,22 +16,22 @@ from typing import Final
 import msgspec
 import structlog
 
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.message import is_over
-from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
-from gateway.events.subscriptions.record import BATCHED, OPTIONAL, Subscription
-from gateway.events.subscriptions.subscriptions import Subscriptions
-from gateway.events.webhooks.access_tokens import AccessTokens, TokenError
-from gateway.events.webhooks.circuit import Circuit
-from gateway.events.webhooks.delivery_request import request_of
-from gateway.events.webhooks.handshake import DENIED, GRANTED, Handshake, is_allowed
-from gateway.events.webhooks.sink_client import Answer, SinkClient
-from gateway.limits import TokenBucket
-from gateway.messaging.leased_consumer import LeasedConsumer
-from gateway.messaging.ticket import Ticket
-from gateway.settings import WebhookSettings
-from protocols.cloudevents.webhook import Verdict, retry_after_seconds, verdict_of
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import is_over
+from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from entrepot.gateway.events.subscriptions.record import BATCHED, OPTIONAL, Subscription
+from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
+from entrepot.gateway.events.webhooks.access_tokens import AccessTokens, TokenError
+from entrepot.gateway.events.webhooks.circuit import Circuit
+from entrepot.gateway.events.webhooks.delivery_request import request_of
+from entrepot.gateway.events.webhooks.handshake import DENIED, GRANTED, Handshake, is_allowed
+from entrepot.gateway.events.webhooks.sink_client import Answer, SinkClient
+from entrepot.gateway.limits import TokenBucket
+from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
+from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.gateway.settings import WebhookSettings
+from entrepot.protocols.cloudevents.webhook import Verdict, retry_after_seconds, verdict_of
 
 WAIT_MS: Final = 60_000
 PAUSE_SECONDS: Final = 0.5

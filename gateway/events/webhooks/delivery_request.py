@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from domain.names import split_name
-from gateway.events.subscriptions.record import BATCHED, STRUCTURED, Subscription
-from gateway.events.webhooks.signature import signed_headers
-from gateway.messaging.ticket import Ticket
-from protocols.cloudevents import http as binding
-from protocols.cloudevents import webhook
-from protocols.cloudevents.event import CloudEvent
-from protocols.cloudevents.mapping import to_event
+from entrepot.domain.names import split_name
+from entrepot.gateway.events.subscriptions.record import BATCHED, STRUCTURED, Subscription
+from entrepot.gateway.events.webhooks.signature import signed_headers
+from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.protocols.cloudevents import http as binding
+from entrepot.protocols.cloudevents import webhook
+from entrepot.protocols.cloudevents.event import CloudEvent
+from entrepot.protocols.cloudevents.mapping import to_event
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,20 +16,20 @@ from typing import Final
 
 import structlog
 
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.expression.cesql.value import Value
-from domain.message import Message, StoredMessage, SystemProperty
-from domain.names import split_name
-from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
-from domain.routing.queue_selector import RoundRobin, queue_for_key
-from gateway.events.subscriptions.record import Subscription
-from gateway.events.subscriptions.subscriptions import Subscriptions
-from gateway.messaging.appending import append_and_wait
-from gateway.messaging.leased_consumer import LeasedConsumer
-from gateway.messaging.ticket import Ticket
-from protocols.cloudevents.event import CloudEvent, ExtensionType
-from protocols.cloudevents.mapping import PARTITION_KEY, to_event, to_message
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.cesql.value import Value
+from entrepot.domain.message import Message, StoredMessage, SystemProperty
+from entrepot.domain.names import split_name
+from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from entrepot.domain.routing.queue_selector import RoundRobin, queue_for_key
+from entrepot.gateway.events.subscriptions.record import Subscription
+from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
+from entrepot.gateway.messaging.appending import append_and_wait
+from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
+from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.protocols.cloudevents.event import CloudEvent, ExtensionType
+from entrepot.protocols.cloudevents.mapping import PARTITION_KEY, to_event, to_message
 
 WAIT_MS: Final = 20_000
 PAUSE_SECONDS: Final = 0.3

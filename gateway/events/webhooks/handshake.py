@@ -13,12 +13,12 @@ from typing import Final
 import msgspec
 import structlog
 
-from domain.clock import Clock
-from gateway.events.subscriptions.record import OFF, StateRecord, Subscription, key_of
-from gateway.events.subscriptions.subscriptions import Subscriptions
-from gateway.events.webhooks.sink_client import SinkClient
-from gateway.settings import WebhookSettings
-from protocols.cloudevents import webhook
+from entrepot.domain.clock import Clock
+from entrepot.gateway.events.subscriptions.record import OFF, StateRecord, Subscription, key_of
+from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
+from entrepot.gateway.events.webhooks.sink_client import SinkClient
+from entrepot.gateway.settings import WebhookSettings
+from entrepot.protocols.cloudevents import webhook
 
 GRANTED: Final = "granted"
 DENIED: Final = "denied"

@@ -11,11 +11,11 @@ from typing import Final
 
 import structlog
 
-from domain.errors import NOT_THERE, EntrepotError
-from domain.names import SUBSCRIPTION_FEED_PREFIX, is_subscription_feed, split_name
-from domain.ports import Store
-from gateway.events.subscriptions.record import CATCH_UP_PREFIX, DISPATCH_PREFIX, GROUP_PREFIX
-from gateway.events.subscriptions.subscriptions import Subscriptions
+from entrepot.domain.errors import NOT_THERE, EntrepotError
+from entrepot.domain.names import SUBSCRIPTION_FEED_PREFIX, is_subscription_feed, split_name
+from entrepot.domain.ports import Store
+from entrepot.gateway.events.subscriptions.record import CATCH_UP_PREFIX, DISPATCH_PREFIX, GROUP_PREFIX
+from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
 
 SWEEP_SECONDS: Final = 600.0
 _OF_SUBSCRIPTION = re.compile(f"(?:{GROUP_PREFIX}|{CATCH_UP_PREFIX})([0-9a-f]{{16}})")

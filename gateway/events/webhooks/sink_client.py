@@ -12,11 +12,16 @@ import aiohttp
 import structlog
 from yarl import URL
 
-from gateway.events.webhooks.addresses import AddressPolicy, CheckingResolver, ForbiddenAddressError, checked_socket
-from gateway.events.webhooks.sink_connection import SinkConnector
-from gateway.events.webhooks.sink_faults import words_of
-from gateway.settings import WebhookSettings
-from gateway.version import own_version
+from entrepot.gateway.events.webhooks.addresses import (
+    AddressPolicy,
+    CheckingResolver,
+    ForbiddenAddressError,
+    checked_socket,
+)
+from entrepot.gateway.events.webhooks.sink_connection import SinkConnector
+from entrepot.gateway.events.webhooks.sink_faults import words_of
+from entrepot.gateway.settings import WebhookSettings
+from entrepot.gateway.version import own_version
 
 USER_AGENT: Final = f"entrepot/{own_version()}"
 DNS_SECONDS: Final = 30

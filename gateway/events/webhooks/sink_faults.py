@@ -7,7 +7,7 @@ import ssl
 
 import aiohttp
 
-from gateway.events.webhooks.addresses import ForbiddenAddressError
+from entrepot.gateway.events.webhooks.addresses import ForbiddenAddressError
 
 
 def words_of(error: Exception, timeout_seconds: float) -> str:

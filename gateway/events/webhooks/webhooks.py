@@ -9,20 +9,20 @@ from typing import Final
 
 import structlog
 
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.ports import Store
-from gateway.events.subscriptions.record import Subscription, TopicRecord
-from gateway.events.subscriptions.subscriptions import Subscriptions
-from gateway.events.webhooks.access_tokens import AccessTokens
-from gateway.events.webhooks.circuit import Circuit
-from gateway.events.webhooks.deliverer import Deliverer, DeliveryContext, WebhookCounters
-from gateway.events.webhooks.dispatcher import CatchingUp, Dispatcher, Matching
-from gateway.events.webhooks.handshake import Handshake
-from gateway.events.webhooks.orphans import SWEEP_SECONDS, Orphans
-from gateway.events.webhooks.sink_client import SinkClient
-from gateway.periodic_work import PeriodicWork
-from gateway.settings import WebhookSettings
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports import Store
+from entrepot.gateway.events.subscriptions.record import Subscription, TopicRecord
+from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
+from entrepot.gateway.events.webhooks.access_tokens import AccessTokens
+from entrepot.gateway.events.webhooks.circuit import Circuit
+from entrepot.gateway.events.webhooks.deliverer import Deliverer, DeliveryContext, WebhookCounters
+from entrepot.gateway.events.webhooks.dispatcher import CatchingUp, Dispatcher, Matching
+from entrepot.gateway.events.webhooks.handshake import Handshake
+from entrepot.gateway.events.webhooks.orphans import SWEEP_SECONDS, Orphans
+from entrepot.gateway.events.webhooks.sink_client import SinkClient
+from entrepot.gateway.periodic_work import PeriodicWork
+from entrepot.gateway.settings import WebhookSettings
 
 PAUSE_SECONDS: Final = 0.5
 PROGRESS_MS: Final = 1_000

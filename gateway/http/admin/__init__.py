@@ -8,27 +8,27 @@ the settings where the thing is new.
 
 from __future__ import annotations
 
-from gateway.http.admin.acls import acl_routes
-from gateway.http.admin.bridges import bridge_routes
-from gateway.http.admin.brokers import broker_routes
-from gateway.http.admin.clients import client_routes
-from gateway.http.admin.controllers import controller_routes
-from gateway.http.admin.dead_letters import dead_letter_routes
-from gateway.http.admin.event_rules import event_rule_routes
-from gateway.http.admin.groups import group_routes
-from gateway.http.admin.members import member_routes
-from gateway.http.admin.messages import message_routes
-from gateway.http.admin.namespaces import namespace_routes
-from gateway.http.admin.pulling import pulling_routes
-from gateway.http.admin.retained import retained_routes
-from gateway.http.admin.sessions import session_routes
-from gateway.http.admin.tiering import tiering_routes
-from gateway.http.admin.timers import timer_routes
-from gateway.http.admin.topics import topic_routes
-from gateway.http.admin.traces import trace_routes
-from gateway.http.admin.users import user_routes
-from gateway.http.context import HttpContext
-from gateway.http.routes import Routes
+from entrepot.gateway.http.admin.acls import acl_routes
+from entrepot.gateway.http.admin.bridges import bridge_routes
+from entrepot.gateway.http.admin.brokers import broker_routes
+from entrepot.gateway.http.admin.clients import client_routes
+from entrepot.gateway.http.admin.controllers import controller_routes
+from entrepot.gateway.http.admin.dead_letters import dead_letter_routes
+from entrepot.gateway.http.admin.event_rules import event_rule_routes
+from entrepot.gateway.http.admin.groups import group_routes
+from entrepot.gateway.http.admin.members import member_routes
+from entrepot.gateway.http.admin.messages import message_routes
+from entrepot.gateway.http.admin.namespaces import namespace_routes
+from entrepot.gateway.http.admin.pulling import pulling_routes
+from entrepot.gateway.http.admin.retained import retained_routes
+from entrepot.gateway.http.admin.sessions import session_routes
+from entrepot.gateway.http.admin.tiering import tiering_routes
+from entrepot.gateway.http.admin.timers import timer_routes
+from entrepot.gateway.http.admin.topics import topic_routes
+from entrepot.gateway.http.admin.traces import trace_routes
+from entrepot.gateway.http.admin.users import user_routes
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.routes import Routes
 
 
 def admin_routes(context: HttpContext) -> list[Routes]:

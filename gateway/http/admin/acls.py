@@ -7,17 +7,17 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import Query, Request, Response
 from pydantic import Field
 
-from domain.access.evaluator import MAX_RESOURCES, MAX_SOURCES, MAX_STATEMENTS
-from domain.access.model import SUBJECT_PREFIX, Action, Decision, Effect, ResourceType, Statement
-from gateway.http.admin.common import CREATED, NO_CONTENT, OK, PREFIX, Body, schema_of
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import body_of, json_answer, schema_of_body
-from gateway.http.context import HttpContext
-from gateway.http.problems import MissingError, bad_request
-from gateway.http.rights import SUPER_USERS
-from gateway.http.routes import Router, Routes
-from gateway.security.administration import By
-from gateway.security.records import PolicyRecord
+from entrepot.domain.access.evaluator import MAX_RESOURCES, MAX_SOURCES, MAX_STATEMENTS
+from entrepot.domain.access.model import SUBJECT_PREFIX, Action, Decision, Effect, ResourceType, Statement
+from entrepot.gateway.http.admin.common import CREATED, NO_CONTENT, OK, PREFIX, Body, schema_of
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.problems import MissingError, bad_request
+from entrepot.gateway.http.rights import SUPER_USERS
+from entrepot.gateway.http.routes import Router, Routes
+from entrepot.gateway.security.administration import By
+from entrepot.gateway.security.records import PolicyRecord
 
 MAX_LIMIT: Final = 1000
 

@@ -6,14 +6,14 @@ from typing import Any
 
 from fastapi import Response
 
-from domain.access.model import Action
-from domain.timestamp import to_rfc3339
-from gateway.bridge.status import BridgeStatus
-from gateway.http.admin.common import PREFIX
-from gateway.http.bodies import json_answer
-from gateway.http.context import HttpContext
-from gateway.http.rights import cluster
-from gateway.http.routes import Routes
+from entrepot.domain.access.model import Action
+from entrepot.domain.timestamp import to_rfc3339
+from entrepot.gateway.bridge.status import BridgeStatus
+from entrepot.gateway.http.admin.common import PREFIX
+from entrepot.gateway.http.bodies import json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.rights import cluster
+from entrepot.gateway.http.routes import Routes
 
 
 def bridge_routes(context: HttpContext) -> Routes:

@@ -7,17 +7,17 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic import Field
 
-from domain.access.model import Action
-from domain.cluster import BrokerStatus, ClusterControl, Clustered, ElectionView
-from domain.errors import Code, EntrepotError
-from domain.replication.control import ReplicaChange
-from gateway.http.admin.common import NO_CONTENT, PREFIX, Body, time_shape
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import body_of, json_answer
-from gateway.http.context import HttpContext
-from gateway.http.rights import cluster
-from gateway.http.routes import Router, Routes
-from gateway.replica_shape import replica_shape
+from entrepot.domain.access.model import Action
+from entrepot.domain.cluster import BrokerStatus, ClusterControl, Clustered, ElectionView
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.replication.control import ReplicaChange
+from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Body, time_shape
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.rights import cluster
+from entrepot.gateway.http.routes import Router, Routes
+from entrepot.gateway.replica_shape import replica_shape
 
 
 class BrokerChange(Body):

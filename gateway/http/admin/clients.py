@@ -7,19 +7,19 @@ from typing import Any, Final
 
 from fastapi import Query, Response
 
-from domain.access.model import Action
-from gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import json_answer
-from gateway.http.context import HttpContext
-from gateway.http.mqtt_metrics import version_name
-from gateway.http.problems import MissingError
-from gateway.http.rights import cluster
-from gateway.http.routes import Routes
-from gateway.mqtt.connections.client import MqttClient
-from gateway.mqtt.connections.conversation import MqttConversation
-from gateway.mqtt.fan_out.hub import DeliveryHub
-from gateway.mqtt.frontend import MqttFrontend
+from entrepot.domain.access.model import Action
+from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.mqtt_metrics import version_name
+from entrepot.gateway.http.problems import MissingError
+from entrepot.gateway.http.rights import cluster
+from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.connections.conversation import MqttConversation
+from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
+from entrepot.gateway.mqtt.frontend import MqttFrontend
 
 MAX_LIMIT: Final = 1000
 MAX_TEXT: Final = 1024

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Final, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from domain.errors import NOT_THERE, EntrepotError
-from domain.timestamp import MAX_EPOCH_MS, to_epoch_ms, to_rfc3339
-from gateway.http.problems import bad_request, sentence_of
+from entrepot.domain.errors import NOT_THERE, EntrepotError
+from entrepot.domain.timestamp import MAX_EPOCH_MS, to_epoch_ms, to_rfc3339
+from entrepot.gateway.http.problems import bad_request, sentence_of
 
 PREFIX: Final = "/api/v1"
 CREATED: Final = 201

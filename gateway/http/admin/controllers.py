@@ -7,16 +7,16 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic import Field
 
-from domain.access.model import Action
-from domain.cluster import ControllerStatus
-from domain.errors import Code, EntrepotError
-from gateway.http.admin.brokers import audited, control_of, needed_control
-from gateway.http.admin.common import NO_CONTENT, PREFIX, Body
-from gateway.http.bodies import body_of, json_answer
-from gateway.http.context import HttpContext
-from gateway.http.rights import cluster
-from gateway.http.routes import Router, Routes
-from gateway.settings.addresses import LARGEST_ID, is_address
+from entrepot.domain.access.model import Action
+from entrepot.domain.cluster import ControllerStatus
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.http.admin.brokers import audited, control_of, needed_control
+from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Body
+from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.rights import cluster
+from entrepot.gateway.http.routes import Router, Routes
+from entrepot.gateway.settings.addresses import LARGEST_ID, is_address
 
 
 class NewController(Body):

@@ -17,20 +17,20 @@ from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
-from domain.access.model import Action
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage, SystemProperty, dead_letter_origin
-from domain.names import dead_letter_topic, split_name
-from domain.ports import Store
-from domain.shard import broker_of_place, broker_of_queue, first_place, first_queue, local_place
-from gateway.http.admin.common import MAX_NUMBER, PREFIX, Body, Offset, refusal_shape, schema_of, time_shape
-from gateway.http.admin.messages import full_shape, message_shape
-from gateway.http.bodies import body_of, json_answer, schema_of_body
-from gateway.http.context import HttpContext
-from gateway.http.namespaced import group_name
-from gateway.http.problems import bad_request
-from gateway.http.rights import group
-from gateway.http.routes import Routes
+from entrepot.domain.access.model import Action
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import StoredMessage, SystemProperty, dead_letter_origin
+from entrepot.domain.names import dead_letter_topic, split_name
+from entrepot.domain.ports import Store
+from entrepot.domain.shard import broker_of_place, broker_of_queue, first_place, first_queue, local_place
+from entrepot.gateway.http.admin.common import MAX_NUMBER, PREFIX, Body, Offset, refusal_shape, schema_of, time_shape
+from entrepot.gateway.http.admin.messages import full_shape, message_shape
+from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.namespaced import group_name
+from entrepot.gateway.http.problems import bad_request
+from entrepot.gateway.http.rights import group
+from entrepot.gateway.http.routes import Routes
 
 MAX_LIMIT: Final = 1000
 MAX_OFFSETS: Final = 10_000

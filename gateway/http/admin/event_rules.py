@@ -8,10 +8,10 @@ import orjson
 from fastapi import Request, Response
 from pydantic import Field
 
-from domain.access.model import Action, Principal, ResourceType, access_name, whole_topic
-from domain.errors import Code, EntrepotError
-from domain.names import check_topic_name, is_hidden_topic, qualified, split_name
-from gateway.events.rules import (
+from entrepot.domain.access.model import Action, Principal, ResourceType, access_name, whole_topic
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import check_topic_name, is_hidden_topic, qualified, split_name
+from entrepot.gateway.events.rules import (
     DIVERT,
     MAX_DEDUP_SECONDS,
     MAX_SCHEMA_BYTES,
@@ -19,14 +19,14 @@ from gateway.events.rules import (
     EventRule,
     EventRuleRecord,
 )
-from gateway.http.access import PROTOCOL
-from gateway.http.admin.common import NO_CONTENT, PREFIX, Change, schema_of
-from gateway.http.bodies import body_of, json_answer, schema_of_body
-from gateway.http.context import HttpContext
-from gateway.http.namespaced import namespace_of, topic_name
-from gateway.http.problems import bad_request
-from gateway.http.rights import topic
-from gateway.http.routes import Routes
+from entrepot.gateway.http.access import PROTOCOL
+from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Change, schema_of
+from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.namespaced import namespace_of, topic_name
+from entrepot.gateway.http.problems import bad_request
+from entrepot.gateway.http.rights import topic
+from entrepot.gateway.http.routes import Routes
 
 PATH: Final = "/topics/{name}/event-rules"
 

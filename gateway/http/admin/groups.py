@@ -8,15 +8,15 @@ from typing import Annotated, Any, ClassVar, Final
 from fastapi import Request, Response
 from pydantic import Field
 
-from domain.access.model import Action, ResourceType, access_name
-from domain.access.model import Request as Need
-from domain.consumer_group import GroupStatus
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.names import split_name
-from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
-from domain.retry_policy import RetryKind, RetryPolicy
-from domain.timestamp import MAX_EPOCH_MS, to_epoch_ms
-from gateway.http.admin.common import (
+from entrepot.domain.access.model import Action, ResourceType, access_name
+from entrepot.domain.access.model import Request as Need
+from entrepot.domain.consumer_group import GroupStatus
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.names import split_name
+from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from entrepot.domain.retry_policy import RetryKind, RetryPolicy
+from entrepot.domain.timestamp import MAX_EPOCH_MS, to_epoch_ms
+from entrepot.gateway.http.admin.common import (
     CREATED,
     MAX_NUMBER,
     NO_CONTENT,
@@ -29,12 +29,12 @@ from gateway.http.admin.common import (
     schema_of,
     statuses_of,
 )
-from gateway.http.bodies import body_of, json_answer, schema_of_body
-from gateway.http.context import HttpContext
-from gateway.http.namespaced import asked_group, group_name, namespace_of, topic_name
-from gateway.http.problems import bad_request
-from gateway.http.rights import group, listed, putting
-from gateway.http.routes import Routes
+from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.namespaced import asked_group, group_name, namespace_of, topic_name
+from entrepot.gateway.http.problems import bad_request
+from entrepot.gateway.http.rights import group, listed, putting
+from entrepot.gateway.http.routes import Routes
 
 
 class RetryChange(Change):

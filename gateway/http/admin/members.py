@@ -9,25 +9,25 @@ from typing import Annotated, Any, Final, TypeVar
 from fastapi import Query, Request, Response
 from pydantic import Field
 
-from domain.allocation import AllocationStrategy
-from domain.membership import (
+from entrepot.domain.allocation import AllocationStrategy
+from entrepot.domain.membership import (
     DEFAULT_LEASE_MS,
     MAX_LEASE_MS,
     MAX_MEMBER_LENGTH,
     MIN_LEASE_MS,
     Membership,
 )
-from domain.timestamp import to_rfc3339
-from domain.topic import MAX_QUEUES
-from gateway.http.admin.common import MAX_NUMBER, NO_CONTENT, PREFIX, Body, Offset, schema_of
-from gateway.http.asgi import ClientGoneError, name_in_path, until_gone
-from gateway.http.bodies import body_of, json_answer, schema_of_body
-from gateway.http.context import HttpContext
-from gateway.http.namespaced import group_name, topic_name
-from gateway.http.problems import bad_request
-from gateway.http.rights import consuming
-from gateway.http.routes import Routes
-from gateway.messaging.membership import Assignment
+from entrepot.domain.timestamp import to_rfc3339
+from entrepot.domain.topic import MAX_QUEUES
+from entrepot.gateway.http.admin.common import MAX_NUMBER, NO_CONTENT, PREFIX, Body, Offset, schema_of
+from entrepot.gateway.http.asgi import ClientGoneError, name_in_path, until_gone
+from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.namespaced import group_name, topic_name
+from entrepot.gateway.http.problems import bad_request
+from entrepot.gateway.http.rights import consuming
+from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.messaging.membership import Assignment
 
 _PATH: Final = "/groups/{name}/topics/{topic}"
 _T = TypeVar("_T")

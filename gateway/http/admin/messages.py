@@ -9,19 +9,26 @@ from typing import Any, Final
 
 from fastapi import Query, Request, Response
 
-from domain.access.model import Action
-from domain.message import PropertyValue, StoredMessage, as_texts
-from domain.names import is_hidden_topic, split_name
-from domain.ports import Store
-from domain.query import MAX_QUERY_MESSAGES, ConsumptionState, HopKind, MessageConsumer, MessageHop, MessageQuery
-from gateway.http.admin.common import MAX_CURSOR_LENGTH, PREFIX, epoch_ms_of, time_shape
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import json_answer
-from gateway.http.context import HttpContext
-from gateway.http.namespaced import topic_name
-from gateway.http.problems import MissingError
-from gateway.http.rights import ANY_CONTENTS, topic_in_query
-from gateway.http.routes import Routes
+from entrepot.domain.access.model import Action
+from entrepot.domain.message import PropertyValue, StoredMessage, as_texts
+from entrepot.domain.names import is_hidden_topic, split_name
+from entrepot.domain.ports import Store
+from entrepot.domain.query import (
+    MAX_QUERY_MESSAGES,
+    ConsumptionState,
+    HopKind,
+    MessageConsumer,
+    MessageHop,
+    MessageQuery,
+)
+from entrepot.gateway.http.admin.common import MAX_CURSOR_LENGTH, PREFIX, epoch_ms_of, time_shape
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.namespaced import topic_name
+from entrepot.gateway.http.problems import MissingError
+from entrepot.gateway.http.rights import ANY_CONTENTS, topic_in_query
+from entrepot.gateway.http.routes import Routes
 
 DEFAULT_LIMIT: Final = 32
 STATES: Final[Mapping[ConsumptionState, str]] = {

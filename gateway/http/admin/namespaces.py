@@ -6,17 +6,17 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from domain.access.model import Action, ResourceType
-from domain.access.model import Request as Need
-from domain.names import split_name
-from domain.ports import Store
-from gateway.http.admin.common import CREATED, NO_CONTENT, OK, PREFIX, Body
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import body_of, json_answer
-from gateway.http.context import HttpContext
-from gateway.http.namespaced import known_namespace
-from gateway.http.rights import Needs, listed
-from gateway.http.routes import Router, Routes
+from entrepot.domain.access.model import Action, ResourceType
+from entrepot.domain.access.model import Request as Need
+from entrepot.domain.names import split_name
+from entrepot.domain.ports import Store
+from entrepot.gateway.http.admin.common import CREATED, NO_CONTENT, OK, PREFIX, Body
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.namespaced import known_namespace
+from entrepot.gateway.http.rights import Needs, listed
+from entrepot.gateway.http.routes import Router, Routes
 
 
 class NamespaceChange(Body):

@@ -6,18 +6,18 @@ from typing import Final, Literal
 
 from fastapi import Query, Request, Response
 
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.query import MAX_QUERY_MESSAGES
-from gateway.http.admin.common import MAX_NUMBER, PREFIX
-from gateway.http.admin.messages import DEFAULT_LIMIT, full_shape
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import json_answer
-from gateway.http.context import HttpContext
-from gateway.http.namespaced import topic_name
-from gateway.http.problems import bad_request
-from gateway.http.rights import contents
-from gateway.http.routes import Routes
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.query import MAX_QUERY_MESSAGES
+from entrepot.gateway.http.admin.common import MAX_NUMBER, PREFIX
+from entrepot.gateway.http.admin.messages import DEFAULT_LIMIT, full_shape
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.namespaced import topic_name
+from entrepot.gateway.http.problems import bad_request
+from entrepot.gateway.http.rights import contents
+from entrepot.gateway.http.routes import Routes
 
 MAX_FILTER_LENGTH: Final = 4096
 

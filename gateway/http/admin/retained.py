@@ -7,22 +7,22 @@ from typing import Any, Final
 
 from fastapi import Query, Request, Response
 
-from domain.access.model import EVERYTHING, Action, ResourceType
-from domain.access.model import Request as Need
-from domain.message import SystemProperty
-from domain.retained import NEVER, RetainedMessage, expiry_of
-from domain.routing.topic_filter import MAX_TOPIC_BYTES, is_valid_filter
-from domain.timestamp import MAX_EPOCH_MS
-from gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
-from gateway.http.admin.messages import id_text
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import json_answer
-from gateway.http.context import HttpContext
-from gateway.http.problems import MissingError, bad_request
-from gateway.http.rights import Needs
-from gateway.http.routes import Routes
-from gateway.messaging.yielding import with_pauses
-from gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.domain.access.model import EVERYTHING, Action, ResourceType
+from entrepot.domain.access.model import Request as Need
+from entrepot.domain.message import SystemProperty
+from entrepot.domain.retained import NEVER, RetainedMessage, expiry_of
+from entrepot.domain.routing.topic_filter import MAX_TOPIC_BYTES, is_valid_filter
+from entrepot.domain.timestamp import MAX_EPOCH_MS
+from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
+from entrepot.gateway.http.admin.messages import id_text
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.problems import MissingError, bad_request
+from entrepot.gateway.http.rights import Needs
+from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.messaging.yielding import with_pauses
+from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 
 MAX_LIMIT: Final = 1000
 _TEXT: Final = "text/plain; charset=utf-8"

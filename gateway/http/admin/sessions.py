@@ -7,20 +7,20 @@ from typing import Any, Final
 
 from fastapi import Query, Response
 
-from domain.access.model import Action
-from domain.errors import Code, EntrepotError
-from domain.timestamp import MAX_EPOCH_MS
-from gateway.http.admin.clients import MAX_LIMIT, MAX_TEXT, mqtt_of, subscription_shape
-from gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import json_answer
-from gateway.http.context import HttpContext
-from gateway.http.mqtt_metrics import version_name
-from gateway.http.problems import MissingError
-from gateway.http.rights import cluster
-from gateway.http.routes import Routes
-from gateway.mqtt.connections.conversation import MqttConversation
-from gateway.mqtt.sessions.record import SessionRecord
+from entrepot.domain.access.model import Action
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.timestamp import MAX_EPOCH_MS
+from entrepot.gateway.http.admin.clients import MAX_LIMIT, MAX_TEXT, mqtt_of, subscription_shape
+from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.mqtt_metrics import version_name
+from entrepot.gateway.http.problems import MissingError
+from entrepot.gateway.http.rights import cluster
+from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.mqtt.connections.conversation import MqttConversation
+from entrepot.gateway.mqtt.sessions.record import SessionRecord
 
 MAX_CURSOR: Final = 2000
 END_SECONDS: Final = 10.0

@@ -7,19 +7,19 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic import Field
 
-from domain.access.model import Action, ResourceType
-from domain.errors import Code, EntrepotError
-from domain.names import qualified, split_name
-from domain.tiering import AttachRequest, RestoreRequest, TableTopic, Tiered, TierStatus, TierTables
-from domain.topic import TopicStatus
-from gateway.http.admin.brokers import audited
-from gateway.http.admin.common import CREATED, PREFIX, Body, Number
-from gateway.http.admin.topics import topic_shape
-from gateway.http.bodies import body_of, json_answer
-from gateway.http.context import HttpContext
-from gateway.http.namespaced import namespace_of, topic_name
-from gateway.http.rights import cluster, listed
-from gateway.http.routes import Routes
+from entrepot.domain.access.model import Action, ResourceType
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import qualified, split_name
+from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic, Tiered, TierStatus, TierTables
+from entrepot.domain.topic import TopicStatus
+from entrepot.gateway.http.admin.brokers import audited
+from entrepot.gateway.http.admin.common import CREATED, PREFIX, Body, Number
+from entrepot.gateway.http.admin.topics import topic_shape
+from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.namespaced import namespace_of, topic_name
+from entrepot.gateway.http.rights import cluster, listed
+from entrepot.gateway.http.routes import Routes
 
 MAX_TEXT = 1000
 

@@ -7,22 +7,30 @@ from typing import Annotated, Any, Final
 from fastapi import Query, Request, Response
 from pydantic import Field
 
-from domain.access.model import Action, ResourceType, whole_topic
-from domain.access.model import Request as Need
-from domain.names import split_name
-from domain.ports import Store
-from domain.recall_handle import RecallHandle
-from domain.timestamp import MAX_EPOCH_MS, to_rfc3339
-from domain.timing import TimedMessage, TimerCursor
-from gateway.http.admin.common import MAX_CURSOR_LENGTH, MAX_NUMBER, NO_CONTENT, PREFIX, Body, epoch_ms_of, schema_of
-from gateway.http.admin.messages import message_shape
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import body_of, json_answer, schema_of_body
-from gateway.http.context import HttpContext
-from gateway.http.namespaced import namespace_of, topic_name
-from gateway.http.problems import MissingError, bad_request
-from gateway.http.rights import topic_in_query
-from gateway.http.routes import Routes
+from entrepot.domain.access.model import Action, ResourceType, whole_topic
+from entrepot.domain.access.model import Request as Need
+from entrepot.domain.names import split_name
+from entrepot.domain.ports import Store
+from entrepot.domain.recall_handle import RecallHandle
+from entrepot.domain.timestamp import MAX_EPOCH_MS, to_rfc3339
+from entrepot.domain.timing import TimedMessage, TimerCursor
+from entrepot.gateway.http.admin.common import (
+    MAX_CURSOR_LENGTH,
+    MAX_NUMBER,
+    NO_CONTENT,
+    PREFIX,
+    Body,
+    epoch_ms_of,
+    schema_of,
+)
+from entrepot.gateway.http.admin.messages import message_shape
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.namespaced import namespace_of, topic_name
+from entrepot.gateway.http.problems import MissingError, bad_request
+from entrepot.gateway.http.rights import topic_in_query
+from entrepot.gateway.http.routes import Routes
 
 MAX_LIMIT: Final = 1000
 

@@ -8,13 +8,13 @@ from typing import Annotated, Any, ClassVar, Final
 from fastapi import Request, Response
 from pydantic import Field
 
-from domain.access.model import Action, ResourceType, access_name
-from domain.access.model import Request as Need
-from domain.cluster import Clustered
-from domain.errors import EntrepotError
-from domain.names import split_name
-from domain.topic import Cleanup, Confirm, Permission, Topic, TopicStatus, TopicType
-from gateway.http.admin.common import (
+from entrepot.domain.access.model import Action, ResourceType, access_name
+from entrepot.domain.access.model import Request as Need
+from entrepot.domain.cluster import Clustered
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.names import split_name
+from entrepot.domain.topic import Cleanup, Confirm, Permission, Topic, TopicStatus, TopicType
+from entrepot.gateway.http.admin.common import (
     CREATED,
     NO_CONTENT,
     OK,
@@ -26,12 +26,12 @@ from gateway.http.admin.common import (
     schema_of,
     statuses_of,
 )
-from gateway.http.bodies import body_of, json_answer, schema_of_body
-from gateway.http.context import HttpContext
-from gateway.http.namespaced import asked_topic, namespace_of, topic_name
-from gateway.http.problems import bad_request
-from gateway.http.rights import fixed, listed, putting, topic
-from gateway.http.routes import Routes
+from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.namespaced import asked_topic, namespace_of, topic_name
+from entrepot.gateway.http.problems import bad_request
+from entrepot.gateway.http.rights import fixed, listed, putting, topic
+from entrepot.gateway.http.routes import Routes
 
 MAX_TOPICS_AT_ONCE: Final = 10_000
 

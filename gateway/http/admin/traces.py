@@ -7,15 +7,15 @@ from typing import Any
 from fastapi import Query, Request, Response
 from pydantic import Field
 
-from gateway.http.admin.clients import mqtt_of
-from gateway.http.admin.common import NO_CONTENT, PREFIX, Body, schema_of, time_shape
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import body_of, json_answer
-from gateway.http.context import HttpContext
-from gateway.http.problems import MissingError
-from gateway.http.rights import SUPER_USERS
-from gateway.http.routes import Routes
-from gateway.mqtt.connections.traces import MAX_ENTRIES, MAX_SECONDS, Trace
+from entrepot.gateway.http.admin.clients import mqtt_of
+from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Body, schema_of, time_shape
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.problems import MissingError
+from entrepot.gateway.http.rights import SUPER_USERS
+from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.mqtt.connections.traces import MAX_ENTRIES, MAX_SECONDS, Trace
 
 
 class TraceBody(Body):

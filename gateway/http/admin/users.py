@@ -9,17 +9,17 @@ from typing import Any, Final
 
 from fastapi import Query, Request, Response
 
-from domain.timestamp import to_rfc3339
-from gateway.http.admin.common import CREATED, MAX_NUMBER, NO_CONTENT, OK, PREFIX, Change, schema_of
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import body_of, json_answer, schema_of_body
-from gateway.http.context import HttpContext
-from gateway.http.problems import MissingError
-from gateway.http.rights import SUPER_USERS
-from gateway.http.routes import Router, Routes
-from gateway.security.administration import By, UserChange
-from gateway.security.audit import AuditEntry
-from gateway.security.records import UserRecord
+from entrepot.domain.timestamp import to_rfc3339
+from entrepot.gateway.http.admin.common import CREATED, MAX_NUMBER, NO_CONTENT, OK, PREFIX, Change, schema_of
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.problems import MissingError
+from entrepot.gateway.http.rights import SUPER_USERS
+from entrepot.gateway.http.routes import Router, Routes
+from entrepot.gateway.security.administration import By, UserChange
+from entrepot.gateway.security.audit import AuditEntry
+from entrepot.gateway.security.records import UserRecord
 
 MAX_LIMIT: Final = 1000
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.allocation import AllocationStrategy
-from domain.consumer_group import EARLIEST
-from domain.retry_policy import RetryKind
-from domain.topic import Cleanup, Confirm, Permission, TopicType
-from gateway.http.admin.common import PREFIX, schema_of
-from gateway.http.admin.dead_letters import NDJSON
-from gateway.http.admin.messages import HOPS, STATES
-from gateway.http.admin.tiering import Attaching, Restoring
-from gateway.http.documents.event_operations import REFUSAL
-from gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers, put
-from gateway.http.documents.shapes import Anything, Choice, Keyed, Maybe, Shape, listed, named, time
+from entrepot.domain.allocation import AllocationStrategy
+from entrepot.domain.consumer_group import EARLIEST
+from entrepot.domain.retry_policy import RetryKind
+from entrepot.domain.topic import Cleanup, Confirm, Permission, TopicType
+from entrepot.gateway.http.admin.common import PREFIX, schema_of
+from entrepot.gateway.http.admin.dead_letters import NDJSON
+from entrepot.gateway.http.admin.messages import HOPS, STATES
+from entrepot.gateway.http.admin.tiering import Attaching, Restoring
+from entrepot.gateway.http.documents.event_operations import REFUSAL
+from entrepot.gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers, put
+from entrepot.gateway.http.documents.shapes import Anything, Choice, Keyed, Maybe, Shape, listed, named, time
 
 ID: Final = "019AF2C4A48D1549BA4F1FC100000000"
 HANDLE: Final = "AQAAAZrxqmUAB29yZGVycwAB"

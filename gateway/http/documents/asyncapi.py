@@ -8,18 +8,18 @@ from typing import Any, Final
 import orjson
 from fastapi import Request, Response
 
-from domain.access.model import Action, ResourceType, whole_topic
-from domain.errors import EntrepotError
-from domain.names import is_hidden_topic, split_name
-from domain.topic import Permission, Topic
-from gateway.http.access import HttpAccess
-from gateway.http.context import HttpContext
-from gateway.http.documents.event_schema import EVENT_SCHEMA
-from gateway.http.rights import PER_TOPIC
-from gateway.http.routes import Router
-from gateway.messaging.yielding import with_pauses
-from gateway.mqtt.listener import HTTP_PATH
-from gateway.version import own_version
+from entrepot.domain.access.model import Action, ResourceType, whole_topic
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.names import is_hidden_topic, split_name
+from entrepot.domain.topic import Permission, Topic
+from entrepot.gateway.http.access import HttpAccess
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.documents.event_schema import EVENT_SCHEMA
+from entrepot.gateway.http.rights import PER_TOPIC
+from entrepot.gateway.http.routes import Router
+from entrepot.gateway.messaging.yielding import with_pauses
+from entrepot.gateway.mqtt.listener import HTTP_PATH
+from entrepot.gateway.version import own_version
 
 PATH: Final = "/asyncapi.json"
 MAX_TOPICS: Final = 10_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.http.documents.event_schema import EVENT, EVENT_SCHEMA
-from gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers
-from gateway.http.documents.shapes import Anything, Choice, Either, Keyed, Maybe, Shape, named, shape, time
-from gateway.http.receive import SUBSCRIPTION_PATH
+from entrepot.gateway.http.documents.event_schema import EVENT, EVENT_SCHEMA
+from entrepot.gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers
+from entrepot.gateway.http.documents.shapes import Anything, Choice, Either, Keyed, Maybe, Shape, named, shape, time
+from entrepot.gateway.http.receive import SUBSCRIPTION_PATH
 
 TOKEN: Final = "AQAtMDE5QUYyQzRBNDhEMTU0OUJBNEYxRkMx"
 CLOUD_EVENT: Final = Shape({"$ref": "#/components/schemas/CloudEvent"}, EVENT, {"CloudEvent": EVENT_SCHEMA})

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.http.documents.admin_operations import ADMIN_OPERATIONS
-from gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_OPERATIONS, TOKEN
-from gateway.http.documents.operation import JSON, Answer, Operation, Operations
-from gateway.http.documents.operator_operations import OPERATOR_OPERATIONS
-from gateway.http.documents.publish_operation import PUBLISH_PATH_OF_NAMESPACES, publish_operations
-from gateway.http.documents.rabbitmq_operations import RABBITMQ_OPERATIONS
-from gateway.http.documents.refusals import problem_responses, problem_schemas, refusals
-from gateway.http.documents.shapes import Schema
-from gateway.http.namespaced import NAMESPACE_PATH
-from gateway.http.rabbitmq.api import PREFIX as RABBITMQ_PREFIX
-from gateway.http.request_times import PUBLISH
-from gateway.http.rights import Open
-from gateway.http.routes import RouteTable
+from entrepot.gateway.http.documents.admin_operations import ADMIN_OPERATIONS
+from entrepot.gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_OPERATIONS, TOKEN
+from entrepot.gateway.http.documents.operation import JSON, Answer, Operation, Operations
+from entrepot.gateway.http.documents.operator_operations import OPERATOR_OPERATIONS
+from entrepot.gateway.http.documents.publish_operation import PUBLISH_PATH_OF_NAMESPACES, publish_operations
+from entrepot.gateway.http.documents.rabbitmq_operations import RABBITMQ_OPERATIONS
+from entrepot.gateway.http.documents.refusals import problem_responses, problem_schemas, refusals
+from entrepot.gateway.http.documents.shapes import Schema
+from entrepot.gateway.http.namespaced import NAMESPACE_PATH
+from entrepot.gateway.http.rabbitmq.api import PREFIX as RABBITMQ_PREFIX
+from entrepot.gateway.http.request_times import PUBLISH
+from entrepot.gateway.http.rights import Open
+from entrepot.gateway.http.routes import RouteTable
 
 OPERATIONS: Final[Operations] = {**EVENT_OPERATIONS, **ADMIN_OPERATIONS, **OPERATOR_OPERATIONS, **RABBITMQ_OPERATIONS}
 DESCRIPTION: Final = """Publish, receive and follow CloudEvents; subscribe sinks to them; look after topics, groups, \

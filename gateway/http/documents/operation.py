@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.http.documents.shapes import Schema, Shape, shape
+from entrepot.gateway.http.documents.shapes import Schema, Shape, shape
 
 JSON: Final = "application/json"
 

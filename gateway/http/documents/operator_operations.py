@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.access.model import Action, Effect
-from domain.cluster import AWAY, FOLLOWS, LEADS, WAITS
-from gateway.bridge.status import BridgeState
-from gateway.http.admin.brokers import BrokerChange, Election, ReplicaCounting
-from gateway.http.admin.common import PREFIX, schema_of
-from gateway.http.admin.controllers import NewController
-from gateway.http.admin.namespaces import NamespaceChange
-from gateway.http.documents.operation import GONE, Operation, Operations, answers, put
-from gateway.http.documents.shapes import Choice, Maybe, Shape, listed, named, shape, time
+from entrepot.domain.access.model import Action, Effect
+from entrepot.domain.cluster import AWAY, FOLLOWS, LEADS, WAITS
+from entrepot.gateway.bridge.status import BridgeState
+from entrepot.gateway.http.admin.brokers import BrokerChange, Election, ReplicaCounting
+from entrepot.gateway.http.admin.common import PREFIX, schema_of
+from entrepot.gateway.http.admin.controllers import NewController
+from entrepot.gateway.http.admin.namespaces import NamespaceChange
+from entrepot.gateway.http.documents.operation import GONE, Operation, Operations, answers, put
+from entrepot.gateway.http.documents.shapes import Choice, Maybe, Shape, listed, named, shape, time
 
 _CLIENT: Final = named(
     "Client",

@@ -31,5 +31,5 @@ def page_routes() -> APIRouter:
 
 async def _page(request: Request) -> Response:
     name, media_type = _FILES[request.scope["path"]]
-    content = files("gateway.http.documents").joinpath("page", name).read_bytes()
+    content = files("entrepot.gateway.http.documents").joinpath("page", name).read_bytes()
     return Response(content, media_type=media_type, headers=_HEADERS)

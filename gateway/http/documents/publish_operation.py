@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.http.documents.event_schema import EVENT
-from gateway.http.documents.refusals import refusals
-from gateway.http.namespaced import NAMESPACE_PATH
-from gateway.http.request_times import PUBLISH
-from protocols.cloudevents.http import BATCH_MEDIA_TYPE, STRUCTURED_MEDIA_TYPE
+from entrepot.gateway.http.documents.event_schema import EVENT
+from entrepot.gateway.http.documents.refusals import refusals
+from entrepot.gateway.http.namespaced import NAMESPACE_PATH
+from entrepot.gateway.http.request_times import PUBLISH
+from entrepot.protocols.cloudevents.http import BATCH_MEDIA_TYPE, STRUCTURED_MEDIA_TYPE
 
 PUBLISH_PATH_OF_NAMESPACES: Final = f"{NAMESPACE_PATH}{PUBLISH}"
 

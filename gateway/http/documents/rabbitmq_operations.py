@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from domain.queues.policy import ApplyTo
-from gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers, query
-from gateway.http.documents.rabbitmq_shapes import (
+from entrepot.domain.queues.policy import ApplyTo
+from entrepot.gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers, query
+from entrepot.gateway.http.documents.rabbitmq_shapes import (
     BINDING,
     CHANNEL,
     CONNECTION,
@@ -24,9 +24,9 @@ from gateway.http.documents.rabbitmq_shapes import (
     USER,
     VHOST,
 )
-from gateway.http.documents.shapes import Anything, Choice, Either, Keyed, Schema, shape
-from gateway.http.rabbitmq.api import PREFIX
-from gateway.http.rabbitmq.listing import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
+from entrepot.gateway.http.documents.shapes import Anything, Choice, Either, Keyed, Schema, shape
+from entrepot.gateway.http.rabbitmq.api import PREFIX
+from entrepot.gateway.http.rabbitmq.listing import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 
 _TEXT: Final[Schema] = {"type": "string"}
 _FLAG: Final[Schema] = {"type": "string", "enum": ["true", "false"]}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.http.documents.shapes import Anything, Choice, Keyed, Maybe, Shape, named, shape
+from entrepot.gateway.http.documents.shapes import Anything, Choice, Keyed, Maybe, Shape, named, shape
 
 
 def _row(name: str, description: str, sample: dict[str, Any]) -> Shape:

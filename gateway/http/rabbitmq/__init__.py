@@ -6,19 +6,19 @@ and consumers are those of this gateway.
 
 from __future__ import annotations
 
-from gateway.http.context import HttpContext
-from gateway.http.rabbitmq.bindings import binding_routes
-from gateway.http.rabbitmq.connections import connection_routes
-from gateway.http.rabbitmq.definitions import definition_routes
-from gateway.http.rabbitmq.exchanges import exchange_routes
-from gateway.http.rabbitmq.overview import overview_routes
-from gateway.http.rabbitmq.permissions import permission_routes
-from gateway.http.rabbitmq.policies import policy_routes
-from gateway.http.rabbitmq.queue_messages import queue_message_routes
-from gateway.http.rabbitmq.queues import queue_routes
-from gateway.http.rabbitmq.users import user_routes
-from gateway.http.rabbitmq.vhosts import vhost_routes
-from gateway.http.routes import Router
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.rabbitmq.bindings import binding_routes
+from entrepot.gateway.http.rabbitmq.connections import connection_routes
+from entrepot.gateway.http.rabbitmq.definitions import definition_routes
+from entrepot.gateway.http.rabbitmq.exchanges import exchange_routes
+from entrepot.gateway.http.rabbitmq.overview import overview_routes
+from entrepot.gateway.http.rabbitmq.permissions import permission_routes
+from entrepot.gateway.http.rabbitmq.policies import policy_routes
+from entrepot.gateway.http.rabbitmq.queue_messages import queue_message_routes
+from entrepot.gateway.http.rabbitmq.queues import queue_routes
+from entrepot.gateway.http.rabbitmq.users import user_routes
+from entrepot.gateway.http.rabbitmq.vhosts import vhost_routes
+from entrepot.gateway.http.routes import Router
 
 
 def rabbitmq_routes(context: HttpContext) -> list[Router]:

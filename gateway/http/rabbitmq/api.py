@@ -11,22 +11,22 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from domain.errors import Code, EntrepotError
-from gateway.amqp.frontend import AmqpFrontend
-from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
-from gateway.http.asgi import name_in_path
-from gateway.http.context import HttpContext
-from gateway.http.problem_types import Problem
-from gateway.http.problems import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.amqp.frontend import AmqpFrontend
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.problem_types import Problem
+from entrepot.gateway.http.problems import (
     MissingError,
     answer_of,
     log_refusal,
     problem_answer,
 )
-from gateway.http.routes import Router
-from protocols.amqp.errors import AmqpError
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.gateway.http.routes import Router
+from entrepot.protocols.amqp.errors import AmqpError
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 PREFIX: Final = "/api"
 DEFAULT_EXCHANGE_NAME: Final = "amq.default"

@@ -13,17 +13,17 @@ from urllib.parse import quote
 from fastapi import Request, Response
 from pydantic import Field
 
-from domain.access.model import Action, ResourceType
-from domain.exchanges import exchange as exchanges
-from domain.exchanges.binding import Binding, DestinationKind
-from domain.exchanges.exchange import Exchange
-from gateway.amqp.virtual_hosts import needs
-from gateway.amqp.virtual_hosts.vhost import Vhost, namespace_of
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import body_of, json_answer
-from gateway.http.context import HttpContext
-from gateway.http.problems import bad_request
-from gateway.http.rabbitmq.api import (
+from entrepot.domain.access.model import Action, ResourceType
+from entrepot.domain.exchanges import exchange as exchanges
+from entrepot.domain.exchanges.binding import Binding, DestinationKind
+from entrepot.domain.exchanges.exchange import Exchange
+from entrepot.gateway.amqp.virtual_hosts import needs
+from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost, namespace_of
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.problems import bad_request
+from entrepot.gateway.http.rabbitmq.api import (
     CREATED,
     ArgumentsBody,
     exchange_name_in_path,
@@ -34,10 +34,10 @@ from gateway.http.rabbitmq.api import (
     vhost_in_path,
     virtual_hosts_of,
 )
-from gateway.http.rabbitmq.listing import listing
-from gateway.http.rabbitmq.rights import GET, LIST, check, named
-from gateway.http.rabbitmq.shapes import binding_shape, properties_key
-from gateway.http.routes import Router
+from entrepot.gateway.http.rabbitmq.listing import listing
+from entrepot.gateway.http.rabbitmq.rights import GET, LIST, check, named
+from entrepot.gateway.http.rabbitmq.shapes import binding_shape, properties_key
+from entrepot.gateway.http.routes import Router
 
 _KINDS = {"q": DestinationKind.QUEUE, "e": DestinationKind.EXCHANGE}
 _BETWEEN = "/bindings/{vhost}/e/{source}/{kind}/{destination}"

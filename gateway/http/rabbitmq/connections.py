@@ -6,22 +6,22 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from domain.access.model import Action
-from gateway.amqp.connections.channel import AmqpChannel
-from gateway.amqp.connections.consuming import Consumer
-from gateway.amqp.connections.conversation import AmqpConversation
-from gateway.amqp.frontend import AmqpFrontend
-from gateway.driver import Driver
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import json_answer
-from gateway.http.context import HttpContext
-from gateway.http.problems import MissingError
-from gateway.http.rabbitmq.api import frontend_of, new_router, nothing, vhost_in_path
-from gateway.http.rabbitmq.listing import listing
-from gateway.http.rabbitmq.shapes import node_name, plain
-from gateway.http.rights import cluster
-from gateway.http.routes import Router
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.domain.access.model import Action
+from entrepot.gateway.amqp.connections.channel import AmqpChannel
+from entrepot.gateway.amqp.connections.consuming import Consumer
+from entrepot.gateway.amqp.connections.conversation import AmqpConversation
+from entrepot.gateway.amqp.frontend import AmqpFrontend
+from entrepot.gateway.driver import Driver
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.problems import MissingError
+from entrepot.gateway.http.rabbitmq.api import frontend_of, new_router, nothing, vhost_in_path
+from entrepot.gateway.http.rabbitmq.listing import listing
+from entrepot.gateway.http.rabbitmq.shapes import node_name, plain
+from entrepot.gateway.http.rights import cluster
+from entrepot.gateway.http.routes import Router
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 
 def connection_routes(context: HttpContext) -> Router:

@@ -11,20 +11,20 @@ from typing import Any
 import orjson
 from fastapi import Request, Response
 
-from domain.exchanges.exchange import RESERVED_PREFIX
-from gateway.amqp.virtual_hosts.vhost import Vhost, vhost_of
-from gateway.http.bodies import json_answer, json_body
-from gateway.http.context import HttpContext
-from gateway.http.problems import bad_request
-from gateway.http.rabbitmq.api import new_router, nothing, vhost_in_path, virtual_hosts_of
-from gateway.http.rabbitmq.importing import Import
-from gateway.http.rabbitmq.permissions import permission_rows
-from gateway.http.rabbitmq.shapes import binding_shape, exchange_shape, plain, policy_shape
-from gateway.http.rabbitmq.users import user_shape
-from gateway.http.rights import SUPER_USERS
-from gateway.http.routes import Router
-from gateway.security.administration import By
-from gateway.version import own_version
+from entrepot.domain.exchanges.exchange import RESERVED_PREFIX
+from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost, vhost_of
+from entrepot.gateway.http.bodies import json_answer, json_body
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.problems import bad_request
+from entrepot.gateway.http.rabbitmq.api import new_router, nothing, vhost_in_path, virtual_hosts_of
+from entrepot.gateway.http.rabbitmq.importing import Import
+from entrepot.gateway.http.rabbitmq.permissions import permission_rows
+from entrepot.gateway.http.rabbitmq.shapes import binding_shape, exchange_shape, plain, policy_shape
+from entrepot.gateway.http.rabbitmq.users import user_shape
+from entrepot.gateway.http.rights import SUPER_USERS
+from entrepot.gateway.http.routes import Router
+from entrepot.gateway.security.administration import By
+from entrepot.gateway.version import own_version
 
 _OF_EXCHANGE = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
 _OF_BINDING = ("source", "vhost", "destination", "destination_type", "routing_key", "arguments")

@@ -9,21 +9,21 @@ from typing import Any, Literal
 from fastapi import Request, Response
 from pydantic import Field
 
-from domain.errors import Code, EntrepotError
-from domain.exchanges import exchange as exchanges
-from domain.exchanges.binding import DestinationKind
-from domain.exchanges.exchange import Exchange, exchange_text, exchange_type
-from domain.exchanges.routing import UnknownExchange
-from domain.message import Message
-from gateway.amqp.connections.publishing import all_keys, without_bcc
-from gateway.amqp.frontend import AmqpFrontend
-from gateway.amqp.virtual_hosts import needs
-from gateway.amqp.virtual_hosts.vhost import Vhost, namespace_of
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import body_of, json_answer
-from gateway.http.context import HttpContext
-from gateway.http.problems import bad_request
-from gateway.http.rabbitmq.api import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.exchanges import exchange as exchanges
+from entrepot.domain.exchanges.binding import DestinationKind
+from entrepot.domain.exchanges.exchange import Exchange, exchange_text, exchange_type
+from entrepot.domain.exchanges.routing import UnknownExchange
+from entrepot.domain.message import Message
+from entrepot.gateway.amqp.connections.publishing import all_keys, without_bcc
+from entrepot.gateway.amqp.frontend import AmqpFrontend
+from entrepot.gateway.amqp.virtual_hosts import needs
+from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost, namespace_of
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.problems import bad_request
+from entrepot.gateway.http.rabbitmq.api import (
     ArgumentsBody,
     LenientBody,
     created,
@@ -35,17 +35,17 @@ from gateway.http.rabbitmq.api import (
     vhost_in_path,
     virtual_hosts_of,
 )
-from gateway.http.rabbitmq.bindings import default_bindings
-from gateway.http.rabbitmq.listing import listing
-from gateway.http.rabbitmq.rights import DECLARE, DELETE, GET, LIST, check
-from gateway.http.rabbitmq.shapes import binding_shape, exchange_shape
-from gateway.http.rights import IN_THE_BODY
-from gateway.http.routes import Router
-from gateway.messaging.answer import Answer
-from gateway.messaging.send import Refusals
-from protocols.amqp.connection_events import Publish
-from protocols.amqp.content import ContentHeader
-from protocols.amqp.mapping import expiration_ms
+from entrepot.gateway.http.rabbitmq.bindings import default_bindings
+from entrepot.gateway.http.rabbitmq.listing import listing
+from entrepot.gateway.http.rabbitmq.rights import DECLARE, DELETE, GET, LIST, check
+from entrepot.gateway.http.rabbitmq.shapes import binding_shape, exchange_shape
+from entrepot.gateway.http.rights import IN_THE_BODY
+from entrepot.gateway.http.routes import Router
+from entrepot.gateway.messaging.answer import Answer
+from entrepot.gateway.messaging.send import Refusals
+from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.mapping import expiration_ms
 
 
 class ExchangeBody(ArgumentsBody):

@@ -12,23 +12,23 @@ from typing import Any, Final
 
 from pydantic import Field, ValidationError
 
-from domain.errors import EntrepotError
-from domain.exchanges.binding import Binding, DestinationKind
-from domain.queues.policy import KNOWN_KEYS, OPERATOR_KEYS
-from gateway.amqp.virtual_hosts.vhost import Vhost
-from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
-from gateway.http.context import HttpContext
-from gateway.http.problems import bad_json, bad_request
-from gateway.http.rabbitmq.api import LenientBody, vhost_of_name
-from gateway.http.rabbitmq.bindings import BindingBody
-from gateway.http.rabbitmq.exchanges import ExchangeBody
-from gateway.http.rabbitmq.permissions import PermissionBody, set_permission
-from gateway.http.rabbitmq.policies import PolicyBody
-from gateway.http.rabbitmq.queues import QueueBody
-from gateway.http.rabbitmq.users import UserBody, create_user, unknown_tags
-from gateway.http.rabbitmq.vhosts import create_vhost
-from gateway.security.administration import By
-from protocols.amqp.errors import AmqpError
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.exchanges.binding import Binding, DestinationKind
+from entrepot.domain.queues.policy import KNOWN_KEYS, OPERATOR_KEYS
+from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
+from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.problems import bad_json, bad_request
+from entrepot.gateway.http.rabbitmq.api import LenientBody, vhost_of_name
+from entrepot.gateway.http.rabbitmq.bindings import BindingBody
+from entrepot.gateway.http.rabbitmq.exchanges import ExchangeBody
+from entrepot.gateway.http.rabbitmq.permissions import PermissionBody, set_permission
+from entrepot.gateway.http.rabbitmq.policies import PolicyBody
+from entrepot.gateway.http.rabbitmq.queues import QueueBody
+from entrepot.gateway.http.rabbitmq.users import UserBody, create_user, unknown_tags
+from entrepot.gateway.http.rabbitmq.vhosts import create_vhost
+from entrepot.gateway.security.administration import By
+from entrepot.protocols.amqp.errors import AmqpError
 
 AT_ONCE: Final = 64
 """Queues, exchanges and bindings that are made at the same time, so that they become durable together."""

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from fastapi import Request, Response
 
-from domain.errors import EntrepotError
-from domain.regular_expression import RegularExpression
-from gateway.http.bodies import json_answer
-from gateway.http.problems import bad_request
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.regular_expression import RegularExpression
+from entrepot.gateway.http.bodies import json_answer
+from entrepot.gateway.http.problems import bad_request
 
 MAX_PAGE_SIZE: Final = 500
 DEFAULT_PAGE_SIZE: Final = 100

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gateway.amqp.frontend import AmqpFrontend
-from gateway.amqp.virtual_hosts.consumption import QueueCounts
-from gateway.amqp.virtual_hosts.vhost import Queue
-from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
+from entrepot.gateway.amqp.frontend import AmqpFrontend
+from entrepot.gateway.amqp.virtual_hosts.consumption import QueueCounts
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
 
 SAMPLE_SECONDS: Final = 5.0
 """Between two samples, as RabbitMQ has it."""

@@ -8,25 +8,25 @@ from typing import Any, Final
 
 from fastapi import Request, Response
 
-from domain.access.model import Action, ResourceType
-from domain.access.model import Request as Need
-from domain.exchanges.exchange import ExchangeType
-from domain.queues.declaration import declared_queue
-from gateway.amqp.frontend import AmqpFrontend
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import json_answer
-from gateway.http.context import HttpContext
-from gateway.http.problems import MissingError
-from gateway.http.rabbitmq.api import frontend_of, new_router, vhost_in_path, virtual_hosts_of
-from gateway.http.rabbitmq.exchanges import PublishBody, publish_of, published
-from gateway.http.rabbitmq.listing import listing
-from gateway.http.rabbitmq.message_stats import MessageRates, totals_of_all
-from gateway.http.rabbitmq.queues import add_counts
-from gateway.http.rabbitmq.rights import resource_name
-from gateway.http.rabbitmq.shapes import node_name
-from gateway.http.rights import cluster, no_rights
-from gateway.http.routes import Router
-from gateway.version import own_version
+from entrepot.domain.access.model import Action, ResourceType
+from entrepot.domain.access.model import Request as Need
+from entrepot.domain.exchanges.exchange import ExchangeType
+from entrepot.domain.queues.declaration import declared_queue
+from entrepot.gateway.amqp.frontend import AmqpFrontend
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.problems import MissingError
+from entrepot.gateway.http.rabbitmq.api import frontend_of, new_router, vhost_in_path, virtual_hosts_of
+from entrepot.gateway.http.rabbitmq.exchanges import PublishBody, publish_of, published
+from entrepot.gateway.http.rabbitmq.listing import listing
+from entrepot.gateway.http.rabbitmq.message_stats import MessageRates, totals_of_all
+from entrepot.gateway.http.rabbitmq.queues import add_counts
+from entrepot.gateway.http.rabbitmq.rights import resource_name
+from entrepot.gateway.http.rabbitmq.shapes import node_name
+from entrepot.gateway.http.rights import cluster, no_rights
+from entrepot.gateway.http.routes import Router
+from entrepot.gateway.version import own_version
 
 ALIVENESS_QUEUE: Final = "aliveness-test"
 MAX_COUNTED_QUEUES: Final = 1000

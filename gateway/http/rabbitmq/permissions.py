@@ -9,18 +9,25 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from domain.access.model import ANONYMOUS, EVERYBODY
-from domain.access.vhost_permission import VhostPermission, is_of_vhost, permission_of, statements_of
-from gateway.amqp.virtual_hosts.vhost import Vhost
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import body_of, json_answer
-from gateway.http.context import HttpContext
-from gateway.http.problems import MissingError
-from gateway.http.rabbitmq.api import LenientBody, created, new_router, nothing, vhost_in_path, virtual_hosts_of
-from gateway.http.rabbitmq.listing import listing
-from gateway.http.rights import SUPER_USERS
-from gateway.http.routes import Router
-from gateway.security.administration import By
+from entrepot.domain.access.model import ANONYMOUS, EVERYBODY
+from entrepot.domain.access.vhost_permission import VhostPermission, is_of_vhost, permission_of, statements_of
+from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.problems import MissingError
+from entrepot.gateway.http.rabbitmq.api import (
+    LenientBody,
+    created,
+    new_router,
+    nothing,
+    vhost_in_path,
+    virtual_hosts_of,
+)
+from entrepot.gateway.http.rabbitmq.listing import listing
+from entrepot.gateway.http.rights import SUPER_USERS
+from entrepot.gateway.http.routes import Router
+from entrepot.gateway.security.administration import By
 
 
 class PermissionBody(LenientBody):

@@ -7,13 +7,13 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic import Field
 
-from domain.queues.policy import ApplyTo, Policy
-from gateway.amqp.virtual_hosts import needs
-from gateway.amqp.virtual_hosts.vhost import Vhost
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import body_of, json_answer
-from gateway.http.context import HttpContext
-from gateway.http.rabbitmq.api import (
+from entrepot.domain.queues.policy import ApplyTo, Policy
+from entrepot.gateway.amqp.virtual_hosts import needs
+from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.rabbitmq.api import (
     LenientBody,
     created,
     missing,
@@ -22,10 +22,10 @@ from gateway.http.rabbitmq.api import (
     vhost_in_path,
     virtual_hosts_of,
 )
-from gateway.http.rabbitmq.listing import listing
-from gateway.http.rabbitmq.rights import GOVERN, LIST, check
-from gateway.http.rabbitmq.shapes import policy_shape
-from gateway.http.routes import Router
+from entrepot.gateway.http.rabbitmq.listing import listing
+from entrepot.gateway.http.rabbitmq.rights import GOVERN, LIST, check
+from entrepot.gateway.http.rabbitmq.shapes import policy_shape
+from entrepot.gateway.http.routes import Router
 
 
 class PolicyBody(LenientBody):

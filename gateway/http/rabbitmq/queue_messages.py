@@ -8,12 +8,12 @@ from typing import Any, Final, Literal
 from fastapi import Request, Response
 from pydantic import Field
 
-from domain.errors import Code, EntrepotError
-from gateway.amqp.virtual_hosts.vhost import Queue
-from gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts, check_owner
-from gateway.http.bodies import body_of, json_answer
-from gateway.http.context import HttpContext
-from gateway.http.rabbitmq.api import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts, check_owner
+from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.rabbitmq.api import (
     LenientBody,
     new_router,
     nothing,
@@ -21,12 +21,12 @@ from gateway.http.rabbitmq.api import (
     vhost_in_path,
     virtual_hosts_of,
 )
-from gateway.http.rabbitmq.rights import CONSUME
-from gateway.http.rabbitmq.shapes import plain
-from gateway.http.routes import Router
-from gateway.messaging.ticket import Ticket, acknowledge_all
-from protocols.amqp.content import ContentHeader
-from protocols.amqp.mapping import origin_of
+from entrepot.gateway.http.rabbitmq.rights import CONSUME
+from entrepot.gateway.http.rabbitmq.shapes import plain
+from entrepot.gateway.http.routes import Router
+from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
+from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.mapping import origin_of
 
 MAX_GET: Final = 1000
 AckMode = Literal["ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"]

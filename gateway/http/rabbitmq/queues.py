@@ -8,17 +8,17 @@ from typing import Any, Final
 
 from fastapi import Request, Response
 
-from domain.errors import Code, EntrepotError
-from domain.field_value import text_of
-from domain.queues.arguments import DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY
-from domain.queues.declaration import QueueDeclaration, declared_queue, queue_text
-from gateway.amqp.virtual_hosts import needs
-from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from gateway.amqp.virtual_hosts.virtual_hosts import check_owner
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import body_of, json_answer
-from gateway.http.context import HttpContext
-from gateway.http.rabbitmq.api import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.field_value import text_of
+from entrepot.domain.queues.arguments import DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY
+from entrepot.domain.queues.declaration import QueueDeclaration, declared_queue, queue_text
+from entrepot.gateway.amqp.virtual_hosts import needs
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import check_owner
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.rabbitmq.api import (
     ArgumentsBody,
     created,
     frontend_of,
@@ -29,12 +29,12 @@ from gateway.http.rabbitmq.api import (
     vhost_in_path,
     virtual_hosts_of,
 )
-from gateway.http.rabbitmq.connections import consumer_shape
-from gateway.http.rabbitmq.listing import Row, listing
-from gateway.http.rabbitmq.message_stats import MessageRates, totals_of_queue, totals_of_queues
-from gateway.http.rabbitmq.rights import DECLARE, DELETE, GET, LIST, check
-from gateway.http.rabbitmq.shapes import queue_shape
-from gateway.http.routes import Router
+from entrepot.gateway.http.rabbitmq.connections import consumer_shape
+from entrepot.gateway.http.rabbitmq.listing import Row, listing
+from entrepot.gateway.http.rabbitmq.message_stats import MessageRates, totals_of_queue, totals_of_queues
+from entrepot.gateway.http.rabbitmq.rights import DECLARE, DELETE, GET, LIST, check
+from entrepot.gateway.http.rabbitmq.shapes import queue_shape
+from entrepot.gateway.http.routes import Router
 
 COUNTED_AT_ONCE: Final = 64
 """Queues that the store is asked about at the same time."""

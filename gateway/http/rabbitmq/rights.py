@@ -11,14 +11,14 @@ from typing import Final
 
 from fastapi import Request
 
-from domain.access.model import Action, ResourceType
-from domain.access.model import Request as Need
-from gateway.amqp.virtual_hosts.needs import entity_name
-from gateway.amqp.virtual_hosts.vhost import namespace_of
-from gateway.http.access import PROTOCOL as HTTP
-from gateway.http.asgi import name_in_path
-from gateway.http.context import HttpContext
-from gateway.http.rights import Needs, fixed, listed
+from entrepot.domain.access.model import Action, ResourceType
+from entrepot.domain.access.model import Request as Need
+from entrepot.gateway.amqp.virtual_hosts.needs import entity_name
+from entrepot.gateway.amqp.virtual_hosts.vhost import namespace_of
+from entrepot.gateway.http.access import PROTOCOL as HTTP
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.rights import Needs, fixed, listed
 
 
 def resource_name(vhost: str, name: str) -> str:

@@ -7,12 +7,12 @@ from hashlib import blake2b
 from typing import Any, Final
 from urllib.parse import quote
 
-from domain.exchanges.binding import Binding
-from domain.exchanges.exchange import Exchange
-from domain.field_value import text_of
-from domain.queues.policy import Policy, effective_definition
-from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from protocols.amqp.field_table import encode_table
+from entrepot.domain.exchanges.binding import Binding
+from entrepot.domain.exchanges.exchange import Exchange
+from entrepot.domain.field_value import text_of
+from entrepot.domain.queues.policy import Policy, effective_definition
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.protocols.amqp.field_table import encode_table
 
 _HASH_BYTES: Final = 12
 

@@ -10,16 +10,16 @@ from typing import Any, Final
 from fastapi import Request, Response
 from pydantic import Field, field_validator
 
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import body_of, json_answer
-from gateway.http.context import HttpContext
-from gateway.http.problems import MissingError, bad_request
-from gateway.http.rabbitmq.api import LenientBody, created, new_router, nothing
-from gateway.http.rabbitmq.listing import listing
-from gateway.http.rights import SUPER_USERS
-from gateway.http.routes import Router
-from gateway.security.administration import By, UserChange
-from gateway.security.records import UserRecord
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.problems import MissingError, bad_request
+from entrepot.gateway.http.rabbitmq.api import LenientBody, created, new_router, nothing
+from entrepot.gateway.http.rabbitmq.listing import listing
+from entrepot.gateway.http.rights import SUPER_USERS
+from entrepot.gateway.http.routes import Router
+from entrepot.gateway.security.administration import By, UserChange
+from entrepot.gateway.security.records import UserRecord
 
 ADMINISTRATOR: Final = "administrator"
 MANAGEMENT: Final = "management"

@@ -6,19 +6,26 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from domain.access.model import Action, ResourceType
-from domain.access.model import Request as Need
-from domain.errors import Code, EntrepotError
-from domain.names import DEFAULT_NAMESPACE, is_hidden_topic, split_name
-from gateway.amqp.virtual_hosts.vhost import Vhost, namespace_of
-from gateway.http.asgi import name_in_path
-from gateway.http.bodies import json_answer
-from gateway.http.context import HttpContext
-from gateway.http.rabbitmq.api import created, frontend_of, new_router, nothing, vhost_in_path, virtual_hosts_of
-from gateway.http.rabbitmq.listing import listing
-from gateway.http.rights import Needs, listed
-from gateway.http.routes import Router
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.domain.access.model import Action, ResourceType
+from entrepot.domain.access.model import Request as Need
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.names import DEFAULT_NAMESPACE, is_hidden_topic, split_name
+from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost, namespace_of
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.bodies import json_answer
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.rabbitmq.api import (
+    created,
+    frontend_of,
+    new_router,
+    nothing,
+    vhost_in_path,
+    virtual_hosts_of,
+)
+from entrepot.gateway.http.rabbitmq.listing import listing
+from entrepot.gateway.http.rights import Needs, listed
+from entrepot.gateway.http.routes import Router
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 
 def _of(action: Action) -> Needs:

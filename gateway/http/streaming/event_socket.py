@@ -14,26 +14,26 @@ from urllib.parse import parse_qs
 
 import structlog
 
-from domain.access.model import Action, ResourceType, access_name, whole_topic
-from domain.errors import Code, EntrepotError
-from domain.expression.event_filter import EventFilters
-from domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
-from domain.ports import MAX_POP_MESSAGES, PopRequest
-from gateway.http.access import HttpAccess
-from gateway.http.asgi import Receive, Scope, Send, decoded_name
-from gateway.http.context import HttpContext
-from gateway.http.filtering import filters_in, wants
-from gateway.http.namespaced import known_namespace
-from gateway.http.page_guard import check_page
-from gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal
-from gateway.http.receive import ensure_both
-from gateway.http.streaming import frames
-from gateway.messaging.leased_consumer import LeasedConsumer
-from gateway.messaging.messages_that_fit import MessagesThatFit
-from gateway.messaging.settling import PASSING
-from gateway.messaging.ticket import Ticket
-from gateway.transport.web_origin import WebOrigins
-from protocols.cloudevents.errors import CloudEventError
+from entrepot.domain.access.model import Action, ResourceType, access_name, whole_topic
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.event_filter import EventFilters
+from entrepot.domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
+from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest
+from entrepot.gateway.http.access import HttpAccess
+from entrepot.gateway.http.asgi import Receive, Scope, Send, decoded_name
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.filtering import filters_in, wants
+from entrepot.gateway.http.namespaced import known_namespace
+from entrepot.gateway.http.page_guard import check_page
+from entrepot.gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal
+from entrepot.gateway.http.receive import ensure_both
+from entrepot.gateway.http.streaming import frames
+from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
+from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
+from entrepot.gateway.messaging.settling import PASSING
+from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.gateway.transport.web_origin import WebOrigins
+from entrepot.protocols.cloudevents.errors import CloudEventError
 
 SUFFIX: Final = b":stream"
 DEFAULT_CREDIT: Final = 10

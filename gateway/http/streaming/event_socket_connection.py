@@ -10,7 +10,7 @@ import wsproto
 from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 from wsproto.events import Event
 
-from gateway.transport.websocket import FRAMES_PER_TURN, forget_frames
+from entrepot.gateway.transport.websocket import FRAMES_PER_TURN, forget_frames
 
 MAX_EARLY_BYTES: Final = 512 * 1024
 """Before the handshake is answered: its head, which the HTTP door bounds, and what a client sends ahead."""

@@ -14,13 +14,13 @@ from typing import Annotated, Any, Final
 import msgspec
 import orjson
 
-from domain.errors import EntrepotError
-from domain.names import split_name
-from gateway.messaging.ticket import Ticket
-from protocols.cloudevents.errors import CloudEventError
-from protocols.cloudevents.event import SPEC_VERSION, CloudEvent, ExtensionType
-from protocols.cloudevents.json_format import decode_event, encode_event
-from protocols.cloudevents.mapping import to_event
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.names import split_name
+from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.protocols.cloudevents.errors import CloudEventError
+from entrepot.protocols.cloudevents.event import SPEC_VERSION, CloudEvent, ExtensionType
+from entrepot.protocols.cloudevents.json_format import decode_event, encode_event
+from entrepot.protocols.cloudevents.mapping import to_event
 
 SUBPROTOCOL: Final = "cloudevents.json"
 ACKNOWLEDGE: Final = "dev.entrepot.acknowledge"

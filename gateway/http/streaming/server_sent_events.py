@@ -13,23 +13,23 @@ from typing import Final
 from fastapi import Header, Query, Request
 from fastapi.responses import StreamingResponse
 
-from domain.access.model import Action, Principal, ResourceType, whole_topic
-from domain.errors import Code, EntrepotError
-from domain.expression.event_filter import EventFilters
-from domain.names import split_name
-from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
-from gateway.events.webhooks.dispatcher import typed_attributes
-from gateway.http.access import PROTOCOL
-from gateway.http.admin.common import MAX_NUMBER, epoch_ms_of
-from gateway.http.context import HttpContext
-from gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in
-from gateway.http.namespaced import topic_name
-from gateway.http.rights import contents
-from gateway.http.routes import Routes
-from gateway.http.streaming.topic_stream import TopicStream, cursor_of, parse_cursor, places_of
-from protocols.cloudevents.event import CloudEvent
-from protocols.cloudevents.json_format import encode_event
-from protocols.cloudevents.mapping import to_event
+from entrepot.domain.access.model import Action, Principal, ResourceType, whole_topic
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.event_filter import EventFilters
+from entrepot.domain.names import split_name
+from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from entrepot.gateway.events.webhooks.dispatcher import typed_attributes
+from entrepot.gateway.http.access import PROTOCOL
+from entrepot.gateway.http.admin.common import MAX_NUMBER, epoch_ms_of
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in
+from entrepot.gateway.http.namespaced import topic_name
+from entrepot.gateway.http.rights import contents
+from entrepot.gateway.http.routes import Routes
+from entrepot.gateway.http.streaming.topic_stream import TopicStream, cursor_of, parse_cursor, places_of
+from entrepot.protocols.cloudevents.event import CloudEvent
+from entrepot.protocols.cloudevents.json_format import encode_event
+from entrepot.protocols.cloudevents.mapping import to_event
 
 KEEP_ALIVE_SECONDS: Final = 15.0
 """A stream without events tells its place so often, and learns that nobody reads it any more."""

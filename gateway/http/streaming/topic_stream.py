@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage
-from domain.ports import Store, Tail
-from domain.position import Position, PositionKind
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.ports import Store, Tail
+from entrepot.domain.position import Position, PositionKind
 
 MAX_WAITING_MESSAGES: Final = 1000
 MAX_WAITING_BYTES: Final = 4 << 20

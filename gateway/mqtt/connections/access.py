@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from domain.access.model import Action, Principal, ResourceType
-from domain.clock import Clock
-from domain.errors import EntrepotError
-from gateway.mqtt.connections.client import MqttClient
-from gateway.mqtt.shares.shares import Shares
-from gateway.security.credentials import CertificateIdentity, Credentials
-from gateway.security.scram import ScramExchange
-from gateway.security.security import Security
-from protocols.mqtt.packets import Connect
+from entrepot.domain.access.model import Action, Principal, ResourceType
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import EntrepotError
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.shares.shares import Shares
+from entrepot.gateway.security.credentials import CertificateIdentity, Credentials
+from entrepot.gateway.security.scram import ScramExchange
+from entrepot.gateway.security.security import Security
+from entrepot.protocols.mqtt.packets import Connect
 
 PROTOCOL = "mqtt"
 

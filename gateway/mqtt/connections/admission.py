@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from domain.access.model import Principal
-from gateway.limits import FlappingClients, PublishAllowance, PublishRates, TokenBucket, UserAllowances
-from gateway.mqtt.connections.client import MqttClient
-from gateway.settings import MqttSettings
-from protocols.mqtt.packets import Publish
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.domain.access.model import Principal
+from entrepot.gateway.limits import FlappingClients, PublishAllowance, PublishRates, TokenBucket, UserAllowances
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.settings import MqttSettings
+from entrepot.protocols.mqtt.packets import Publish
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 Refused = tuple[ReasonCode, str]
 

@@ -8,16 +8,16 @@ from typing import Final, TypeVar
 
 import structlog
 
-from domain.errors import EntrepotError
-from domain.message import Message, SystemProperty
-from gateway.messaging.send import Refusals
-from gateway.mqtt.connections.client import MqttClient
-from gateway.mqtt.connections.services import MqttServices
-from gateway.mqtt.connections.subscriber_presence import SubscriberPresence
-from protocols.mqtt.encoder import PUBACK_WORD, PUBREC_WORD
-from protocols.mqtt.errors import REASON_OF_CODE
-from protocols.mqtt.packets import Publish
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.gateway.messaging.send import Refusals
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.connections.services import MqttServices
+from entrepot.gateway.mqtt.connections.subscriber_presence import SubscriberPresence
+from entrepot.protocols.mqtt.encoder import PUBACK_WORD, PUBREC_WORD
+from entrepot.protocols.mqtt.errors import REASON_OF_CODE
+from entrepot.protocols.mqtt.packets import Publish
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 WORDS: Final = (0, PUBACK_WORD, PUBREC_WORD)
 """Answer to a publish of each QoS, without the identifier."""

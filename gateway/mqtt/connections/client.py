@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from domain.access.model import Principal
-from gateway.driver import Driver
-from gateway.mqtt.sessions.session import Session
-from protocols.mqtt.connection import ServerConnection
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.domain.access.model import Principal
+from entrepot.gateway.driver import Driver
+from entrepot.gateway.mqtt.sessions.session import Session
+from entrepot.protocols.mqtt.connection import ServerConnection
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 
 class MqttClient:

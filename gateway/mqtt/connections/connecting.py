@@ -12,25 +12,25 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from domain.access.model import Principal
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage
-from domain.routing.topic_filter import is_valid_name
-from gateway.mqtt.connections.client import MqttClient
-from gateway.mqtt.connections.outbox import NOT_IN_A_QUEUE
-from gateway.mqtt.connections.registry import ClientRegistry
-from gateway.mqtt.connections.services import MqttServices
-from gateway.mqtt.fan_out.audience import Grant, encoded
-from gateway.mqtt.names import published_name, unpublishable
-from gateway.mqtt.sessions.opening import Arrival
-from gateway.mqtt.sessions.record import NEVER_EXPIRES, RELEASED, OutgoingRecord, WillRecord
-from gateway.mqtt.sessions.session import Session
-from gateway.security.scram import ScramExchange
-from protocols.mqtt.connection_events import Closing
-from protocols.mqtt.outgoing import RESTORED
-from protocols.mqtt.packets import Auth, Connect
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.domain.access.model import Principal
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.routing.topic_filter import is_valid_name
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.connections.outbox import NOT_IN_A_QUEUE
+from entrepot.gateway.mqtt.connections.registry import ClientRegistry
+from entrepot.gateway.mqtt.connections.services import MqttServices
+from entrepot.gateway.mqtt.fan_out.audience import Grant, encoded
+from entrepot.gateway.mqtt.names import published_name, unpublishable
+from entrepot.gateway.mqtt.sessions.opening import Arrival
+from entrepot.gateway.mqtt.sessions.record import NEVER_EXPIRES, RELEASED, OutgoingRecord, WillRecord
+from entrepot.gateway.mqtt.sessions.session import Session
+from entrepot.gateway.security.scram import ScramExchange
+from entrepot.protocols.mqtt.connection_events import Closing
+from entrepot.protocols.mqtt.outgoing import RESTORED
+from entrepot.protocols.mqtt.packets import Auth, Connect
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 SCRAM: Final = "SCRAM-SHA-256"
 """The one method of enhanced authentication."""

@@ -12,24 +12,24 @@ from typing import Final, Protocol
 
 import structlog
 
-from gateway.driver import Driver
-from gateway.messaging.ticket import Ticket, acknowledge_all
-from gateway.mqtt.connections.admission import Pace
-from gateway.mqtt.connections.client import MqttClient
-from gateway.mqtt.connections.connecting import Connecting
-from gateway.mqtt.connections.departing import hand_on, leave
-from gateway.mqtt.connections.ordering import Later, Ordering, filters_of
-from gateway.mqtt.connections.outbox import Outbox
-from gateway.mqtt.connections.publishing import Publishing
-from gateway.mqtt.connections.registry import ClientRegistry
-from gateway.mqtt.connections.services import MqttServices
-from gateway.mqtt.connections.subscribing import Subscribing
-from gateway.mqtt.sessions.record import OutgoingRecord
-from gateway.mqtt.sessions.session import Session, released
-from protocols.mqtt.connection import ServerConnection
-from protocols.mqtt.connection_events import Acknowledged, Closing, Event, Publishes, Received, Released
-from protocols.mqtt.packets import Auth, Connect, Publish, Subscribe, Unsubscribe
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.gateway.driver import Driver
+from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
+from entrepot.gateway.mqtt.connections.admission import Pace
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.connections.connecting import Connecting
+from entrepot.gateway.mqtt.connections.departing import hand_on, leave
+from entrepot.gateway.mqtt.connections.ordering import Later, Ordering, filters_of
+from entrepot.gateway.mqtt.connections.outbox import Outbox
+from entrepot.gateway.mqtt.connections.publishing import Publishing
+from entrepot.gateway.mqtt.connections.registry import ClientRegistry
+from entrepot.gateway.mqtt.connections.services import MqttServices
+from entrepot.gateway.mqtt.connections.subscribing import Subscribing
+from entrepot.gateway.mqtt.sessions.record import OutgoingRecord
+from entrepot.gateway.mqtt.sessions.session import Session, released
+from entrepot.protocols.mqtt.connection import ServerConnection
+from entrepot.protocols.mqtt.connection_events import Acknowledged, Closing, Event, Publishes, Received, Released
+from entrepot.protocols.mqtt.packets import Auth, Connect, Publish, Subscribe, Unsubscribe
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 MAX_WAITING_BYTES: Final = 64 * 1024
 """Of what comes behind a CONNECT that is not decided: with more, no more is read."""

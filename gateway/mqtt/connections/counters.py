@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from gateway.mqtt.connections.client import MqttClient
-from protocols.mqtt.packet_counts import PacketCounts
-from protocols.mqtt.packets import Publish
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.protocols.mqtt.packet_counts import PacketCounts
+from entrepot.protocols.mqtt.packets import Publish
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 log = structlog.get_logger(__name__)
 

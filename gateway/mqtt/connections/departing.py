@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from gateway.mqtt.connections.client import MqttClient
-from gateway.mqtt.connections.publishing import Publishing
-from gateway.mqtt.connections.services import MqttServices
-from gateway.mqtt.sessions.lifecycle import depart
-from gateway.mqtt.sessions.session import Session
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.connections.publishing import Publishing
+from entrepot.gateway.mqtt.connections.services import MqttServices
+from entrepot.gateway.mqtt.sessions.lifecycle import depart
+from entrepot.gateway.mqtt.sessions.session import Session
 
 
 class Departing(Protocol):

@@ -16,14 +16,14 @@ from typing import Final
 
 import structlog
 
-from domain.routing.topic_filter import is_valid_filter
-from gateway.mqtt.connections.client import MqttClient
-from gateway.mqtt.connections.publishing import Publishing
-from gateway.mqtt.connections.services import MqttServices
-from gateway.mqtt.connections.subscribing import Subscribing
-from gateway.mqtt.names import REPLAY, SHARE, parse_share
-from protocols.mqtt.connection_events import Publishes
-from protocols.mqtt.packets import Subscribe, Unsubscribe
+from entrepot.domain.routing.topic_filter import is_valid_filter
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.connections.publishing import Publishing
+from entrepot.gateway.mqtt.connections.services import MqttServices
+from entrepot.gateway.mqtt.connections.subscribing import Subscribing
+from entrepot.gateway.mqtt.names import REPLAY, SHARE, parse_share
+from entrepot.protocols.mqtt.connection_events import Publishes
+from entrepot.protocols.mqtt.packets import Subscribe, Unsubscribe
 
 MAX_LATER: Final = 64
 """Runs of publishes and changes that may wait: with more, no more is read."""

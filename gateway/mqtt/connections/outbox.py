@@ -14,16 +14,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from domain.message import StoredMessage
-from gateway.driver import Driver
-from gateway.messaging.messages_that_fit import MessagesThatFit
-from gateway.messaging.ticket import Ticket
-from gateway.mqtt.connections.client import MqttClient
-from gateway.mqtt.connections.services import MqttServices
-from gateway.mqtt.fan_out.audience import QueueKey, Run
-from gateway.mqtt.sessions.record import SENT, OutgoingRecord
-from gateway.mqtt.shares.share import ShareMember
-from protocols.mqtt.encoder import PublishTemplate
+from entrepot.domain.message import StoredMessage
+from entrepot.gateway.driver import Driver
+from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
+from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.connections.services import MqttServices
+from entrepot.gateway.mqtt.fan_out.audience import QueueKey, Run
+from entrepot.gateway.mqtt.sessions.record import SENT, OutgoingRecord
+from entrepot.gateway.mqtt.shares.share import ShareMember
+from entrepot.protocols.mqtt.encoder import PublishTemplate
 
 NOT_IN_A_QUEUE = -1
 """Queue id of a retained message in flight: it lies in the key-values, under its name."""

@@ -15,21 +15,21 @@ from typing import Final
 
 import structlog
 
-from domain.errors import Code, EntrepotError
-from domain.message import Message, SystemProperty
-from domain.routing.topic_filter import matches
-from gateway.messaging.partly_stored import store_the_rest
-from gateway.messaging.send import minted_at_ms
-from gateway.mqtt.connections.answers import WORDS, Answers, Passed, Refused, Sent
-from gateway.mqtt.connections.client import MqttClient
-from gateway.mqtt.connections.retained_delivery import RetainedDelivery
-from gateway.mqtt.connections.services import MqttServices
-from gateway.mqtt.names import DELAYED, parse_delayed, published_name, unpublishable
-from protocols.mqtt import mapping
-from protocols.mqtt.encoder import PUBREC_WORD
-from protocols.mqtt.packets import Publish
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.routing.topic_filter import matches
+from entrepot.gateway.messaging.partly_stored import store_the_rest
+from entrepot.gateway.messaging.send import minted_at_ms
+from entrepot.gateway.mqtt.connections.answers import WORDS, Answers, Passed, Refused, Sent
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.connections.retained_delivery import RetainedDelivery
+from entrepot.gateway.mqtt.connections.services import MqttServices
+from entrepot.gateway.mqtt.names import DELAYED, parse_delayed, published_name, unpublishable
+from entrepot.protocols.mqtt import mapping
+from entrepot.protocols.mqtt.encoder import PUBREC_WORD
+from entrepot.protocols.mqtt.packets import Publish
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 log = structlog.get_logger(__name__)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from gateway.mqtt.connections.client import MqttClient
-from gateway.mqtt.connections.outbox import Outbox
-from gateway.mqtt.fan_out.audience import QueueKey, Run
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.connections.outbox import Outbox
+from entrepot.gateway.mqtt.fan_out.audience import QueueKey, Run
 
 
 class Reader:

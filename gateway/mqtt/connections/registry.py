@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from domain.errors import Code, EntrepotError
-from gateway.mqtt.connections.client import MqttClient
-from gateway.mqtt.sessions.record import client_name
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.sessions.record import client_name
 
 
 class Connection(Protocol):

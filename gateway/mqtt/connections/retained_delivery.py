@@ -13,17 +13,17 @@ from typing import Final
 
 import structlog
 
-from domain.errors import EntrepotError
-from domain.message import StoredMessage
-from domain.routing.topic_filter import matches
-from gateway.messaging.yielding import with_pauses
-from gateway.mqtt.connections.client import MqttClient
-from gateway.mqtt.connections.outbox import Outbox
-from gateway.mqtt.connections.services import MqttServices
-from gateway.mqtt.fan_out.audience import Grant, encoded
-from gateway.mqtt.names import SYS
-from gateway.mqtt.sessions.record import SubscriptionRecord
-from protocols.mqtt.encoder import PublishTemplate
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.routing.topic_filter import matches
+from entrepot.gateway.messaging.yielding import with_pauses
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.connections.outbox import Outbox
+from entrepot.gateway.mqtt.connections.services import MqttServices
+from entrepot.gateway.mqtt.fan_out.audience import Grant, encoded
+from entrepot.gateway.mqtt.names import SYS
+from entrepot.gateway.mqtt.sessions.record import SubscriptionRecord
+from entrepot.protocols.mqtt.encoder import PublishTemplate
 
 RETAINED_BATCH: Final = 64
 OWN_SECONDS: Final = 0.5

@@ -7,24 +7,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from domain.clock import Clock
-from domain.message import StoredMessage
-from domain.ports import Store
-from domain.shard import broker_of_queue
-from gateway.background_tasks import BackgroundTasks
-from gateway.messaging.routes import Routes
-from gateway.messaging.send import Sender
-from gateway.mqtt.connections.access import MqttAccess
-from gateway.mqtt.connections.admission import Admission
-from gateway.mqtt.connections.counters import MqttCounters
-from gateway.mqtt.connections.subscriber_presence import SubscriberPresence
-from gateway.mqtt.connections.traces import Traces
-from gateway.mqtt.fan_out.hub import DeliveryHub
-from gateway.mqtt.retained.retained import RetainedMessages
-from gateway.mqtt.sessions.opening import Sessions
-from gateway.mqtt.shares.shares import Shares
-from gateway.settings import MqttSettings
-from protocols.mqtt.connection_events import ConnectionLimits
+from entrepot.domain.clock import Clock
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.ports import Store
+from entrepot.domain.shard import broker_of_queue
+from entrepot.gateway.background_tasks import BackgroundTasks
+from entrepot.gateway.messaging.routes import Routes
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.mqtt.connections.access import MqttAccess
+from entrepot.gateway.mqtt.connections.admission import Admission
+from entrepot.gateway.mqtt.connections.counters import MqttCounters
+from entrepot.gateway.mqtt.connections.subscriber_presence import SubscriberPresence
+from entrepot.gateway.mqtt.connections.traces import Traces
+from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
+from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.mqtt.sessions.opening import Sessions
+from entrepot.gateway.mqtt.shares.shares import Shares
+from entrepot.gateway.settings import MqttSettings
+from entrepot.protocols.mqtt.connection_events import ConnectionLimits
 
 FINDING_SECONDS: Final = 30.0
 """Longest time from the beginning of a gateway until it knows of every broker."""

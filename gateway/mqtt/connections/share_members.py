@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from domain.share import shared_queue
-from gateway.messaging.ticket import Ticket
-from gateway.mqtt.connections.client import MqttClient
-from gateway.mqtt.connections.outbox import Outbox
-from gateway.mqtt.connections.services import MqttServices
-from gateway.mqtt.fan_out.audience import Grant, SubscriptionOptions, make_share_run
-from gateway.mqtt.names import Share
+from entrepot.domain.share import shared_queue
+from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.connections.outbox import Outbox
+from entrepot.gateway.mqtt.connections.services import MqttServices
+from entrepot.gateway.mqtt.fan_out.audience import Grant, SubscriptionOptions, make_share_run
+from entrepot.gateway.mqtt.names import Share
 
 
 def granted_qos(share: Share, wanted: int) -> int:

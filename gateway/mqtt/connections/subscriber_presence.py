@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import msgspec
 
-from domain.message import Message, SystemProperty
-from domain.ports import Store
-from domain.routing.topic_filter import TopicFilterTrie
-from gateway.messaging.watched_table import WatchedTable
-from gateway.mqtt.fan_out.audience import NOBODY
-from gateway.mqtt.fan_out.hub import DeliveryHub
-from gateway.mqtt.names import REPLAY, SHARE, parse_replay, parse_share
-from gateway.mqtt.sessions.record import SESSION_PREFIX, decode_session
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.ports import Store
+from entrepot.domain.routing.topic_filter import TopicFilterTrie
+from entrepot.gateway.messaging.watched_table import WatchedTable
+from entrepot.gateway.mqtt.fan_out.audience import NOBODY
+from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
+from entrepot.gateway.mqtt.names import REPLAY, SHARE, parse_replay, parse_share
+from entrepot.gateway.mqtt.sessions.record import SESSION_PREFIX, decode_session
 
 Filters = tuple[str, ...]
 

@@ -13,20 +13,20 @@ from typing import Final
 
 import structlog
 
-from domain.errors import Code, EntrepotError
-from domain.routing.topic_filter import is_valid_filter
-from gateway.mqtt.connections.client import MqttClient
-from gateway.mqtt.connections.outbox import Outbox
-from gateway.mqtt.connections.readers import Reader
-from gateway.mqtt.connections.retained_delivery import RetainedDelivery
-from gateway.mqtt.connections.services import MqttServices
-from gateway.mqtt.connections.share_members import Membership, granted_qos
-from gateway.mqtt.fan_out.audience import QueueKey, SubscriptionOptions
-from gateway.mqtt.names import REPLAY, SHARE, SYS, parse_replay, parse_share
-from gateway.mqtt.sessions.record import Cursors, SubscriptionRecord
-from protocols.mqtt.packets import Subscribe, Subscription, Unsubscribe
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.routing.topic_filter import is_valid_filter
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.connections.outbox import Outbox
+from entrepot.gateway.mqtt.connections.readers import Reader
+from entrepot.gateway.mqtt.connections.retained_delivery import RetainedDelivery
+from entrepot.gateway.mqtt.connections.services import MqttServices
+from entrepot.gateway.mqtt.connections.share_members import Membership, granted_qos
+from entrepot.gateway.mqtt.fan_out.audience import QueueKey, SubscriptionOptions
+from entrepot.gateway.mqtt.names import REPLAY, SHARE, SYS, parse_replay, parse_share
+from entrepot.gateway.mqtt.sessions.record import Cursors, SubscriptionRecord
+from entrepot.protocols.mqtt.packets import Subscribe, Subscription, Unsubscribe
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 MAX_FILTER_CHARACTERS: Final = 96 * 1024
 """Of all filters of a client, so that they fit into its session's record; beyond it only short ones are taken."""

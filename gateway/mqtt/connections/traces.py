@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from gateway.mqtt.connections.client import MqttClient
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Subscribe, Unsuback, Unsubscribe
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Subscribe, Unsuback, Unsubscribe
 
 MAX_ENTRIES: Final = 1000
 MAX_TRACES: Final = 16

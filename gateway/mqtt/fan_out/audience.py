@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final, NamedTuple, Protocol
 
-from domain.delivery import Delivery
-from domain.message import NO_SYSTEM_PROPERTIES, StoredMessage, SystemProperty
-from protocols.mqtt.encoder import PublishTemplate, publish_template
-from protocols.mqtt.mapping import to_properties
-from protocols.mqtt.properties import EMPTY, Properties, PropertyId
-from protocols.mqtt.recorded import template_of_record
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.message import NO_SYSTEM_PROPERTIES, StoredMessage, SystemProperty
+from entrepot.protocols.mqtt.encoder import PublishTemplate, publish_template
+from entrepot.protocols.mqtt.mapping import to_properties
+from entrepot.protocols.mqtt.properties import EMPTY, Properties, PropertyId
+from entrepot.protocols.mqtt.recorded import template_of_record
 
 QueueKey = tuple[str, int]
 MAX_JOINED: Final = 16

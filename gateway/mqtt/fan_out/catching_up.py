@@ -12,15 +12,15 @@ from typing import Final, Protocol
 
 import structlog
 
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import MAX_SUB_TOPIC_FILTERS, FilterExpression, sub_topic_filters
-from domain.message import StoredMessage, SystemProperty
-from domain.ports import Pulled, Store
-from domain.position import EARLIEST_POSITION, Position, PositionKind
-from domain.routing.topic_filter import may_match_topic
-from gateway.mqtt.fan_out.audience import Audiences, Grant, Match, QueueKey, Subscriber, make_run
-from protocols.mqtt.mapping import is_expired
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import MAX_SUB_TOPIC_FILTERS, FilterExpression, sub_topic_filters
+from entrepot.domain.message import StoredMessage, SystemProperty
+from entrepot.domain.ports import Pulled, Store
+from entrepot.domain.position import EARLIEST_POSITION, Position, PositionKind
+from entrepot.domain.routing.topic_filter import may_match_topic
+from entrepot.gateway.mqtt.fan_out.audience import Audiences, Grant, Match, QueueKey, Subscriber, make_run
+from entrepot.protocols.mqtt.mapping import is_expired
 
 CATCH_UP_BATCH: Final = 256
 PUT_OFF_SECONDS: Final = 0.2

@@ -15,14 +15,14 @@ from typing import Final
 
 import structlog
 
-from domain.clock import Clock
-from domain.errors import EntrepotError
-from domain.message import StoredMessage, SystemProperty
-from domain.names import NAMESPACE_SEPARATOR, is_hidden_topic
-from domain.ports import Store, Tail
-from domain.position import LATEST_POSITION, Position, PositionKind
-from domain.routing.topic_filter import TopicFilterTrie, first_level
-from gateway.mqtt.fan_out.audience import (
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import StoredMessage, SystemProperty
+from entrepot.domain.names import NAMESPACE_SEPARATOR, is_hidden_topic
+from entrepot.domain.ports import Store, Tail
+from entrepot.domain.position import LATEST_POSITION, Position, PositionKind
+from entrepot.domain.routing.topic_filter import TopicFilterTrie, first_level
+from entrepot.gateway.mqtt.fan_out.audience import (
     NOBODY,
     Audience,
     Audiences,
@@ -36,8 +36,8 @@ from gateway.mqtt.fan_out.audience import (
     make_run,
     matched,
 )
-from gateway.mqtt.fan_out.catching_up import CatchingUp
-from protocols.mqtt.mapping import is_expired
+from entrepot.gateway.mqtt.fan_out.catching_up import CatchingUp
+from entrepot.protocols.mqtt.mapping import is_expired
 
 MAX_MATCHES: Final = 16_384
 """Names whose subscribers are remembered; forgotten at every change of a subscription."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from sys import intern
 from typing import Final, TypeAlias
 
-from domain.retained import NEVER, is_over
+from entrepot.domain.retained import NEVER, is_over
 
 PAGE_VISITS: Final = 1000
 """Places of the trie visited for one page of names."""

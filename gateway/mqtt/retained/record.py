@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from domain.errors import CorruptedError
-from domain.key_value import KeyValue
-from domain.message import Message, as_texts, of_texts
-from domain.retained import RetainedMessage, expiry_of, name_in_key, retained_key
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.key_value import KeyValue
+from entrepot.domain.message import Message, as_texts, of_texts
+from entrepot.domain.retained import RetainedMessage, expiry_of, name_in_key, retained_key
 
 LAYOUT: Final = 1
 

@@ -13,12 +13,12 @@ from typing import Final
 
 import structlog
 
-from domain.clock import Clock
-from domain.errors import Code, CorruptedError, EntrepotError
-from domain.key_value import MAX_VALUE_BYTES, KeyValue, KeyValueChange, KeyValueEvent
-from domain.message import Message, as_texts
-from domain.ports import Store
-from domain.retained import (
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.key_value import MAX_VALUE_BYTES, KeyValue, KeyValueChange, KeyValueEvent
+from entrepot.domain.message import Message, as_texts
+from entrepot.domain.ports import Store
+from entrepot.domain.retained import (
     RETAINED_PREFIX,
     RetainedLimits,
     RetainedMessage,
@@ -27,12 +27,12 @@ from domain.retained import (
     name_in_key,
     retained_key,
 )
-from gateway.messaging.answer import Answer
-from gateway.messaging.watched_keys import WatchedKeys
-from gateway.mqtt.retained.index import RetainedIndex
-from gateway.mqtt.retained.record import decode_retained, encode_retained, head_of
-from gateway.mqtt.retained.writer import NameChange, RetainedWriter
-from gateway.periodic_work import PeriodicWork
+from entrepot.gateway.messaging.answer import Answer
+from entrepot.gateway.messaging.watched_keys import WatchedKeys
+from entrepot.gateway.mqtt.retained.index import RetainedIndex
+from entrepot.gateway.mqtt.retained.record import decode_retained, encode_retained, head_of
+from entrepot.gateway.mqtt.retained.writer import NameChange, RetainedWriter
+from entrepot.gateway.periodic_work import PeriodicWork
 
 READ_NAMES: Final = 1000
 READ_BYTES: Final = 4 << 20

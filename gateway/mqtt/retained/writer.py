@@ -16,9 +16,9 @@ from typing import Final
 
 import structlog
 
-from domain.errors import Code, EntrepotError
-from domain.key_value import MAX_CHANGES, MAX_WRITE_BYTES, KeyValueChange
-from gateway.messaging.answer import Answer
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import MAX_CHANGES, MAX_WRITE_BYTES, KeyValueChange
+from entrepot.gateway.messaging.answer import Answer
 
 MAX_WAITING_BYTES: Final = 64 << 20
 """Bytes that may wait to be written; more are refused."""

@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from domain.ports import Store
-from gateway.mqtt.sessions.record import SESSION_PREFIX, decode_session
-from gateway.periodic_work import PeriodicWork
+from entrepot.domain.ports import Store
+from entrepot.gateway.mqtt.sessions.record import SESSION_PREFIX, decode_session
+from entrepot.gateway.periodic_work import PeriodicWork
 
 COUNT_SECONDS: Final = 5.0
 PAGE: Final = 500

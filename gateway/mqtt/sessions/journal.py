@@ -13,9 +13,9 @@ from typing import Final, Protocol
 
 import structlog
 
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValue, KeyValueChange
-from domain.ports import Store
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValue, KeyValueChange
+from entrepot.domain.ports import Store
 
 MAX_BATCH_SESSIONS: Final = 1000
 MAX_BATCH_BYTES: Final = 4 << 20

@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from gateway.mqtt.sessions.record import NEVER_EXPIRES, SessionRecord, WillRecord
+from entrepot.gateway.mqtt.sessions.record import NEVER_EXPIRES, SessionRecord, WillRecord
 
 
 def depart(record: SessionRecord, now_ms: int, *, keeps_will: bool) -> WillRecord | None:

@@ -9,15 +9,15 @@ from typing import Final
 import msgspec
 import structlog
 
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.key_value import ABSENT, KeyValue, KeyValueChange
-from domain.ports import Store
-from gateway.messaging.gateway_leases import GATEWAY_PREFIX
-from gateway.mqtt.sessions.census import SessionCensus
-from gateway.mqtt.sessions.journal import SessionJournal
-from gateway.mqtt.sessions.lifecycle import is_over, will_at_takeover
-from gateway.mqtt.sessions.record import (
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange
+from entrepot.domain.ports import Store
+from entrepot.gateway.messaging.gateway_leases import GATEWAY_PREFIX
+from entrepot.gateway.mqtt.sessions.census import SessionCensus
+from entrepot.gateway.mqtt.sessions.journal import SessionJournal
+from entrepot.gateway.mqtt.sessions.lifecycle import is_over, will_at_takeover
+from entrepot.gateway.mqtt.sessions.record import (
     SESSION_PREFIX,
     TAKEN_PREFIX,
     WINDOW_PREFIX,
@@ -30,8 +30,8 @@ from gateway.mqtt.sessions.record import (
     due_key,
     encode_record,
 )
-from gateway.mqtt.sessions.session import Session
-from gateway.mqtt.sessions.wills import PublishWill, Wills
+from entrepot.gateway.mqtt.sessions.session import Session
+from entrepot.gateway.mqtt.sessions.wills import PublishWill, Wills
 
 LET_GO_SECONDS: Final = 5.0
 """Longest wait for the session's earlier gateway to let go of it."""

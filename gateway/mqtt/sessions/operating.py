@@ -10,12 +10,12 @@ from typing import Final
 
 import msgspec
 
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValueChange
-from domain.ports import Store
-from gateway.mqtt.sessions.lifecycle import is_over
-from gateway.mqtt.sessions.record import (
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.ports import Store
+from entrepot.gateway.mqtt.sessions.lifecycle import is_over
+from entrepot.gateway.mqtt.sessions.record import (
     KICK_PREFIX,
     SESSION_PREFIX,
     WINDOW_PREFIX,
@@ -25,7 +25,7 @@ from gateway.mqtt.sessions.record import (
     decode_window,
     due_key,
 )
-from gateway.mqtt.sessions.wills import PublishWill, Wills
+from entrepot.gateway.mqtt.sessions.wills import PublishWill, Wills
 
 PAGE: Final = 500
 MAX_TRIES: Final = 20

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from domain.key_value import ABSENT, KeyValue, KeyValueChange
-from gateway.mqtt.sessions.journal import SessionJournal
-from gateway.mqtt.sessions.record import (
+from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange
+from entrepot.gateway.mqtt.sessions.journal import SessionJournal
+from entrepot.gateway.mqtt.sessions.record import (
     RELEASED,
     SESSION_PREFIX,
     WINDOW_PREFIX,
@@ -27,7 +27,7 @@ from gateway.mqtt.sessions.record import (
     encode_record,
     merge_cursors,
 )
-from protocols.mqtt.delivery_window import DeliveryWindow
+from entrepot.protocols.mqtt.delivery_window import DeliveryWindow
 
 MAX_MOVED: Final = 256
 """Cursors that the window's record may hold: beyond it the session's record is written with all of them."""

@@ -13,15 +13,15 @@ from typing import Final
 import msgspec
 import structlog
 
-from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
-from domain.ports import Store
-from gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
-from gateway.messaging.watched_keys import WatchedKeys
-from gateway.mqtt.sessions.lifecycle import depart, is_over
-from gateway.mqtt.sessions.opening import readable
-from gateway.mqtt.sessions.record import (
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
+from entrepot.domain.ports import Store
+from entrepot.gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
+from entrepot.gateway.messaging.watched_keys import WatchedKeys
+from entrepot.gateway.mqtt.sessions.lifecycle import depart, is_over
+from entrepot.gateway.mqtt.sessions.opening import readable
+from entrepot.gateway.mqtt.sessions.record import (
     DUE_PREFIX,
     KICK_PREFIX,
     SESSION_PREFIX,
@@ -32,8 +32,8 @@ from gateway.mqtt.sessions.record import (
     due_key,
     encode_record,
 )
-from gateway.mqtt.sessions.wills import PublishWill, Wills
-from gateway.periodic_work import PeriodicWork
+from entrepot.gateway.mqtt.sessions.wills import PublishWill, Wills
+from entrepot.gateway.periodic_work import PeriodicWork
 
 SWEEP_SECONDS: Final = 0.5
 ALIVE_SECONDS: Final = 8.0

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import structlog
 
-from domain.clock import Clock
-from domain.errors import EntrepotError
-from domain.message import SystemProperty
-from gateway.messaging.routes import Routes
-from gateway.messaging.send import Sender, first_refusal
-from gateway.mqtt.names import DELAYED, parse_delayed
-from gateway.mqtt.retained.retained import RetainedMessages
-from gateway.mqtt.sessions.record import SessionRecord, WillRecord
-from protocols.mqtt.mapping import to_message
-from protocols.mqtt.packets import Publish
-from protocols.mqtt.properties import PropertyId
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import SystemProperty
+from entrepot.gateway.messaging.routes import Routes
+from entrepot.gateway.messaging.send import Sender, first_refusal
+from entrepot.gateway.mqtt.names import DELAYED, parse_delayed
+from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.mqtt.sessions.record import SessionRecord, WillRecord
+from entrepot.protocols.mqtt.mapping import to_message
+from entrepot.protocols.mqtt.packets import Publish
+from entrepot.protocols.mqtt.properties import PropertyId
 
 log = structlog.get_logger(__name__)
 

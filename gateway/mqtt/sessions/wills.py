@@ -13,11 +13,11 @@ from typing import Final
 import msgspec
 import structlog
 
-from domain.clock import Clock
-from domain.errors import EntrepotError
-from domain.key_value import KeyValueChange
-from domain.ports import Store
-from gateway.mqtt.sessions.record import WILL_PREFIX, SessionRecord, WillRecord, decode_session, encode_record
+from entrepot.domain.clock import Clock
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.ports import Store
+from entrepot.gateway.mqtt.sessions.record import WILL_PREFIX, SessionRecord, WillRecord, decode_session, encode_record
 
 OVERDUE_SECONDS: Final = 30.0
 """Time to publish a moved will, in seconds, before it is overdue."""

@@ -11,13 +11,13 @@ from typing import Final
 
 import structlog
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import EntrepotError
-from domain.ports import MAX_POP_MESSAGES, PopRequest
-from gateway.messaging.leased_consumer import LeasedConsumer
-from gateway.messaging.ticket import Ticket
-from gateway.messaging.traffic import Traffic
-from gateway.mqtt.shares.share import Share
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest
+from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
+from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.gateway.messaging.traffic import Traffic
+from entrepot.gateway.mqtt.shares.share import Share
 
 WAIT_MS: Final = 5_000
 """Longest wait of a pop for messages, in milliseconds."""

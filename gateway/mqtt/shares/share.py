@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
-from gateway.messaging.ticket import Ticket
+from entrepot.gateway.messaging.ticket import Ticket
 
 MAX_HELD: Final = 512
 """Messages that one member may hold of one share, whatever its credit: nobody else can have those of a slow one."""

@@ -12,20 +12,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from domain.clock import Clock
-from domain.consumer_group import LATEST, ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind, compile_filter
-from domain.names import NAMESPACE_SEPARATOR, is_hidden_topic
-from domain.ports import PopRequest, Store
-from domain.revision import BY_USE
-from domain.share import filtered_share_group, queue_group, share_group, shared_queue, whole_topic
-from domain.timestamp import to_rfc3339
-from gateway.messaging.leased_consumer import LeasedConsumer
-from gateway.messaging.ticket import Ticket
-from gateway.messaging.traffic import Traffic
-from gateway.mqtt.shares.pump import WAIT_MS, SharePump
-from gateway.mqtt.shares.share import Share, ShareMember
+from entrepot.domain.clock import Clock
+from entrepot.domain.consumer_group import LATEST, ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from entrepot.domain.names import NAMESPACE_SEPARATOR, is_hidden_topic
+from entrepot.domain.ports import PopRequest, Store
+from entrepot.domain.revision import BY_USE
+from entrepot.domain.share import filtered_share_group, queue_group, share_group, shared_queue, whole_topic
+from entrepot.domain.timestamp import to_rfc3339
+from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
+from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.gateway.messaging.traffic import Traffic
+from entrepot.gateway.mqtt.shares.pump import WAIT_MS, SharePump
+from entrepot.gateway.mqtt.shares.share import Share, ShareMember
 
 CLOCK_STEP_SECONDS: Final = 0.001
 MAX_CLOCK_STEPS: Final = 5

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from gateway.settings import Settings
+from entrepot.gateway.settings import Settings
 from tests.conformance.cloudevents.case import BINARY
 from tests.conformance.cloudevents.deliveries import DELIVERIES, DeliveryCase
 from tests.support.http_client import http_client

@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from gateway.settings import Settings
+from entrepot.gateway.settings import Settings
 from tests.e2e.http.steps import event, ids, is_problem, publish
 from tests.e2e.webhooks.conftest import WEBHOOKS
 from tests.support.cases import cases

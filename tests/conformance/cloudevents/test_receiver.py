@@ -12,7 +12,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 
-from gateway.settings import Settings
+from entrepot.gateway.settings import Settings
 from tests.conformance.cloudevents.case import BINARY
 from tests.support.http_client import http_client
 from tests.support.http_server import HttpServer, serving

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from scramp import ScramClient  # type: ignore[import-untyped]
 
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.packets import (
     Auth,
     Connack,
     Connect,
@@ -25,8 +25,8 @@ from protocols.mqtt.packets import (
     Subscribe,
     Subscription,
 )
-from protocols.mqtt.properties import EMPTY, PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.properties import EMPTY, PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.conformance.mqtt import script
 from tests.conformance.mqtt.servers import Server
 from tests.conformance.mqtt.wire_client import ANSWER_SECONDS, Mismatch, WireClient

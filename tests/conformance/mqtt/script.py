@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.packets import (
     Acknowledgement,
     Connack,
     Connect,
@@ -25,8 +25,8 @@ from protocols.mqtt.packets import (
     Subscribe,
     Subscription,
 )
-from protocols.mqtt.properties import EMPTY, PropertyId
-from protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+from entrepot.protocols.mqtt.properties import EMPTY, PropertyId
+from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
 
 UNIQUE: Final = "@@@@@@@@"
 """Replaced, byte for byte, by what no other play of any case uses."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gateway.settings.tree import Settings
+from entrepot.gateway.settings.tree import Settings
 from tests.support.gateway_thread import GatewayThread
 from tests.support.ports import free_port
 from tests.support.server import ServerProcess

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packet_types import PacketType
-from protocols.mqtt.packets import Packet, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
-from protocols.mqtt.reason_codes import REASONS_OF, ReasonCode
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packet_types import PacketType
+from entrepot.protocols.mqtt.packets import Packet, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
+from entrepot.protocols.mqtt.reason_codes import REASONS_OF, ReasonCode
 from tests.support.cases import cases
 
 ANSWERS: dict[PacketType, type[Packet]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-from protocols.mqtt.packets import Connack, Connect, Puback, Publish
+from entrepot.protocols.mqtt.packets import Connack, Connect, Puback, Publish
 from tests.conformance.mqtt.script import UNIQUE
 from tests.conformance.mqtt.wire_client import WireClient
 from tests.support.server import ServerProcess

@@ -10,9 +10,9 @@ from typing import Final
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, RejectConnection, Request, TextMessage
 
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import Packet
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import Packet
 from tests.conformance.mqtt.script import UNIQUE
 from tests.support.waiting import PATIENCE_SECONDS
 

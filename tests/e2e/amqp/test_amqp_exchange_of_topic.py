@@ -12,7 +12,7 @@ from uuid import uuid4
 import amqp  # type: ignore[import-untyped]
 import pytest
 
-from protocols.mqtt.packets import Publish
+from entrepot.protocols.mqtt.packets import Publish
 from tests.support import amqp_servers as servers
 from tests.support.deployment import DEPLOYMENTS, Deployment
 from tests.support.http_pull import http_json

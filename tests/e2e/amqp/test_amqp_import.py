@@ -12,7 +12,7 @@ import httpx2
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from gateway.cli.app import run
+from entrepot.gateway.cli.app import run
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS

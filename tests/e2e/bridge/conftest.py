@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.clock import SystemClock
+from entrepot.gateway.clock import SystemClock
 from tests.support.bridges import bridge_settings
 from tests.support.gateway_thread import GatewayThread
 from tests.support.mqtt_brokers import Entrepot, Mosquitto, OtherBroker

@@ -11,7 +11,7 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from gateway.clock import SystemClock
+from entrepot.gateway.clock import SystemClock
 from tests.e2e.bridge.conftest import bridged_process
 from tests.support.bridges import await_state, bridge, remote
 from tests.support.gateway_thread import GatewayThread

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from gateway.settings import Settings
+from entrepot.gateway.settings import Settings
 from tests.e2e.http.steps import is_problem
 from tests.support.http_client import http_client
 from tests.support.http_server import HttpServer, serving

@@ -15,13 +15,13 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from domain.timestamp import to_rfc3339
-from gateway.http.access import HttpAccess
-from gateway.http.app import build_rest
-from gateway.http.publish import Publishing
-from gateway.http.rights import Open, SuperUsers
-from gateway.http.routes import DOCUMENTATION, MissingRightsError, RouteTable, routes_of
-from gateway.settings import SecuritySettings, Settings
+from entrepot.domain.timestamp import to_rfc3339
+from entrepot.gateway.http.access import HttpAccess
+from entrepot.gateway.http.app import build_rest
+from entrepot.gateway.http.publish import Publishing
+from entrepot.gateway.http.rights import Open, SuperUsers
+from entrepot.gateway.http.routes import DOCUMENTATION, MissingRightsError, RouteTable, routes_of
+from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.operations import (
     BY_TIMER_HANDLE,
     BY_TOKEN,

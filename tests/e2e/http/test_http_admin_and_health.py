@@ -9,9 +9,9 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
-from gateway.http.server import HttpListener
-from gateway.messaging.send import OnSent, Sender
+from entrepot.domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
+from entrepot.gateway.http.server import HttpListener
+from entrepot.gateway.messaging.send import OnSent, Sender
 from tests.support.http_client import http_client, http_request
 from tests.support.http_server import STORES, HttpServer, serving
 from tests.support.waiting import PATIENCE_SECONDS, wait_until

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.settings import HttpSettings, Settings, TopicsSettings
+from entrepot.gateway.settings import HttpSettings, Settings, TopicsSettings
 from tests.support.cases import cases
 from tests.support.http_client import http_request
 from tests.support.http_server import STORES, HttpServer, serving

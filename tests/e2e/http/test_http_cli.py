@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gateway.cli.app import run
+from entrepot.gateway.cli.app import run
 from tests.e2e.http.steps import event, publish, receive, settle
 from tests.support.cases import cases
 from tests.support.command_line import build_commands_once

@@ -9,8 +9,8 @@ import httpx2
 import pytest
 from structlog.testing import capture_logs
 
-from domain.errors import Code, EntrepotError
-from gateway.cli.app import run
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.cli.app import run
 from tests.e2e.http.steps import event, get, ids, is_problem, publish, receive, settle
 from tests.support.cases import cases
 
@@ -100,7 +100,7 @@ def test_a_long_export_comes_piece_by_piece(client, topic):
 
 
 def test_an_export_that_fails_on_the_way_is_not_taken_for_whole(server, client, group, monkeypatch, capfd):
-    monkeypatch.setattr("gateway.http.admin.dead_letters.EXPORT_BATCH", 2)
+    monkeypatch.setattr("entrepot.gateway.http.admin.dead_letters.EXPORT_BATCH", 2)
     read = server.store.messages.read
 
     async def failing(topic: str, queue_id: int, from_offset: int, max_messages: int) -> list:

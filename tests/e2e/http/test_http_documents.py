@@ -13,11 +13,11 @@ import httpx2
 import jsonschema_rs
 import pytest
 
-from gateway.http.access import HttpAccess
-from gateway.http.app import build_rest
-from gateway.http.problems import MISSING, problem_types
-from gateway.http.publish import Publishing
-from gateway.http.routes import DOCUMENTATION, routes_of
+from entrepot.gateway.http.access import HttpAccess
+from entrepot.gateway.http.app import build_rest
+from entrepot.gateway.http.problems import MISSING, problem_types
+from entrepot.gateway.http.publish import Publishing
+from entrepot.gateway.http.routes import DOCUMENTATION, routes_of
 from tests.e2e.http.documented import Described, operations, own_schema, resolved
 from tests.e2e.http.everything import ROOT, ask_everything
 from tests.e2e.http.steps import event, publish

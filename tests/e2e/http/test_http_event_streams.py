@@ -12,8 +12,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from gateway.http.streaming import topic_stream
-from gateway.settings import SecuritySettings, Settings
+from entrepot.gateway.http.streaming import topic_stream
+from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.steps import event, ids, is_problem, publish, receive
 from tests.support.event_streams import Consumer, consumer, source
 from tests.support.http_client import http_client, http_request

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 
-from domain.recall_handle import RecallHandle
-from domain.timestamp import to_rfc3339
+from entrepot.domain.recall_handle import RecallHandle
+from entrepot.domain.timestamp import to_rfc3339
 from tests.e2e.http.documented import operations
 from tests.support.foreign_pages import BODIES, client_of
 from tests.support.server import ServerProcess

@@ -5,10 +5,10 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from gateway.http.access import HttpAccess
-from gateway.http.app import build_rest
-from gateway.http.hot_routes import HotRoutes
-from gateway.http.publish import Publishing
+from entrepot.gateway.http.access import HttpAccess
+from entrepot.gateway.http.app import build_rest
+from entrepot.gateway.http.hot_routes import HotRoutes
+from entrepot.gateway.http.publish import Publishing
 from tests.support.cases import cases
 from tests.support.http_server import HttpServer
 

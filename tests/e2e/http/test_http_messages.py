@@ -6,7 +6,7 @@ import base64
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
-from domain.message import Message
+from entrepot.domain.message import Message
 from tests.e2e.http.steps import event, get, is_problem, publish, receive, settle
 from tests.support.cases import cases
 

@@ -70,7 +70,7 @@ def test_settling_in_a_namespace(client, topic, namespace):
 
 
 def test_events_of_other_doors_name_their_namespace(server, client, topic, namespace):
-    from domain.message import Message
+    from entrepot.domain.message import Message
 
     publish(client, topic, below=f"/namespaces/{namespace}")
     publish(client, topic, event(1), below=f"/namespaces/{namespace}")

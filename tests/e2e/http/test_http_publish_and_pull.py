@@ -14,7 +14,7 @@ from cloudevents.core.bindings.http import to_binary, to_structured
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
-from domain.message import Message
+from entrepot.domain.message import Message
 from tests.support.http_client import http_client
 from tests.support.http_server import HttpServer
 from tests.support.waiting import PATIENCE_SECONDS, wait_until

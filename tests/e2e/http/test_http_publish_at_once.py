@@ -12,9 +12,9 @@ from typing import Final
 import httpx2
 import pytest
 
-from gateway.http.connection import MAX_BODY_AT_ONCE
-from gateway.http.publish import _topic_at
-from gateway.settings import Settings
+from entrepot.gateway.http.connection import MAX_BODY_AT_ONCE
+from entrepot.gateway.http.publish import _topic_at
+from entrepot.gateway.settings import Settings
 from tests.support.http_client import http_client, http_request
 from tests.support.http_server import HttpServer, serving
 from tests.support.waiting import PATIENCE_SECONDS

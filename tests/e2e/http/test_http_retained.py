@@ -11,9 +11,9 @@ from urllib.parse import quote
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from domain.errors import EntrepotError
-from domain.message import Message, SystemProperty
-from gateway.cli.app import run
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.gateway.cli.app import run
 from tests.e2e.http.steps import get, is_problem
 from tests.support.cases import cases
 from tests.support.command_line import build_commands_once

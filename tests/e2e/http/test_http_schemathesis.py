@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import Settings
+from entrepot.gateway.settings import Settings
 from tests.e2e.http.steps import event, publish
 from tests.support.http_client import http_client
 from tests.support.http_server import serving

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from gateway.cli.app import run
+from entrepot.gateway.cli.app import run
 from tests.support.command_line import build_commands_once
 from tests.support.http_client import http_client
 from tests.support.server import ServerProcess

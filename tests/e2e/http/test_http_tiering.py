@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cli.app import run
+from entrepot.gateway.cli.app import run
 from tests.e2e.http.documented import Described
 from tests.e2e.http.steps import event, is_problem, publish
 from tests.support.command_line import build_commands_once

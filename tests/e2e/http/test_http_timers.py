@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from domain.recall_handle import RecallHandle
+from entrepot.domain.recall_handle import RecallHandle
 from tests.e2e.http.steps import event, get, ids, is_problem, publish, receive, settle
 from tests.support.cases import cases
 from tests.support.waiting import wait_until

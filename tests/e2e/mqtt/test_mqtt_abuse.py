@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -26,7 +26,7 @@ from protocols.mqtt.packets import (
     Subscribe,
     Subscription,
 )
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.deployment import Deploy, Deployment
 from tests.support.http_pull import http_json
 from tests.support.mqtt_client import RawClient

@@ -18,8 +18,8 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import KeySet, RSAKey
 
-from domain.share import filtered_share_group
-from protocols.mqtt.packets import (
+from entrepot.domain.share import filtered_share_group
+from entrepot.protocols.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -33,7 +33,7 @@ from protocols.mqtt.packets import (
     Subscription,
     Will,
 )
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.cases import cases
 from tests.support.certificates import TestAuthority
 from tests.support.mqtt_client import RawClient

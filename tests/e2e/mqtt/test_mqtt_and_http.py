@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from protocols.mqtt.packets import Puback, Publish
-from protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.packets import Puback, Publish
+from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.deployment import Deployment
 from tests.support.http_pull import events, http_json
 from tests.support.load import event_headers

@@ -8,9 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from protocols.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Publish, Subscribe, Subscription, Will
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Pingreq,
+    Publish,
+    Subscribe,
+    Subscription,
+    Will,
+)
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.cases import cases
 from tests.support.deployment import Deploy, Deployment
 from tests.support.http_pull import kept

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from protocols.mqtt.packets import Pubcomp, Pubrec, Pubrel
+from entrepot.protocols.mqtt.packets import Pubcomp, Pubrec, Pubrel
 from tests.support.deployment import ClusterProcesses
 from tests.support.exactly_once import ExactlyOnceReceiver, ExactlyOnceSender
 from tests.support.http_pull import kept

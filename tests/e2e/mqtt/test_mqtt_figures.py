@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from protocols.mqtt.packets import Pingreq, Pingresp, Puback, Publish
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.packets import Pingreq, Pingresp, Puback, Publish
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.deployment import Deploy, Deployment
 from tests.support.mqtt_client import RawClient
 from tests.support.waiting import PATIENCE_SECONDS, wait_until

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -33,8 +33,8 @@ from protocols.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.cases import cases
 from tests.support.deployment import Deploy, Deployment
 from tests.support.mqtt_client import RawClient

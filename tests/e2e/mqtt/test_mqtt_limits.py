@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from domain.routing.topic_filter import MAX_LEVELS
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import (
+from entrepot.domain.routing.topic_filter import MAX_LEVELS
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -27,8 +27,8 @@ from protocols.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
 from tests.support.gateway_thread import GatewayThread
 from tests.support.http_pull import http_json, mqtt_connections
 from tests.support.mqtt_client import RawClient

@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 import pytest
 
-from gateway.cli.app import run
-from protocols.mqtt.packets import Connack, Disconnect, Will
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.gateway.cli.app import run
+from entrepot.protocols.mqtt.packets import Connack, Disconnect, Will
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.cases import cases
 from tests.support.deployment import ClusterProcesses, Deploy, Deployment
 from tests.support.http_pull import http_json

@@ -7,8 +7,8 @@ from itertools import count
 
 import pytest
 
-from domain.routing.queue_selector import queue_for_key
-from protocols.mqtt.packets import (
+from entrepot.domain.routing.queue_selector import queue_for_key
+from entrepot.protocols.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -21,7 +21,7 @@ from protocols.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.mqtt_client import RawClient
 
 QUEUES = 24

@@ -9,7 +9,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from protocols.mqtt.packets import Puback, Publish
+from entrepot.protocols.mqtt.packets import Puback, Publish
 from tests.support.deployment import Deploy
 from tests.support.http_pull import events, kept
 from tests.support.mqtt_client import RawClient

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from protocols.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Pubrec, Pubrel
+from entrepot.protocols.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Pubrec, Pubrel
 from tests.support.deployment import Deploy, Deployment
 from tests.support.session_client import SessionClient, numbered, publish_from
 from tests.tiers.marks import scaled

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocols.mqtt.packets import Pingreq, Pingresp
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.packets import Pingreq, Pingresp
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.mqtt_client import RawClient
 from tests.support.server import ServerProcess
 from tests.support.session_client import EXPIRY_SECONDS

@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import pytest
 
-from protocols.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Subscription
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Subscription
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.cases import cases
 from tests.support.deployment import Deployment
 from tests.support.http_pull import http_json

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocols.mqtt.encoder import encode_publish
-from protocols.mqtt.packets import Puback, Publish
-from protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.encoder import encode_publish
+from entrepot.protocols.mqtt.packets import Puback, Publish
+from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.deployment import Deploy, Deployment
 from tests.support.http_pull import mqtt_connections
 from tests.support.mqtt_client import RawClient

@@ -13,9 +13,9 @@ from uuid import uuid4
 
 import pytest
 
-from protocols.mqtt.packets import Disconnect, Puback, Publish, Subscription, Will
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.packets import Disconnect, Puback, Publish, Subscription, Will
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.deployment import DEPLOYMENTS
 from tests.support.gateway_thread import GatewayThread
 from tests.support.http_pull import http_json

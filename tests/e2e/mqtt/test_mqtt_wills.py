@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import pytest
 
-from protocols.mqtt.packets import Disconnect, Publish, Subscribe, Subscription, Will
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.packets import Disconnect, Publish, Subscribe, Subscription, Will
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.cases import cases
 from tests.support.mqtt_client import RawClient
 from tests.support.session_client import SessionClient, publish_from

@@ -15,7 +15,7 @@ from typing import Any
 import httpx2
 import pika  # type: ignore[import-untyped]
 
-from protocols.mqtt.packets import Connack, Connect
+from entrepot.protocols.mqtt.packets import Connack, Connect
 from tests.support.http_client import http_client
 from tests.support.mqtt_client import RawClient
 from tests.support.rocketmq_site import SECRET, Site

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 
-from domain.timestamp import to_rfc3339
+from entrepot.domain.timestamp import to_rfc3339
 from tests.e2e.rights.grid import Doors, Need, Row
 
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-type": "t", "ce-source": "/me"}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from domain.share import filtered_share_group
-from protocols.mqtt.packets import Puback, Publish, Pubrec, Suback, Subscribe, Subscription, Will
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.domain.share import filtered_share_group
+from entrepot.protocols.mqtt.packets import Puback, Publish, Pubrec, Suback, Subscribe, Subscription, Will
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.e2e.rights.grid import Doors, Need, Row
 
 TAKEN = (ReasonCode.SUCCESS, ReasonCode.NO_MATCHING_SUBSCRIBERS, ReasonCode.GRANTED_QOS_1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.headers import Credentials
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.headers import Credentials
 from tests.e2e.rights.grid import Doors, Need, Row
 from tests.e2e.rocketmq.test_rocketmq_access_grid import OPERATIONS, Operation
 from tests.support.rocketmq_client import GrpcClient

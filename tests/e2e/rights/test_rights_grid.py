@@ -6,15 +6,15 @@ import itertools
 
 import pytest
 
-from domain.exchanges.exchange import ExchangeType
-from domain.queues.arguments import QueueType, known_arguments
-from domain.queues.policy import KNOWN_KEYS
-from gateway.amqp.connections.messages import HANDLERS
-from gateway.amqp.connections.publishing import FURTHER_KEYS
-from gateway.mqtt.names import SERVERS_LEVELS
-from protocols.mqtt.packet_types import PacketType
-from protocols.mqtt.properties import PropertyId
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.domain.exchanges.exchange import ExchangeType
+from entrepot.domain.queues.arguments import QueueType, known_arguments
+from entrepot.domain.queues.policy import KNOWN_KEYS
+from entrepot.gateway.amqp.connections.messages import HANDLERS
+from entrepot.gateway.amqp.connections.publishing import FURTHER_KEYS
+from entrepot.gateway.mqtt.names import SERVERS_LEVELS
+from entrepot.protocols.mqtt.packet_types import PacketType
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rights import rows_amqp, rows_http, rows_mqtt, rows_rocketmq
 from tests.e2e.rights.grid import Doors, decisions
 from tests.support.cases import cases

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pika.exceptions import ChannelClosedByBroker  # type: ignore[import-untyped]
 
-from protocols.mqtt.packets import Suback, Subscribe, Subscription
-from protocols.mqtt.reason_codes import ReasonCode
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.mqtt.packets import Suback, Subscribe, Subscription
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rights import rows_rocketmq
 from tests.e2e.rights.grid import Doors, said
 from tests.e2e.rocketmq.test_rocketmq_access_grid import OPERATIONS

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.support.cases import cases
 from tests.support.rocketmq_client import GrpcClient, resource
 from tests.support.rocketmq_site import EVERYTHING, Needs, Site, allow, statements

@@ -14,7 +14,7 @@ from zlib import crc32
 import grpc
 import pytest
 
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import SETTINGS, put_group
 from tests.support.cases import cases
 from tests.support.http_pull import http_json

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import PATIENT, put_group
 from tests.support.deployment import ClusterProcesses
 from tests.support.rocketmq_client import GrpcClient

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import put_group
 from tests.support.cases import cases
 from tests.support.rocketmq_client import GrpcClient, resource

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.support.foreign_pages import client_of, prepare
 from tests.support.server import ServerProcess
 

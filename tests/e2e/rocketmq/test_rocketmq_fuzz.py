@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.support.cases import cases
 from tests.support.rocketmq_client import SERVICE, GrpcClient
 from tests.support.seed import seeded

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import PATIENT, SETTINGS
 from tests.support.deployment import ClusterProcesses, start_all
 from tests.support.rocketmq_client import GrpcClient, resource

@@ -15,7 +15,7 @@ import grpc
 import httpx2
 import pytest
 
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import LANGUAGES
 from tests.support.cases import cases
 from tests.support.certificates import TestAuthority
@@ -53,7 +53,7 @@ def test_headers_that_are_none(site: Site, header: str) -> None:
 
 
 def test_a_signature_in_small_letters_with_a_region(site: Site) -> None:
-    from protocols.rocketmq.headers import signature
+    from entrepot.protocols.rocketmq.headers import signature
 
     name, date_time = site.user(EVERYTHING), "20260101T000000Z"
     shown = (
@@ -101,7 +101,7 @@ def test_published_clients_with_credentials(site: Site, language: str) -> None:
 def test_the_command_makes_a_secret(site: Site, tmp_path: Path) -> None:
     name = site.user(EVERYTHING)
     environment = {"ENTREPOT_USER": "root", "ENTREPOT_PASSWORD": "pw", "PATH": "/usr/bin:/bin"}
-    command = [sys.executable, "-m", "gateway.cli", "user", "signing-secret", name]
+    command = [sys.executable, "-m", "entrepot.gateway.cli", "user", "signing-secret", name]
     server = ["--server", f"http://{site.server.address('http')}"]
     made = subprocess.run(
         [*command, *server], env=environment, capture_output=True, text=True, check=True

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import SETTINGS
 from tests.support.rocketmq_client import GrpcClient
 from tests.support.seed import seeded

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_ingest.session import open_session
-from spark_ingest.source.stores import close_readers
+from entrepot.spark_ingest.session import open_session
+from entrepot.spark_ingest.source.stores import close_readers
 from tests.support.server import ServerProcess
 from tests.support.topic_log import TopicWriter
 
@@ -75,7 +75,7 @@ def ingest(server: ServerProcess) -> Callable[..., list[str]]:
 
     def ingest(topic: str, table: Path, *more: str) -> list[str]:
         return [
-            sys.executable, "-m", "gateway.cli", "ingest", "--topic", topic, "--table", str(table),
+            sys.executable, "-m", "entrepot.gateway.cli", "ingest", "--topic", topic, "--table", str(table),
             "--server", server.address("broker"), "--master", "local[2,4]", *more,
         ]  # fmt: skip
 

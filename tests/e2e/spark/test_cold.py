@@ -13,14 +13,14 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from domain.errors import Code, EntrepotError
-from domain.message import Message
-from domain.tiering import TierAddress
-from spark_ingest.job import run as job_run
-from spark_ingest.job.run import MAX_STARTS, WORKER_IS_LATE, start, watch
-from spark_ingest.job.settings import JobSettings, load_settings
-from spark_ingest.tables import TableFormat, open_table
-from store_client.blocking import StoreLocation, open_reader
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.tiering import TierAddress
+from entrepot.spark_ingest.job import run as job_run
+from entrepot.spark_ingest.job.run import MAX_STARTS, WORKER_IS_LATE, start, watch
+from entrepot.spark_ingest.job.settings import JobSettings, load_settings
+from entrepot.spark_ingest.tables import TableFormat, open_table
+from entrepot.store_client.blocking import StoreLocation, open_reader
 from tests.support.odd_messages import odd_messages
 from tests.support.tiered_broker import TieredBroker
 from tests.support.topic_log import digest, log_of, rows_of

@@ -13,8 +13,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from gateway.cli.app import run
-from spark_ingest.tables import TableFormat, open_table
+from entrepot.gateway.cli.app import run
+from entrepot.spark_ingest.tables import TableFormat, open_table
 from tests.support.server import ServerProcess
 from tests.support.topic_log import TopicWriter
 from tests.support.waiting import PATIENCE_SECONDS
@@ -29,7 +29,7 @@ def call(command: list[str], **more: str) -> subprocess.CompletedProcess[str]:
 
 
 def entrepot(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return call([sys.executable, "-m", "gateway.cli", *arguments])
+    return call([sys.executable, "-m", "entrepot.gateway.cli", *arguments])
 
 
 LIMIT_SECONDS = 8 * PATIENCE_SECONDS
@@ -64,8 +64,8 @@ def test_from_nothing_to_a_picture_without_a_java_of_its_own(
 
 OWN_JOB = """
 from pyspark.sql import SparkSession
-from spark_ingest import prepare_java
-from spark_ingest.source.data_source import EntrepotDataSource
+from entrepot.spark_ingest import prepare_java
+from entrepot.spark_ingest.source.data_source import EntrepotDataSource
 
 prepare_java()
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
@@ -130,7 +130,7 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[
 
 
 def test_help_needs_no_spark():
-    code = "import sys; sys.modules['pyspark'] = None; from spark_ingest.cli import app; app(['--help'])"
+    code = "import sys; sys.modules['pyspark'] = None; from entrepot.spark_ingest.cli import app; app(['--help'])"
     done = call([sys.executable, "-c", code])
     assert done.returncode == 0
     assert "--watermark" in done.stdout

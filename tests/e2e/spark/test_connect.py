@@ -12,8 +12,8 @@ import psutil  # type: ignore[import-untyped]
 import pyspark
 import pytest
 
-from spark_ingest.java import find_java, java_home
-from spark_ingest.tables import TableFormat, open_table
+from entrepot.spark_ingest.java import find_java, java_home
+from entrepot.spark_ingest.tables import TableFormat, open_table
 from tests.support.fleet import Fleet
 from tests.support.ports import free_port
 from tests.support.topic_log import TopicWriter

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_ingest.job import rows as row_kinds
-from spark_ingest.job.batch import rows_of_kind
-from spark_ingest.job.flat import FlatRows
-from spark_ingest.job.rows import DEAD, EVENT_TIME, GOOD
-from spark_ingest.source.arrow_schema import arrow_schema
+from entrepot.spark_ingest.job import rows as row_kinds
+from entrepot.spark_ingest.job.batch import rows_of_kind
+from entrepot.spark_ingest.job.flat import FlatRows
+from entrepot.spark_ingest.job.rows import DEAD, EVENT_TIME, GOOD
+from entrepot.spark_ingest.source.arrow_schema import arrow_schema
 from tests.tiers.marks import soak_only
 
 BORN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from spark_ingest.job.gaps import gaps_of
+from entrepot.spark_ingest.job.gaps import gaps_of
 
 START = datetime(2026, 1, 2, tzinfo=UTC)
 Point = tuple[str, int | None, int]

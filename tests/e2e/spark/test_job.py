@@ -16,18 +16,18 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_ingest.job import run as job_run
-from spark_ingest.job.batch import BatchJob
-from spark_ingest.job.run import JobError, start, watch
-from spark_ingest.job.settings import JobSettings, load_settings
-from spark_ingest.job.status import committed_offsets, job_status
-from spark_ingest.job.task_files import TaskFiles
-from spark_ingest.job.watching import JobMetrics, JobProgress
-from spark_ingest.report.page import write_report
-from spark_ingest.source.options import OptionError, Parse
-from spark_ingest.tables import TableError, TableFormat, open_table
-from spark_ingest.tables.delta import DeltaTableFiles
-from store_client.blocking import StoreLocation
+from entrepot.spark_ingest.job import run as job_run
+from entrepot.spark_ingest.job.batch import BatchJob
+from entrepot.spark_ingest.job.run import JobError, start, watch
+from entrepot.spark_ingest.job.settings import JobSettings, load_settings
+from entrepot.spark_ingest.job.status import committed_offsets, job_status
+from entrepot.spark_ingest.job.task_files import TaskFiles
+from entrepot.spark_ingest.job.watching import JobMetrics, JobProgress
+from entrepot.spark_ingest.report.page import write_report
+from entrepot.spark_ingest.source.options import OptionError, Parse
+from entrepot.spark_ingest.tables import TableError, TableFormat, open_table
+from entrepot.spark_ingest.tables.delta import DeltaTableFiles
+from entrepot.store_client.blocking import StoreLocation
 from tests.support.fleet import START_MS, Fleet
 from tests.support.seed import SEED
 from tests.support.server import ServerProcess
@@ -165,7 +165,7 @@ def deaths(*steps: str) -> list[str]:
 
 def let_it_die(monkeypatch: pytest.MonkeyPatch, settings: JobSettings, left: list[str]) -> None:
     """Each attempt at a batch ends at the next of these places, as if the driver had."""
-    from spark_ingest.job import batch as batch_module
+    from entrepot.spark_ingest.job import batch as batch_module
 
     def at(place: str) -> None:
         if left and left[0] == place:
@@ -306,8 +306,8 @@ def test_optimise_and_vacuum_keep_every_row(spark: SparkSession, make: Make, wri
 
 
 def test_wrong_settings_are_told(spark: SparkSession, make: Make, writer: TopicWriter, topic: str):
-    from spark_ingest.job.columns import NoMessagesYetError
-    from spark_ingest.job.settings import DeviceColumns
+    from entrepot.spark_ingest.job.columns import NoMessagesYetError
+    from entrepot.spark_ingest.job.settings import DeviceColumns
 
     with pytest.raises(NoMessagesYetError, match="give them"):
         run(spark, make())

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from spark_ingest.job.status import committed_offsets
-from spark_ingest.tables import TableFormat, open_table
+from entrepot.spark_ingest.job.status import committed_offsets
+from entrepot.spark_ingest.tables import TableFormat, open_table
 from tests.support.fleet import Fleet
 from tests.support.seed import SEED, seeded
 from tests.support.soak_table import tell

@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
-from spark_ingest.job import run as job_run
-from spark_ingest.job.run import start, watch
-from spark_ingest.job.settings import JobSettings
-from store_client.blocking import StoreLocation
+from entrepot.spark_ingest.job import run as job_run
+from entrepot.spark_ingest.job.run import start, watch
+from entrepot.spark_ingest.job.settings import JobSettings
+from entrepot.store_client.blocking import StoreLocation
 from tests.support.fleet import Fleet
 from tests.support.server import ServerProcess
 from tests.support.topic_log import TopicWriter

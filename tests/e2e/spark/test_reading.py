@@ -13,8 +13,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_ingest.source.columns import ENVELOPE
-from store_client.blocking import StoreLocation, open_reader
+from entrepot.spark_ingest.source.columns import ENVELOPE
+from entrepot.store_client.blocking import StoreLocation, open_reader
 from tests.support.server import ServerProcess
 from tests.support.topic_log import TopicWriter, digest, log_of, readings, rows_of
 from tests.support.waiting import wait_until

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,8 +15,8 @@ import psutil  # type: ignore[import-untyped]
 import pyspark
 import pytest
 
-from spark_ingest.java import find_java, java_home
-from spark_ingest.tables import TableFormat, open_table
+from entrepot.spark_ingest.java import find_java, java_home
+from entrepot.spark_ingest.tables import TableFormat, open_table
 from tests.support.fleet import Fleet
 from tests.support.server import ServerProcess
 from tests.support.topic_log import TopicWriter, log_of
@@ -43,12 +44,22 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     copied = folder / "source"
     files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
-    rooms = ("gateway", "protocols", "domain", "store_client", "broker", "spark_ingest", "pyproject.toml", "setup.py")
+    rooms = (
+        "entrepot",
+        "gateway",
+        "protocols",
+        "domain",
+        "store_client",
+        "broker",
+        "spark_ingest",
+        "pyproject.toml",
+        "setup.py",
+    )
     for name in filter(None, files):
         if name.split("/")[0] in (*rooms, "README.md", "LICENSE") and (ROOT / name).exists():
             target = copied / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes((ROOT / name).read_bytes())
+            shutil.copyfile(ROOT / name, target, follow_symlinks=False)
     target = folder / "installed"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(copied)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -140,7 +151,7 @@ def test_the_source_is_found_by_its_name(cluster: Cluster, writer: TopicWriter, 
 
 def submit_script(cluster: Cluster) -> str:
     """What the command says is to be submitted."""
-    command = [sys.executable, "-m", "gateway.cli", "ingest", "script"]
+    command = [sys.executable, "-m", "entrepot.gateway.cli", "ingest", "script"]
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, env=cluster.environment, cwd=cluster.folder
     )

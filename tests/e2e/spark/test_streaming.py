@@ -14,9 +14,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from domain.position import Position, PositionKind
-from domain.topic import Topic
-from spark_ingest.job.run import MAX_STARTS, WORKER_IS_LATE
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.topic import Topic
+from entrepot.spark_ingest.job.run import MAX_STARTS, WORKER_IS_LATE
 from tests.support.server import ServerProcess
 from tests.support.topic_log import TopicWriter, digest, log_of, rows_of
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -175,7 +175,7 @@ def test_a_topic_that_was_made_anew_is_data_loss(
     writer.append(topic, (b"old" for _ in range(40)))
     made = stream(subscribe=topic)
     made.run()
-    from store_client.remote.store import RemoteStore
+    from entrepot.store_client.remote.store import RemoteStore
 
     store: RemoteStore = writer.store._store
     writer.store._run(store.topology.delete_topic(topic))

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from gateway.clock import SystemClock
+from entrepot.gateway.clock import SystemClock
 from tests.support.certificates import TestAuthority
 from tests.support.gateway_thread import GatewayThread
 from tests.support.server import ServerProcess

@@ -17,24 +17,25 @@ import pika  # type: ignore[import-untyped]
 import pytest
 import uvloop
 
-from gateway.app import Gateway
-from gateway.clock import SystemClock
-from gateway.listener import bind
-from gateway.rocketmq.relay import GrpcRelay
-from gateway.settings import Settings
-from gateway.stores import open_store
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import Connect, Disconnect
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.gateway.app import Gateway
+from entrepot.gateway.clock import SystemClock
+from entrepot.gateway.listener import bind
+from entrepot.gateway.rocketmq.relay import GrpcRelay
+from entrepot.gateway.settings import Settings
+from entrepot.gateway.stores import open_store
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import Connect, Disconnect
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.mqtt_client import RawClient
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.websocket_client import BINARY, WebSocketClient, frame
 
 OF_CONNECTIONS = (
-    "gateway.driver", "gateway.transport.", "gateway.amqp.connections.", "gateway.mqtt.connections.",
-    "gateway.mqtt.sessions.session", "gateway.rocketmq.", "gateway.http.connection",
-    "gateway.http.streaming.event_socket", "protocols.", "wsproto.", "h11.", "httptools.",
+    "entrepot.gateway.driver", "entrepot.gateway.transport.", "entrepot.gateway.amqp.connections.", 
+    "entrepot.gateway.mqtt.connections.",
+    "entrepot.gateway.mqtt.sessions.session", "entrepot.gateway.rocketmq.", "entrepot.gateway.http.connection",
+    "entrepot.gateway.http.streaming.event_socket", "entrepot.protocols.", "wsproto.", "h11.", "httptools.",
     "asyncio.streams",
 )  # fmt: skip
 """Beginnings of names of classes.  What Starlette's task of a stream leaves to the collector has no bytes."""

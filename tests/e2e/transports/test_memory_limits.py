@@ -13,10 +13,10 @@ from typing import Any
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import Connack, Connect, Pingreq, Pingresp, Will
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import Connack, Connect, Pingreq, Pingresp, Will
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.cases import cases
 from tests.support.mqtt_client import RawClient
 from tests.support.server import ServerProcess

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import Connect
-from protocols.proxy.layout import SIGNATURE
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import Connect
+from entrepot.protocols.proxy.layout import SIGNATURE
 from tests.e2e.transports.conftest import ALL_DOORS
 from tests.support.cases import cases
 from tests.support.certificates import TestAuthority

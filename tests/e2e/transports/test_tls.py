@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import Connect, Pingreq
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import Connect, Pingreq
 from tests.e2e.transports.conftest import ALL_DOORS
 from tests.support.certificates import TestAuthority
 from tests.support.deployment import BrokerProcess, GatewayProcess, NameServerProcess

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import httpx2
 import pytest
 
-from gateway.settings import Settings
+from entrepot.gateway.settings import Settings
 from tests.support.http_client import http_client
 from tests.support.http_server import STORES, HttpServer, serving
 from tests.support.one_worker import keep_file_together

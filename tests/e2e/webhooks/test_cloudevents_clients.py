@@ -18,7 +18,7 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 from cloudevents.v1 import http as legacy
 
-from gateway.settings import Settings
+from entrepot.gateway.settings import Settings
 from tests.e2e.http.steps import event, publish, receive
 from tests.e2e.webhooks.conftest import WEBHOOKS, Subscribe
 from tests.support.http_client import http_client

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
-from gateway.events.subscriptions.record import Subscription, SubscriptionRecord
-from gateway.settings import Settings
+from entrepot.gateway.events.subscriptions.record import Subscription, SubscriptionRecord
+from entrepot.gateway.settings import Settings
 from tests.e2e.http.steps import event, is_problem, publish
 from tests.e2e.webhooks.conftest import WEBHOOKS, Subscribe
 from tests.support.cases import cases
@@ -339,7 +339,7 @@ def test_a_topic_that_goes_and_comes_back_is_delivered_again(
 def test_messages_of_another_door_come_as_events(
     client: httpx2.Client, topic: str, receiver: WebhookReceiver, subscribe: Subscribe, server: HttpServer
 ) -> None:
-    from domain.message import Message
+    from entrepot.domain.message import Message
 
     subscribe(config={"mode": "structured"}, filters=[{"sql": "subject LIKE 'line1/%' AND EXISTS unit"}])
     message = Message(topic, b'{"n": 1}', sub_topic=f"{topic}/line1/temp", properties=(("unit", "c"),))

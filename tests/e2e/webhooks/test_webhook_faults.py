@@ -7,7 +7,7 @@ import json
 import httpx2
 import pytest
 
-from domain.message import Message, SystemProperty
+from entrepot.domain.message import Message, SystemProperty
 from tests.e2e.http.steps import event, publish
 from tests.e2e.webhooks.conftest import Subscribe
 from tests.e2e.webhooks.test_webhook_delivery import dead_letters, delivered

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.clock import SystemClock
-from store_client.remote import RemoteStore
+from entrepot.gateway.clock import SystemClock
+from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from domain.message import ROUND_ROBIN, Message
-from domain.shard import broker_of_queue
-from domain.topic import Topic
-from gateway.messaging.send import Sender
-from store_client.remote import RemoteStore
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import ROUND_ROBIN, Message
+from entrepot.domain.shard import broker_of_queue
+from entrepot.domain.topic import Topic
+from entrepot.gateway.messaging.send import Sender
+from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld, sender_over
 from tests.support.store_steps import append, append_all, bodies, codes, message, settled
 from tests.support.waiting import PATIENCE_SECONDS, until

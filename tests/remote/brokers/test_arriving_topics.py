@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from domain.errors import Code
-from domain.message import Message
-from domain.topic import Topic
-from store_client.remote import RemoteStore
+from entrepot.domain.errors import Code
+from entrepot.domain.message import Message
+from entrepot.domain.topic import Topic
+from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld, sender_over
 from tests.support.store_steps import append, refusal_of
 from tests.support.waiting import until

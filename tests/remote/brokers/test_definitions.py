@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code
-from domain.topic import Cleanup, Permission, Topic
-from store_client.remote import RemoteStore
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code
+from entrepot.domain.topic import Cleanup, Permission, Topic
+from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 from tests.support.store_steps import append, bodies, codes, handles, pop, refusal_of
 from tests.support.waiting import PATIENCE_SECONDS, until

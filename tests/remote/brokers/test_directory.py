@@ -8,11 +8,11 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from broker.remoting.link import LinkSettings
-from domain.route import BrokerInfo, BrokerRoute, Registration, Routes, TopicRoute
-from protocols.remoting.values import encode
-from store_client.remote import Cluster, RemoteStore
-from store_client.remote.directory import Directory
+from entrepot.broker.remoting.link import LinkSettings
+from entrepot.domain.route import BrokerInfo, BrokerRoute, Registration, Routes, TopicRoute
+from entrepot.protocols.remoting.values import encode
+from entrepot.store_client.remote import Cluster, RemoteStore
+from entrepot.store_client.remote.directory import Directory
 from tests.support.broker_world import BrokerWorld
 from tests.support.served_broker import QUICK
 from tests.support.waiting import until

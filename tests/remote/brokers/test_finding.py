@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from domain.errors import Code
-from domain.message import Message, StoredMessage, SystemProperty
-from domain.query import ConsumptionState, HopKind, MessageQuery
-from domain.shard import first_place
-from domain.timing import TimedMessage, TimerCursor
-from domain.transaction import TransactionEnd
-from store_client.remote import RemoteStore
+from entrepot.domain.errors import Code
+from entrepot.domain.message import Message, StoredMessage, SystemProperty
+from entrepot.domain.query import ConsumptionState, HopKind, MessageQuery
+from entrepot.domain.shard import first_place
+from entrepot.domain.timing import TimedMessage, TimerCursor
+from entrepot.domain.transaction import TransactionEnd
+from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 from tests.support.cases import cases
 from tests.support.store_steps import (

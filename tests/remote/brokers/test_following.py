@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from domain.expression.filter import FilterExpression
-from domain.ports import Pulled
-from domain.route import BrokerRoute, Registration, TopicRoute
-from domain.topic import Topic
-from store_client.remote import RemoteStore
+from entrepot.domain.expression.filter import FilterExpression
+from entrepot.domain.ports import Pulled
+from entrepot.domain.route import BrokerRoute, Registration, TopicRoute
+from entrepot.domain.topic import Topic
+from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 from tests.support.hub_subscriber import HubSubscriber, follow
 from tests.support.served_broker import connect

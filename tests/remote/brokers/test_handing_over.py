@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from broker.remoting.link import LinkSettings
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValueChange
-from gateway.clock import SystemClock
-from protocols.remoting import operations as wire
-from store_client.remote import RemoteStore
-from store_client.remote.broker_client import BrokerClient
-from store_client.remote.directory import Directory
-from store_client.remote.operating import ClusterOperations
+from entrepot.broker.remoting.link import LinkSettings
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.gateway.clock import SystemClock
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote import RemoteStore
+from entrepot.store_client.remote.broker_client import BrokerClient
+from entrepot.store_client.remote.directory import Directory
+from entrepot.store_client.remote.operating import ClusterOperations
 from tests.support.process_broker import ProcessBroker, start_broker, store_over
 from tests.support.store_steps import refusal_of
 from tests.support.waiting import until

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.server import control
-from domain.errors import Code
-from domain.topic import Topic
-from gateway.clock import SystemClock
-from protocols.remoting import operations as wire
+from entrepot.broker.server import control
+from entrepot.domain.errors import Code
+from entrepot.domain.topic import Topic
+from entrepot.gateway.clock import SystemClock
+from entrepot.protocols.remoting import operations as wire
 from tests.support.process_broker import start_broker, store_over
 from tests.support.store_steps import append_all, message, refusal_of
 from tests.support.waiting import PATIENCE_SECONDS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.consume.availability import AvailabilityWatch
-from domain.message import Message
-from store_client.remote import RemoteStore
+from entrepot.broker.consume.availability import AvailabilityWatch
+from entrepot.domain.message import Message
+from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld, sender_over
 from tests.support.waiting import PATIENCE_SECONDS
 

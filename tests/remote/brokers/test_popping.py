@@ -8,15 +8,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
-from domain.delivery import Delivery
-from domain.errors import Code
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.filter_hash import filter_hash
-from domain.ports import PopRequest
-from domain.shard import broker_of_queue
-from domain.topic import Topic
-from store_client.remote import RemoteStore
+from entrepot.domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.shard import broker_of_queue
+from entrepot.domain.topic import Topic
+from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 from tests.support.cancelled_pops import cancel_at_every_step
 from tests.support.store_steps import LONG_POLL_MS, append, append_all, bodies, codes, handles, message, pop, refusal_of

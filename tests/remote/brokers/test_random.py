@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Delivery
-from domain.errors import Code, EntrepotError
-from domain.message import ROUND_ROBIN, Message
-from domain.ports import PopRequest
-from store_client.remote import RemoteStore
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import ROUND_ROBIN, Message
+from entrepot.domain.ports import PopRequest
+from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld, sender_over
 from tests.support.seed import seeded
 from tests.support.soak_table import tell

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.server import registration
-from broker.server.registration import Registrar
-from domain.errors import Code, EntrepotError
-from domain.route import BrokerInfo
-from gateway.clock import SystemClock
+from entrepot.broker.server import registration
+from entrepot.broker.server.registration import Registrar
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.route import BrokerInfo
+from entrepot.gateway.clock import SystemClock
 from tests.support.process_broker import start_broker, start_name_server
 from tests.support.waiting import PATIENCE_SECONDS, until
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.message import SystemProperty
-from domain.position import EARLIEST_POSITION, LATEST_POSITION
-from domain.receipt_handle import TAIL_TEXT_LENGTH, encode_text, read_route
-from store_client.remote import RemoteStore
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import SystemProperty
+from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION
+from entrepot.domain.receipt_handle import TAIL_TEXT_LENGTH, encode_text, read_route
+from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 from tests.support.store_steps import append, append_all, bodies, codes, handles, message, pop, refusal_of
 from tests.support.waiting import PATIENCE_SECONDS, until

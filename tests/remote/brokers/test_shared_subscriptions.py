@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from gateway.clock import SystemClock
-from gateway.messaging.traffic import Traffic
-from gateway.mqtt.shares.shares import Shares
-from store_client.remote import RemoteStore
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.gateway.clock import SystemClock
+from entrepot.gateway.messaging.traffic import Traffic
+from entrepot.gateway.mqtt.shares.shares import Shares
+from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 from tests.support.share_member import KeepingMember
 from tests.support.store_steps import append, append_all, eventually, message

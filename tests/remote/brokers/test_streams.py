@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from domain.errors import EntrepotError
-from domain.key_value import KeyValueChange
-from domain.message import StoredMessage
-from domain.ports import Tail
-from domain.position import EARLIEST_POSITION, Position
-from gateway.messaging.watched_table import WatchedTable
-from store_client.remote import RemoteStore
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.ports import Tail
+from entrepot.domain.position import EARLIEST_POSITION, Position
+from entrepot.gateway.messaging.watched_table import WatchedTable
+from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 from tests.support.store_steps import append, bodies, refusal_of
 from tests.support.waiting import PATIENCE_SECONDS, until

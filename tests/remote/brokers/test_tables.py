@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.settings import BrokerSettings
-from broker.tiered.settings import TierSettings
-from domain.errors import Code, EntrepotError
-from domain.message import Message
-from domain.tiering import AttachRequest, RestoreRequest
-from domain.topic import Permission
-from gateway.clock import SystemClock
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.tiered.settings import TierSettings
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.tiering import AttachRequest, RestoreRequest
+from entrepot.domain.topic import Permission
+from entrepot.gateway.clock import SystemClock
 from tests.support.broker_world import LAYOUT, BrokerWorld
 from tests.support.cold_topics import AT_ONCE
 from tests.support.served_broker import ServedBroker

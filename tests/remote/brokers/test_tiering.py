@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from broker.tiered.settings import TierSettings
-from domain.message import Message
-from gateway.clock import SystemClock
+from entrepot.broker.tiered.settings import TierSettings
+from entrepot.domain.message import Message
+from entrepot.gateway.clock import SystemClock
 from tests.support.broker_world import BrokerWorld
 from tests.support.cold_topics import AT_ONCE
 from tests.support.store_steps import append_all

@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from broker.tiered.delta_actions import AddFile, OwnAction, RemoveFile, Transaction
-from broker.tiered.delta_log import DeltaLog
-from broker.tiered.objects import MissingObjectError, StoredObject, TierError
-from broker.tiered.snapshot import Snapshot
+from entrepot.broker.tiered.delta_actions import AddFile, OwnAction, RemoveFile, Transaction
+from entrepot.broker.tiered.delta_log import DeltaLog
+from entrepot.broker.tiered.objects import MissingObjectError, StoredObject, TierError
+from entrepot.broker.tiered.snapshot import Snapshot
 from tests.support.clock import ManualClock
 from tests.support.failing_objects import MemoryObjects
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.tiered.checkpoints import decode_hint
-from broker.tiered.delta_actions import (
+from entrepot.broker.tiered.checkpoints import decode_hint
+from entrepot.broker.tiered.delta_actions import (
     AddFile,
     CommitInfo,
     OwnAction,
@@ -21,8 +21,8 @@ from broker.tiered.delta_actions import (
     encode_commit,
     encode_path,
 )
-from broker.tiered.delta_log import DeltaLog, next_maintenance
-from broker.tiered.objects import TierError
+from entrepot.broker.tiered.delta_log import DeltaLog, next_maintenance
+from entrepot.broker.tiered.objects import TierError
 from tests.support.failing_objects import Fault, MemoryObjects, Plan
 from tests.tiered.delta.tables import add, grow, memory_table, remove
 

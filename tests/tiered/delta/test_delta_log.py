@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.tiered.delta_actions import AddFile, OwnAction, RemoveFile, Transaction, decode_commit
-from broker.tiered.delta_log import (
+from entrepot.broker.tiered.delta_actions import AddFile, OwnAction, RemoveFile, Transaction, decode_commit
+from entrepot.broker.tiered.delta_log import (
     LOG_RETENTION_MS,
     MAX_SNAPSHOT_AGE_MS,
     ConflictError,
     DeltaLog,
     next_maintenance,
 )
-from broker.tiered.objects import TierError
+from entrepot.broker.tiered.objects import TierError
 from tests.support.cases import cases
 from tests.support.failing_objects import Fault
 from tests.tiered.delta.tables import DAY_MS, SCHEMA, add, grow, memory_table, remove

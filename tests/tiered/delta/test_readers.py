@@ -11,9 +11,9 @@ import duckdb
 import polars as pl
 import pytest
 
-from broker.tiered.delta_actions import AddFile, OwnAction
-from broker.tiered.delta_log import LOG_RETENTION_MS, DeltaLog, next_maintenance
-from broker.tiered.snapshot import Snapshot
+from entrepot.broker.tiered.delta_actions import AddFile, OwnAction
+from entrepot.broker.tiered.delta_log import LOG_RETENTION_MS, DeltaLog, next_maintenance
+from entrepot.broker.tiered.snapshot import Snapshot
 from tests.support.clock import ManualClock
 from tests.tiered.delta.tables import SCHEMA, Folder, put_rows, remove
 

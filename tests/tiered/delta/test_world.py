@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from broker.tiered.delta_actions import MAINTENANCE, OwnAction, Transaction
-from broker.tiered.delta_log import ConflictError, DeltaLog
-from broker.tiered.objects import TierError
-from broker.tiered.snapshot import Snapshot
+from entrepot.broker.tiered.delta_actions import MAINTENANCE, OwnAction, Transaction
+from entrepot.broker.tiered.delta_log import ConflictError, DeltaLog
+from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.snapshot import Snapshot
 from tests.support.found_out import check_found_out
 from tests.support.seed import SEED
 from tests.tiered.delta.world import Broken, World

@@ -10,12 +10,12 @@ import random
 from collections import Counter
 from collections.abc import Callable, Generator
 
-from broker.tiered.checkpoints import commit_name
-from broker.tiered.delta_actions import AddFile, OwnAction, RemoveFile, Transaction, decode_commit
-from broker.tiered.delta_log import ConflictError, DeltaLog, next_maintenance
-from broker.tiered.objects import MissingObjectError, TierError
-from broker.tiered.snapshot import Snapshot
-from domain.clock import Clock
+from entrepot.broker.tiered.checkpoints import commit_name
+from entrepot.broker.tiered.delta_actions import AddFile, OwnAction, RemoveFile, Transaction, decode_commit
+from entrepot.broker.tiered.delta_log import ConflictError, DeltaLog, next_maintenance
+from entrepot.broker.tiered.objects import MissingObjectError, TierError
+from entrepot.broker.tiered.snapshot import Snapshot
+from entrepot.domain.clock import Clock
 from tests.support.clock import ManualClock
 from tests.support.failing_objects import Fault, MemoryObjects
 from tests.tiered.delta.tables import SCHEMA, add, remove

@@ -12,21 +12,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from broker.tiered.delta_actions import RemoveFile
-from broker.tiered.delta_log import next_maintenance
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.position import Position, PositionKind
-from domain.tiering import TierAddress
-from spark_ingest.source import telling, tier
-from spark_ingest.source.columns import ENVELOPE
-from spark_ingest.source.options import OptionError, Parse
-from spark_ingest.source.planning import Range, pieces_of
-from spark_ingest.source.positions import DataLossError
-from spark_ingest.source.reading import ReadPlan, read_ranges
-from spark_ingest.source.stores import close_readers, reader_of
-from spark_ingest.source.tier import with_cold, without_lost
-from store_client.blocking import StoreLocation
+from entrepot.broker.tiered.delta_actions import RemoveFile
+from entrepot.broker.tiered.delta_log import next_maintenance
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.tiering import TierAddress
+from entrepot.spark_ingest.source import telling, tier
+from entrepot.spark_ingest.source.columns import ENVELOPE
+from entrepot.spark_ingest.source.options import OptionError, Parse
+from entrepot.spark_ingest.source.planning import Range, pieces_of
+from entrepot.spark_ingest.source.positions import DataLossError
+from entrepot.spark_ingest.source.reading import ReadPlan, read_ranges
+from entrepot.spark_ingest.source.stores import close_readers, reader_of
+from entrepot.spark_ingest.source.tier import with_cold, without_lost
+from entrepot.store_client.blocking import StoreLocation
 from tests.support.odd_messages import odd_messages
 from tests.support.tiered_broker import TieredBroker
 

@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from broker.tiered.direct import DirectReader
-from broker.tiered.objects import ObjectStore
-from broker.tiered.table import TopicTable
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.filter_hash import filter_hash
-from domain.message import StoredMessage
-from domain.tiering import ColdSegment, TierAddress
+from entrepot.broker.tiered.direct import DirectReader
+from entrepot.broker.tiered.objects import ObjectStore
+from entrepot.broker.tiered.table import TopicTable
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.tiering import ColdSegment, TierAddress
 from tests.support.clock import ManualClock
 from tests.support.memory_objects import MemoryObjects
 from tests.support.seed import seeded

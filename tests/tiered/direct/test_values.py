@@ -10,12 +10,12 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store.record import RecordKind, encode_message
-from broker.tiered.columns import to_messages
-from domain.message import StoredMessage
-from protocols.remoting.records import ENTRY, RecordColumns, decode_run, encode_run
-from spark_ingest.source.cold_columns import cold_array, table_columns
-from spark_ingest.source.columns import ENVELOPE, envelope_array
+from entrepot.broker.store.record import RecordKind, encode_message
+from entrepot.broker.tiered.columns import to_messages
+from entrepot.domain.message import StoredMessage
+from entrepot.protocols.remoting.records import ENTRY, RecordColumns, decode_run, encode_run
+from entrepot.spark_ingest.source.cold_columns import cold_array, table_columns
+from entrepot.spark_ingest.source.columns import ENVELOPE, envelope_array
 from tests.support.message_strategies import MESSAGES
 from tests.support.tier_rows import rows_of
 from tests.tiered.test_columns import placed

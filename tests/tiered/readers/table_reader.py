@@ -56,7 +56,7 @@ def spark_readers(place: str) -> Read:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame
 
-    from spark_ingest.session import open_session
+    from entrepot.spark_ingest.session import open_session
 
     session = open_session("local[2,4]")
     root = Path(place)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.tiered.fence import Writer
-from broker.tiered.folder import FolderStore
-from broker.tiered.uploader import Uploader
+from entrepot.broker.tiered.fence import Writer
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.uploader import Uploader
 from tests.support.clock import ManualClock
 from tests.support.seed import seeded
 from tests.support.waiting import PATIENCE_SECONDS, wait_until

@@ -12,11 +12,11 @@ from random import Random
 import msgspec
 import numpy as np
 
-from broker.tiered.uploader import Progress, QueueState, TopicState
-from domain.errors import Code, EntrepotError
-from domain.filter_hash import filter_hash
-from domain.message import StoredMessage
-from protocols.remoting.records import ENTRY, encode_run
+from entrepot.broker.tiered.uploader import Progress, QueueState, TopicState
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import StoredMessage
+from entrepot.protocols.remoting.records import ENTRY, encode_run
 from tests.support.tier_rows import record_of
 
 TAGS = ("odd", "even", "seldom")

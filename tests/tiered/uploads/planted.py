@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from broker.ports.cold_reads import ColdPage
-from broker.tiered.cold import ColdTopic
-from broker.tiered.delta_actions import AddFile, OwnAction
-from broker.tiered.delta_log import ConflictError
-from broker.tiered.fence import Fence
-from broker.tiered.objects import TierError
-from broker.tiered.snapshot import Snapshot
-from broker.tiered.table import Place, TopicTable
-from broker.tiered.uploader import Progress, TopicState, Uploader, _Topic
-from domain.expression.filter import MessageFilter
-from domain.message import StoredMessage
-from domain.shard import local_queue
+from entrepot.broker.ports.cold_reads import ColdPage
+from entrepot.broker.tiered.cold import ColdTopic
+from entrepot.broker.tiered.delta_actions import AddFile, OwnAction
+from entrepot.broker.tiered.delta_log import ConflictError
+from entrepot.broker.tiered.fence import Fence
+from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.snapshot import Snapshot
+from entrepot.broker.tiered.table import Place, TopicTable
+from entrepot.broker.tiered.uploader import Progress, TopicState, Uploader, _Topic
+from entrepot.domain.expression.filter import MessageFilter
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.shard import local_queue
 from tests.tiered.uploads.model_broker import ModelBroker
 
 

@@ -6,14 +6,14 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.tiered.cold import ColdTopic
-from broker.tiered.fence import Fence, Writer
-from broker.tiered.objects import TierError
-from broker.tiered.segment_reader import SegmentReader
-from broker.tiered.table import TopicTable
-from broker.tiered.uploader import Progress, Uploader
-from domain.expression.filter import MessageFilter
-from domain.message import StoredMessage
+from entrepot.broker.tiered.cold import ColdTopic
+from entrepot.broker.tiered.fence import Fence, Writer
+from entrepot.broker.tiered.objects import TierError
+from entrepot.broker.tiered.segment_reader import SegmentReader
+from entrepot.broker.tiered.table import TopicTable
+from entrepot.broker.tiered.uploader import Progress, Uploader
+from entrepot.domain.expression.filter import MessageFilter
+from entrepot.domain.message import StoredMessage
 from tests.tiered.uploads.model_broker import ModelBroker, ModelTopic
 from tests.tiered.uploads.witness import FIRST_QUEUE, NUMBER, STORE, Broken
 

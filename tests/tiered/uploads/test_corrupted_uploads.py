@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from google_crc32c import value as crc32c
 
-from broker.ports.cold_reads import CorruptedRowError
-from broker.tiered.columns import is_corrupted, to_messages
-from broker.tiered.merging import LEAST_SEGMENTS
-from broker.tiered.record_rows import rows_of_run
-from broker.tiered.uploader import HEAL_SECONDS
-from broker.tiered.verification import verify
-from domain.errors import Code
-from domain.expression.filter import FilterExpression, FilterKind, compile_filter
-from domain.message import StoredMessage
-from protocols.remoting.records import RecordColumns, decode_run
+from entrepot.broker.ports.cold_reads import CorruptedRowError
+from entrepot.broker.tiered.columns import is_corrupted, to_messages
+from entrepot.broker.tiered.merging import LEAST_SEGMENTS
+from entrepot.broker.tiered.record_rows import rows_of_run
+from entrepot.broker.tiered.uploader import HEAL_SECONDS
+from entrepot.broker.tiered.verification import verify
+from entrepot.domain.errors import Code
+from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from entrepot.domain.message import StoredMessage
+from entrepot.protocols.remoting.records import RecordColumns, decode_run
 from tests.support.tier_rows import record_of, run_of
 from tests.tiered.uploads.model_broker import ModelTopic
 from tests.tiered.uploads.test_uploader import MIDNIGHT, Bench, offsets

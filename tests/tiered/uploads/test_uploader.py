@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
-from broker.tiered.cold import ColdTopic
-from broker.tiered.delta_actions import AddFile, RemoveFile
-from broker.tiered.delta_log import DeltaLog, next_maintenance
-from broker.tiered.fence import Writer
-from broker.tiered.folder import FolderStore
-from broker.tiered.objects import ObjectStore, TierError
-from broker.tiered.segment_reader import SegmentReader
-from broker.tiered.settings import Payload
-from broker.tiered.table import CHECKS_FOR_A_LOAD, DAY_MS, ColdBounds, TopicTable
-from broker.tiered.uploader import (
+from entrepot.broker.tiered.cold import ColdTopic
+from entrepot.broker.tiered.delta_actions import AddFile, RemoveFile
+from entrepot.broker.tiered.delta_log import DeltaLog, next_maintenance
+from entrepot.broker.tiered.fence import Writer
+from entrepot.broker.tiered.folder import FolderStore
+from entrepot.broker.tiered.objects import ObjectStore, TierError
+from entrepot.broker.tiered.segment_reader import SegmentReader
+from entrepot.broker.tiered.settings import Payload
+from entrepot.broker.tiered.table import CHECKS_FOR_A_LOAD, DAY_MS, ColdBounds, TopicTable
+from entrepot.broker.tiered.uploader import (
     FIRST_PAUSE,
     LONGEST_AGE,
     REQUESTS_AN_UPLOAD,
     RUN_BYTES,
     Uploader,
 )
-from domain.errors import Code
+from entrepot.domain.errors import Code
 from tests.support.clock import ManualClock
 from tests.support.failing_objects import Fault, MemoryObjects
 from tests.tiered.uploads.model_broker import Master, ModelBroker, ModelTopic

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 
 import pyarrow.parquet as pq
 
-from broker.tiered.checkpoints import commit_name
-from broker.tiered.columns import to_messages
-from broker.tiered.delta_actions import AddFile, Commit, RemoveFile, Transaction, decode_commit
-from broker.tiered.digest import MASK, digest_of
-from broker.tiered.objects import MissingObjectError
-from broker.tiered.segment import Run, decode_runs
-from broker.tiered.table import RUNS_TAG
-from broker.tiered.uploader import Progress
-from domain.clock import Clock
-from domain.message import StoredMessage
-from domain.shard import first_queue
+from entrepot.broker.tiered.checkpoints import commit_name
+from entrepot.broker.tiered.columns import to_messages
+from entrepot.broker.tiered.delta_actions import AddFile, Commit, RemoveFile, Transaction, decode_commit
+from entrepot.broker.tiered.digest import MASK, digest_of
+from entrepot.broker.tiered.objects import MissingObjectError
+from entrepot.broker.tiered.segment import Run, decode_runs
+from entrepot.broker.tiered.table import RUNS_TAG
+from entrepot.broker.tiered.uploader import Progress
+from entrepot.domain.clock import Clock
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.shard import first_queue
 from tests.support.failing_objects import MemoryObjects
 from tests.support.tier_rows import rows_of
 from tests.tiered.uploads.model_broker import ModelBroker, ModelTopic

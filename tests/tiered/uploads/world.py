@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.tiered.fence import Fence
-from broker.tiered.table import TopicTable
-from broker.tiered.uploader import LONGEST_PAUSE
-from domain.clock import Clock
-from domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
+from entrepot.broker.tiered.fence import Fence
+from entrepot.broker.tiered.table import TopicTable
+from entrepot.broker.tiered.uploader import LONGEST_PAUSE
+from entrepot.domain.clock import Clock
+from entrepot.domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
 from tests.support.clock import ManualClock
 from tests.support.failing_objects import Fault, MemoryObjects
 from tests.tiered.uploads.model_broker import RECORD_BYTES, Master, ModelTopic

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.access.evaluator import compile_statements, evaluate, is_loopback, may_be_known
-from domain.access.model import (
+from entrepot.domain.access.evaluator import compile_statements, evaluate, is_loopback, may_be_known
+from entrepot.domain.access.model import (
     EVERYTHING,
     Action,
     Effect,
@@ -21,9 +21,9 @@ from domain.access.model import (
     access_name,
     whole_topic,
 )
-from domain.access.pattern import parse_pattern
-from domain.errors import Code, EntrepotError
-from domain.routing.topic_filter import is_valid_filter, matches
+from entrepot.domain.access.pattern import parse_pattern
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.routing.topic_filter import is_valid_filter, matches
 from tests.support.cases import cases
 from tests.unit.access.test_filter_sets import names_of
 

@@ -7,8 +7,8 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.access.filters import covers, overlap, prefix_covers, prefix_overlaps
-from domain.routing.topic_filter import is_valid_filter, matches
+from entrepot.domain.access.filters import covers, overlap, prefix_covers, prefix_overlaps
+from entrepot.domain.routing.topic_filter import is_valid_filter, matches
 from tests.support.cases import cases
 
 LEVELS = ("", "a", "b", "ab", "$s", "z")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.access.evaluator import compile_statements, evaluate
-from domain.access.model import Action, Origin, Principal, Request, ResourceType
-from domain.access.vhost_permission import (
+from entrepot.domain.access.evaluator import compile_statements, evaluate
+from entrepot.domain.access.model import Action, Origin, Principal, Request, ResourceType
+from entrepot.domain.access.vhost_permission import (
     NOTHING,
     VhostPermission,
     is_of_vhost,
@@ -18,8 +18,8 @@ from domain.access.vhost_permission import (
     permission_of,
     statements_of,
 )
-from domain.errors import Code, EntrepotError
-from gateway.amqp.virtual_hosts.needs import entity_name
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.amqp.virtual_hosts.needs import entity_name
 from tests.support.cases import cases
 
 PRINCIPAL = Principal("bob", Origin.PASSWORD, "10.0.0.1")

@@ -6,10 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from protocols.amqp.connection_events import Acks, ChannelClosed, ChannelOpened, Closing, Event, Publishes
-from protocols.amqp.errors import AmqpError
-from protocols.amqp.methods import BasicAck, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.protocols.amqp.connection_events import Acks, ChannelClosed, ChannelOpened, Closing, Event, Publishes
+from entrepot.protocols.amqp.errors import AmqpError
+from entrepot.protocols.amqp.methods import BasicAck, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 from tests.support.amqp_machine import LIMITS, Heard, heard, opened_machine, published, said
 
 NUMBERS = st.integers(1, LIMITS.channel_max)

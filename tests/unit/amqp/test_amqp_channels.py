@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from protocols.amqp.connection_events import Acks, ChannelClosed, Method, Publish, Publishes
-from protocols.amqp.content import ContentHeader
-from protocols.amqp.errors import AmqpError
-from protocols.amqp.frames import BODY, HEADER, frame, header_payload
-from protocols.amqp.methods import (
+from entrepot.protocols.amqp.connection_events import Acks, ChannelClosed, Method, Publish, Publishes
+from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.errors import AmqpError
+from entrepot.protocols.amqp.frames import BODY, HEADER, frame, header_payload
+from entrepot.protocols.amqp.methods import (
     BasicAck,
     BasicCancelOk,
     BasicNack,
@@ -23,7 +23,7 @@ from protocols.amqp.methods import (
     ConnectionUpdateSecretOk,
     TxSelect,
 )
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 from tests.support.amqp_machine import LIMITS, frames_of, heard, opened_machine, published, said
 from tests.support.cases import cases
 

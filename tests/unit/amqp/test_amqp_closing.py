@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from protocols.amqp.connection_events import Acks, ChannelClosed, ChannelOpened, Closed, Closing, Method
-from protocols.amqp.content import ContentHeader
-from protocols.amqp.errors import AmqpError
-from protocols.amqp.methods import (
+from entrepot.protocols.amqp.connection_events import Acks, ChannelClosed, ChannelOpened, Closed, Closing, Method
+from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.errors import AmqpError
+from entrepot.protocols.amqp.methods import (
     BasicAck,
     BasicPublish,
     BasicQosOk,
@@ -17,7 +17,7 @@ from protocols.amqp.methods import (
     ConnectionCloseOk,
     QueueDeclare,
 )
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 from tests.support.amqp_machine import HELLO, LIMITS, START_OK, TUNE_OK, Machine, heard, opened_machine, published, said
 from tests.support.cases import cases
 

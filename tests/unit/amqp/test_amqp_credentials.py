@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.amqp.credentials import Credentials, credentials_of
-from protocols.amqp.field_table import encode_table
+from entrepot.protocols.amqp.credentials import Credentials, credentials_of
+from entrepot.protocols.amqp.field_table import encode_table
 from tests.support.cases import cases
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocols.amqp.content import ContentHeader
-from protocols.amqp.deaths import DeathReason, dead_header, goes_round
+from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.deaths import DeathReason, dead_header, goes_round
 from tests.support.cases import cases
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from domain.errors import Code
-from protocols.amqp.errors import CHANNELS_CODES, REPLY_OF_CODE, AmqpError, amqp_error
-from protocols.amqp.reply_codes import CONNECTION_ERRORS, ReplyCode, reply_text
+from entrepot.domain.errors import Code
+from entrepot.protocols.amqp.errors import CHANNELS_CODES, REPLY_OF_CODE, AmqpError, amqp_error
+from entrepot.protocols.amqp.reply_codes import CONNECTION_ERRORS, ReplyCode, reply_text
 
 
 def test_every_refusal_has_a_reply_code() -> None:

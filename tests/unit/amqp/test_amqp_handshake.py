@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from protocols.amqp.connection_events import ChannelOpened, Closing, ConnectionLimits, Login, LoginContinues, Open
-from protocols.amqp.methods import (
+from entrepot.protocols.amqp.connection_events import (
+    ChannelOpened,
+    Closing,
+    ConnectionLimits,
+    Login,
+    LoginContinues,
+    Open,
+)
+from entrepot.protocols.amqp.methods import (
     ChannelOpen,
     ChannelOpenOk,
     ConnectionBlocked,
@@ -20,7 +27,7 @@ from protocols.amqp.methods import (
     ConnectionUnblocked,
     QueueDeclare,
 )
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 from tests.support.amqp_machine import (
     CHANNEL,
     HANDSHAKE,

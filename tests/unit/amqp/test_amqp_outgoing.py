@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.amqp.confirms import Confirms
-from protocols.amqp.content import ContentHeader
-from protocols.amqp.delivery import ContentTemplate, content_template
-from protocols.amqp.errors import AmqpError
-from protocols.amqp.frames import BODY, HEADER
-from protocols.amqp.methods import (
+from entrepot.protocols.amqp.confirms import Confirms
+from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.delivery import ContentTemplate, content_template
+from entrepot.protocols.amqp.errors import AmqpError
+from entrepot.protocols.amqp.frames import BODY, HEADER
+from entrepot.protocols.amqp.methods import (
     AmqpMethod,
     BasicAck,
     BasicConsumeOk,
@@ -21,7 +21,7 @@ from protocols.amqp.methods import (
     BasicReturn,
     ConnectionTuneOk,
 )
-from protocols.amqp.reply_codes import ReplyCode
+from entrepot.protocols.amqp.reply_codes import ReplyCode
 from tests.support.amqp_machine import CHANNEL, HELLO, OPEN, START_OK, Machine, heard, opened_machine, said
 from tests.support.cases import cases
 

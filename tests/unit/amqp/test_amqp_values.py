@@ -7,13 +7,13 @@ from enum import IntEnum, StrEnum
 
 import pytest
 
-from protocols.amqp import content, decoder, delivery
-from protocols.amqp.connection_events import Login, LoginContinues
-from protocols.amqp.content import PERSISTENT, ContentHeader, received_header
-from protocols.amqp.decoder import publish_target
-from protocols.amqp.delivery import content_template
-from protocols.amqp.field_table import MAX_DEPTH, MAX_TABLE_BYTES, Timestamp, decode_table, encode_table
-from protocols.amqp.methods import (
+from entrepot.protocols.amqp import content, decoder, delivery
+from entrepot.protocols.amqp.connection_events import Login, LoginContinues
+from entrepot.protocols.amqp.content import PERSISTENT, ContentHeader, received_header
+from entrepot.protocols.amqp.decoder import publish_target
+from entrepot.protocols.amqp.delivery import content_template
+from entrepot.protocols.amqp.field_table import MAX_DEPTH, MAX_TABLE_BYTES, Timestamp, decode_table, encode_table
+from entrepot.protocols.amqp.methods import (
     BasicAck,
     BasicQos,
     ConnectionSecureOk,

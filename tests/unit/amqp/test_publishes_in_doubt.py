@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from gateway.amqp.connections.publishing import _Sent
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.amqp.connections.publishing import _Sent
 from tests.support.cases import cases
 
 DOUBT = EntrepotError(Code.OUTCOME_UNKNOWN, "the answer was lost")

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from broker.store.record import encode_properties, properties_of
-from domain.access.model import Effect, Origin, Principal
-from domain.exchanges.binding import Binding, DestinationKind
-from domain.exchanges.exchange import ALTERNATE_EXCHANGE, DELAYED_TYPE, ExchangeType
-from domain.message import SharedProperties, SystemProperty, as_texts
-from domain.queues.policy import ApplyTo, Policy
-from domain.topic import Topic
-from gateway.amqp.connections import remembered_publishes
-from protocols.amqp.connection_events import Publish
-from protocols.amqp.content import REPEATED_HEADER_MAX_BYTES, ContentHeader
+from entrepot.broker.store.record import encode_properties, properties_of
+from entrepot.domain.access.model import Effect, Origin, Principal
+from entrepot.domain.exchanges.binding import Binding, DestinationKind
+from entrepot.domain.exchanges.exchange import ALTERNATE_EXCHANGE, DELAYED_TYPE, ExchangeType
+from entrepot.domain.message import SharedProperties, SystemProperty, as_texts
+from entrepot.domain.queues.policy import ApplyTo, Policy
+from entrepot.domain.topic import Topic
+from entrepot.gateway.amqp.connections import remembered_publishes
+from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.content import REPEATED_HEADER_MAX_BYTES, ContentHeader
 from tests.support.amqp_publishers import ME, Publisher, Site, anybody
 from tests.support.cases import cases
 

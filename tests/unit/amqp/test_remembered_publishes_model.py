@@ -9,16 +9,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store.record import encode_new, encode_properties, properties_of
-from domain.access.model import Effect
-from domain.errors import EntrepotError
-from domain.exchanges.binding import Binding, DestinationKind
-from domain.exchanges.exchange import ALTERNATE_EXCHANGE, DELAYED_TYPE, HASH_HEADER, ExchangeType
-from domain.message import SharedProperties, as_texts
-from domain.queues.policy import ApplyTo, Policy
-from domain.topic import Topic
-from protocols.amqp.connection_events import Publish
-from protocols.amqp.content import ContentHeader, received_header
+from entrepot.broker.store.record import encode_new, encode_properties, properties_of
+from entrepot.domain.access.model import Effect
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.exchanges.binding import Binding, DestinationKind
+from entrepot.domain.exchanges.exchange import ALTERNATE_EXCHANGE, DELAYED_TYPE, HASH_HEADER, ExchangeType
+from entrepot.domain.message import SharedProperties, as_texts
+from entrepot.domain.queues.policy import ApplyTo, Policy
+from entrepot.domain.topic import Topic
+from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.content import ContentHeader, received_header
 from tests.support.amqp_publishers import ME, Publisher, Site
 
 EXCHANGES = ("x", "y", "amq.topic", "")

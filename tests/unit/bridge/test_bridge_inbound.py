@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import paho.mqtt.client as paho
 
-from domain.errors import Code, EntrepotError
-from domain.message import Message, SystemProperty
-from gateway.bridge import inbound as module
-from gateway.bridge.connection import RemoteConnection
-from gateway.bridge.inbound import Inbound
-from gateway.bridge.remapping import local_name, remote_name
-from gateway.bridge.status import BridgeCounters
-from gateway.bridge.window import Window
-from gateway.messaging.send import Refusals, Sender
-from gateway.settings import BridgeRemote, BridgeRule
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.gateway.bridge import inbound as module
+from entrepot.gateway.bridge.connection import RemoteConnection
+from entrepot.gateway.bridge.inbound import Inbound
+from entrepot.gateway.bridge.remapping import local_name, remote_name
+from entrepot.gateway.bridge.status import BridgeCounters
+from entrepot.gateway.bridge.window import Window
+from entrepot.gateway.messaging.send import Refusals, Sender
+from entrepot.gateway.settings import BridgeRemote, BridgeRule
 from tests.support.clock import ManualClock
 from tests.support.waiting import PATIENCE_SECONDS, until
 

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValueChange
-from domain.message import Message, SystemProperty
-from gateway.bridge import lease as module
-from gateway.bridge.errors import LeaseLostError
-from gateway.bridge.lease import LEASE_MS, MARGIN_MS, BridgeLease
-from gateway.bridge.origin import MARK, has_come_by, mark_of, store_origin
-from store_client.memory import MemoryStore
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.gateway.bridge import lease as module
+from entrepot.gateway.bridge.errors import LeaseLostError
+from entrepot.gateway.bridge.lease import LEASE_MS, MARGIN_MS, BridgeLease
+from entrepot.gateway.bridge.origin import MARK, has_come_by, mark_of, store_origin
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.waiting import PATIENCE_SECONDS, until
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.bridge.properties import MAX_EXPIRY_SECONDS, from_paho, to_paho
-from protocols.mqtt.properties import PropertyId
+from entrepot.gateway.bridge.properties import MAX_EXPIRY_SECONDS, from_paho, to_paho
+from entrepot.protocols.mqtt.properties import PropertyId
 
 ALL = {
     PropertyId.PAYLOAD_FORMAT_INDICATOR: 1,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from domain.routing.topic_filter import matches, overlap
-from gateway.settings import LoadedSettings, SettingsError, load_settings
+from entrepot.domain.routing.topic_filter import matches, overlap
+from entrepot.gateway.settings import LoadedSettings, SettingsError, load_settings
 from tests.support.cases import cases
 
 RULE = {"direction": "both", "filter": "a/#"}

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Deliveries
-from domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
-from domain.message import Message
-from domain.ports import PopRequest
-from domain.topic import Topic
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Deliveries
+from entrepot.domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
+from entrepot.domain.message import Message
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all, bodies, codes, pop
 from tests.support.waiting import until

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from domain.errors import Code, EntrepotError
+from entrepot.domain.errors import Code, EntrepotError
 from tests.support.cases import cases
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SMALL, SimulatedStore, World

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store import filter_index, hash_scan
-from broker.store.consume_queue import ENTRY, ENTRY_SIZE
-from broker.store.filter_index import FilterIndex
-from broker.store.hash_scan import HashSet, scan
-from broker.store.open_files import OpenFiles
-from broker.store.postings import Postings, are_postings_of, encode_postings, longest_postings
-from domain.filter_hash import filter_hash
+from entrepot.broker.store import filter_index, hash_scan
+from entrepot.broker.store.consume_queue import ENTRY, ENTRY_SIZE
+from entrepot.broker.store.filter_index import FilterIndex
+from entrepot.broker.store.hash_scan import HashSet, scan
+from entrepot.broker.store.open_files import OpenFiles
+from entrepot.broker.store.postings import Postings, are_postings_of, encode_postings, longest_postings
+from entrepot.domain.filter_hash import filter_hash
 from tests.support.simulated_disk import SimulatedDisk
 
 FEW = st.integers(0, 5) | st.just(2**48 - 1)

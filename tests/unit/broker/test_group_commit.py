@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from broker.group_commit import PATIENT_PASSES, GroupCommit
-from broker.measurements import Measurements
-from domain.confirmation import Confirmation
+from entrepot.broker.group_commit import PATIENT_PASSES, GroupCommit
+from entrepot.broker.measurements import Measurements
+from entrepot.domain.confirmation import Confirmation
 from tests.support.waiting import until
 
 

@@ -15,11 +15,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.store import index_file, message_index
-from broker.store.index_file import IndexLayout
-from broker.store.message_index import HEAD_ROW, MessageIndex
-from broker.store.open_files import OpenFiles
-from domain.errors import CorruptedError
+from entrepot.broker.store import index_file, message_index
+from entrepot.broker.store.index_file import IndexLayout
+from entrepot.broker.store.message_index import HEAD_ROW, MessageIndex
+from entrepot.broker.store.open_files import OpenFiles
+from entrepot.domain.errors import CorruptedError
 from tests.support.cases import cases
 from tests.support.simulated_disk import SimulatedDisk
 from tests.tiers.marks import scaled

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker import Broker
-from broker.consume.consumption_op import ConsumptionOp
-from broker.consume.tick_record import TickWriter
-from broker.settings import BrokerSettings
-from domain.consumer_group import ConsumerGroup
-from domain.message import Message
-from domain.ports import PopRequest
-from domain.topic import Topic
+from entrepot.broker.broker import Broker
+from entrepot.broker.consume.consumption_op import ConsumptionOp
+from entrepot.broker.consume.tick_record import TickWriter
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.message import Message
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all
 

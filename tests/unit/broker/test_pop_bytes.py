@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from domain.consumer_group import ConsumerGroup
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.filter_hash import filter_hash
-from domain.message import Message
-from domain.ports import MAX_POP_BYTES, PopRequest
-from domain.topic import Topic
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import Message
+from entrepot.domain.ports import MAX_POP_BYTES, PopRequest
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all
 

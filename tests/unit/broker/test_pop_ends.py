@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from broker.store.consume_queue import ConsumeQueue
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import DeliveryPlaces
-from domain.errors import Code, EntrepotError, StorageFullError
-from domain.ports import PopRequest
-from domain.topic import Topic
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import DeliveryPlaces
+from entrepot.domain.errors import Code, EntrepotError, StorageFullError
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.store_steps import LONG_POLL_MS, append, bodies, codes, handles, message, pop
 from tests.support.waiting import PATIENCE_SECONDS, until

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.store import private_files
-from broker.store.disk import OsDisk
-from broker.store.private_files import tighten
-from broker.store.store_files import NAMES
+from entrepot.broker.store import private_files
+from entrepot.broker.store.disk import OsDisk
+from entrepot.broker.store.private_files import tighten
+from entrepot.broker.store.store_files import NAMES
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store import record
-from broker.store.record import HEADER_SIZE, RecordKind
-from broker.store.record_placement import read_placement
-from domain.message import Message
-from protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError, decode_message
+from entrepot.broker.store import record
+from entrepot.broker.store.record import HEADER_SIZE, RecordKind
+from entrepot.broker.store.record_placement import read_placement
+from entrepot.domain.message import Message
+from entrepot.protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError, decode_message
 from tests.support.message_strategies import MESSAGES, U64
 
 KINDS = st.sampled_from([RecordKind.MESSAGE, RecordKind.DEAD_LETTER])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.namesrv.route_table import RouteTable
-from domain.route import BrokerInfo, Registration
+from entrepot.broker.namesrv.route_table import RouteTable
+from entrepot.domain.route import BrokerInfo, Registration
 
 LEASE_SECONDS = 10.0
 REGISTRATION = Registration(BrokerInfo("a", 0, "127.0.0.1:1", "store", epoch=1), version=1)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from broker.store_clock import MAX_BEHIND_MS, StoreClock
-from domain.message import Message
-from domain.topic import Topic
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store_clock import MAX_BEHIND_MS, StoreClock
+from entrepot.domain.message import Message
+from entrepot.domain.topic import Topic
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all

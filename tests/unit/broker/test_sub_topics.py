@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store.hash_scan import HashSet
-from broker.store.sub_topics import SubTopicDictionary
-from domain.filter_hash import TAG_BITS, sub_topic_hash
-from domain.routing.topic_filter import matches
+from entrepot.broker.store.hash_scan import HashSet
+from entrepot.broker.store.sub_topics import SubTopicDictionary
+from entrepot.domain.filter_hash import TAG_BITS, sub_topic_hash
+from entrepot.domain.routing.topic_filter import matches
 
 LEVEL = st.sampled_from(["a", "b", "", "$x", "a.b", "a\n", "(", "é"])
 NAME = st.lists(LEVEL, min_size=1, max_size=4).map("/".join).filter(bool)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.metadata import registry as changes
-from broker.metadata.origin import Starts, TopicOrigin
-from broker.metadata.registry import Registry
-from broker.store.changed_rows import ChangedRows
-from domain.topic import Topic
+from entrepot.broker.metadata import registry as changes
+from entrepot.broker.metadata.origin import Starts, TopicOrigin
+from entrepot.broker.metadata.registry import Registry
+from entrepot.broker.store.changed_rows import ChangedRows
+from entrepot.domain.topic import Topic
 
 TOPIC = Topic("t", queues=2, tier_seconds=60)
 ORIGIN = TopicOrigin("t/lost-1", "s3://theirs/x", 7, "https://store", "eu", allow_http=True)

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from broker import trace
-from broker.broker import Broker
-from broker.retention.watermarks import DiskState
-from broker.settings import BrokerSettings
-from broker.store.commit_log import CommitLogLayout
-from domain.names import TRACE_TOPIC, is_topic_name
-from domain.ports import Store
-from domain.query import HopKind
-from domain.topic import Permission, Topic
-from gateway.mqtt.fan_out.hub import DeliveryHub
+from entrepot.broker import trace
+from entrepot.broker.broker import Broker
+from entrepot.broker.retention.watermarks import DiskState
+from entrepot.broker.settings import BrokerSettings
+from entrepot.broker.store.commit_log import CommitLogLayout
+from entrepot.domain.names import TRACE_TOPIC, is_topic_name
+from entrepot.domain.ports import Store
+from entrepot.domain.query import HopKind
+from entrepot.domain.topic import Permission, Topic
+from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, bodies, eventually, handles, pop
 

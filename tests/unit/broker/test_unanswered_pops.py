@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker import Broker
-from broker.settings import BrokerSettings
-from domain.consumer_group import ConsumerGroup
-from domain.message import Message
-from domain.topic import Topic
+from entrepot.broker.broker import Broker
+from entrepot.broker.settings import BrokerSettings
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.message import Message
+from entrepot.domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all, bodies, pop
 from tests.support.waiting import until

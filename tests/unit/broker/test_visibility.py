@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store import consume_queue
-from broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store import consume_queue
+from entrepot.broker.store.consume_queue import ConsumeQueue
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World
 

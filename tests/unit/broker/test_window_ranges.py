@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.consume.window import ConsumeWindow
-from broker.consume.window_state import PENDING
+from entrepot.broker.consume.window import ConsumeWindow
+from entrepot.broker.consume.window_state import PENDING
 
 FIRST, COUNT = st.integers(0, 50), st.integers(1, 30)
 STEPS = st.lists(

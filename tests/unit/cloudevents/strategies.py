@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from protocols.cloudevents.event import CORE_ATTRIBUTES, MAX_INTEGER, MIN_INTEGER, CloudEvent, ExtensionType
+from entrepot.protocols.cloudevents.event import CORE_ATTRIBUTES, MAX_INTEGER, MIN_INTEGER, CloudEvent, ExtensionType
 
 # A String's characters (core 2.1): no controls, no surrogates, no noncharacters.
 characters = st.characters(blacklist_categories=("Cc", "Cs", "Cn"))

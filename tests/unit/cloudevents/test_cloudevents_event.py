@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from domain.errors import Code, EntrepotError, StorageFullError
-from gateway.http.problem_types import PROBLEMS, problem_of
-from protocols.cloudevents import media_type
-from protocols.cloudevents.errors import CloudEventError, UnsupportedFormatError
-from protocols.cloudevents.event import CloudEvent, check_attributes, is_attribute_name
+from entrepot.domain.errors import Code, EntrepotError, StorageFullError
+from entrepot.gateway.http.problem_types import PROBLEMS, problem_of
+from entrepot.protocols.cloudevents import media_type
+from entrepot.protocols.cloudevents.errors import CloudEventError, UnsupportedFormatError
+from entrepot.protocols.cloudevents.event import CloudEvent, check_attributes, is_attribute_name
 from tests.support.cases import cases
 
 REQUIRED = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.problem_types import problem_of
-from protocols.cloudevents import http
-from protocols.cloudevents.errors import BatchTooLargeError, CloudEventError, UnsupportedFormatError
-from protocols.cloudevents.event import (
+from entrepot.gateway.http.problem_types import problem_of
+from entrepot.protocols.cloudevents import http
+from entrepot.protocols.cloudevents.errors import BatchTooLargeError, CloudEventError, UnsupportedFormatError
+from entrepot.protocols.cloudevents.event import (
     MAX_ATTRIBUTE_NAME_LENGTH,
     MAX_ATTRIBUTE_VALUE_BYTES,
     MAX_ATTRIBUTES,
     CloudEvent,
 )
-from protocols.cloudevents.json_format import is_json
+from entrepot.protocols.cloudevents.json_format import is_json
 from tests.support.cases import cases
 from tests.unit.cloudevents.strategies import events
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.cloudevents import http
-from protocols.cloudevents.errors import CloudEventError
-from protocols.cloudevents.event import MAX_INTEGER, MIN_INTEGER, CloudEvent, ExtensionType
-from protocols.cloudevents.json_format import (
+from entrepot.protocols.cloudevents import http
+from entrepot.protocols.cloudevents.errors import CloudEventError
+from entrepot.protocols.cloudevents.event import MAX_INTEGER, MIN_INTEGER, CloudEvent, ExtensionType
+from entrepot.protocols.cloudevents.json_format import (
     MAX_BATCH_EVENTS,
     decode_batch,
     decode_event,

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.message import Message, StoredMessage, SystemProperty
-from domain.names import MAX_SUB_TOPIC_BYTES
-from domain.routing.queue_selector import priority_queues
-from domain.routing.topic_filter import MAX_LEVELS, is_valid_name, matches
-from domain.topic import own_queues
-from protocols.cloudevents import http
-from protocols.cloudevents.errors import CloudEventError
-from protocols.cloudevents.event import (
+from entrepot.domain.message import Message, StoredMessage, SystemProperty
+from entrepot.domain.names import MAX_SUB_TOPIC_BYTES
+from entrepot.domain.routing.queue_selector import priority_queues
+from entrepot.domain.routing.topic_filter import MAX_LEVELS, is_valid_name, matches
+from entrepot.domain.topic import own_queues
+from entrepot.protocols.cloudevents import http
+from entrepot.protocols.cloudevents.errors import CloudEventError
+from entrepot.protocols.cloudevents.event import (
     MAX_ATTRIBUTE_VALUE_BYTES,
     MAX_ATTRIBUTES,
     CloudEvent,
     ExtensionType,
     check_attributes,
 )
-from protocols.cloudevents.json_format import decode_event, encode_event
-from protocols.cloudevents.mapping import (
+from entrepot.protocols.cloudevents.json_format import decode_event, encode_event
+from entrepot.protocols.cloudevents.mapping import (
     DEAD_LETTER_EXTENSIONS,
     DEFAULT_TYPE,
     TYPES_PROPERTY,

@@ -12,10 +12,10 @@ from cloudevents.core.v1.event import CloudEvent as SdkEvent
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.message import StoredMessage
-from protocols.cloudevents import http
-from protocols.cloudevents.event import MAX_INTEGER, MIN_INTEGER, CloudEvent
-from protocols.cloudevents.mapping import to_event, to_message
+from entrepot.domain.message import StoredMessage
+from entrepot.protocols.cloudevents import http
+from entrepot.protocols.cloudevents.event import MAX_INTEGER, MIN_INTEGER, CloudEvent
+from entrepot.protocols.cloudevents.mapping import to_event, to_message
 from tests.support.cases import cases
 from tests.unit.cloudevents.strategies import json_values, names, non_empty
 

@@ -8,11 +8,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.cloudevents import cloudevents_pb2 as pb
-from protocols.cloudevents import http as binding
-from protocols.cloudevents.errors import BatchTooLargeError, CloudEventError
-from protocols.cloudevents.event import ExtensionType
-from protocols.cloudevents.protobuf_format import decode_batch, decode_event
+from entrepot.protocols.cloudevents import cloudevents_pb2 as pb
+from entrepot.protocols.cloudevents import http as binding
+from entrepot.protocols.cloudevents.errors import BatchTooLargeError, CloudEventError
+from entrepot.protocols.cloudevents.event import ExtensionType
+from entrepot.protocols.cloudevents.protobuf_format import decode_batch, decode_event
 from tests.support.cases import cases
 
 Value = pb.CloudEvent.CloudEventAttributeValue

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.errors import EntrepotError
-from gateway.events.subscriptions.definition import SubscriptionModel, record_of
-from gateway.http.streaming import frames
-from gateway.http.streaming.topic_stream import cursor_of, parse_cursor
-from protocols.cloudevents import webhook
-from protocols.cloudevents.errors import CloudEventError
-from protocols.cloudevents.webhook import Consent, Verdict
+from entrepot.domain.errors import EntrepotError
+from entrepot.gateway.events.subscriptions.definition import SubscriptionModel, record_of
+from entrepot.gateway.http.streaming import frames
+from entrepot.gateway.http.streaming.topic_stream import cursor_of, parse_cursor
+from entrepot.protocols.cloudevents import webhook
+from entrepot.protocols.cloudevents.errors import CloudEventError
+from entrepot.protocols.cloudevents.webhook import Consent, Verdict
 from tests.support.cases import cases
 
 ORIGIN = "events.example"

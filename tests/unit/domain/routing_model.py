@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from domain.exchanges.binding import Binding, DestinationKind
-from domain.exchanges.exchange import PREDECLARED, Exchange
+from entrepot.domain.exchanges.binding import Binding, DestinationKind
+from entrepot.domain.exchanges.exchange import PREDECLARED, Exchange
 
 
 def topic_matches(pattern: Sequence[str], words: Sequence[str]) -> bool:

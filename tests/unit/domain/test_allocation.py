@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.allocation import AllocationStrategy, allocate
+from entrepot.domain.allocation import AllocationStrategy, allocate
 from tests.support.cases import cases
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -95,7 +95,7 @@ def test_consistent_hash_is_roughly_even():
 def test_another_process_comes_to_the_same(seed):
     members = ["a", "b", "c", "\u00fc"]
     script = (
-        "import json, sys; from domain.allocation import AllocationStrategy as S, allocate;"
+        "import json, sys; from entrepot.domain.allocation import AllocationStrategy as S, allocate;"
         "print(json.dumps({s: allocate(s, range(64), json.loads(sys.argv[1])) for s in S}))"
     )
     told = subprocess.run(

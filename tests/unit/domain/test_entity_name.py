@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.errors import Code, EntrepotError
-from domain.exchanges.entity_name import MAX_ENCODED_LENGTH, decoded_name, encoded_name
-from domain.names import check_group_name, check_topic_name, is_topic_name
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.exchanges.entity_name import MAX_ENCODED_LENGTH, decoded_name, encoded_name
+from entrepot.domain.names import check_group_name, check_topic_name, is_topic_name
 from tests.support.cases import cases
 
 entities = st.text(st.characters(codec="utf-8"), max_size=80).filter(lambda name: len(name.encode()) <= 255)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from domain.exchanges.exchange import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.exchanges.exchange import (
     Exchange,
     ExchangeType,
     check_deletable,

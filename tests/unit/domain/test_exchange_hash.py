@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.exchanges.binding import Binding
-from domain.exchanges.hash import HashTable
-from domain.exchanges.table import RoutedMessage
+from entrepot.domain.exchanges.binding import Binding
+from entrepot.domain.exchanges.hash import HashTable
+from entrepot.domain.exchanges.table import RoutedMessage
 from tests.support.cases import cases
 
 KEYS = [f"key {number}" for number in range(4000)]

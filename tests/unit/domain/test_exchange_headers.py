@@ -8,9 +8,9 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.exchanges.binding import Binding
-from domain.exchanges.headers import HeadersTable
-from domain.exchanges.table import RoutedMessage
+from entrepot.domain.exchanges.binding import Binding
+from entrepot.domain.exchanges.headers import HeadersTable
+from entrepot.domain.exchanges.table import RoutedMessage
 from tests.support.cases import cases
 from tests.unit.domain.routing_model import headers_match
 

@@ -9,12 +9,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from domain.errors import Code, EntrepotError
-from domain.exchanges import remembered_routes
-from domain.exchanges import routing as exchange_routing
-from domain.exchanges.binding import Binding, DestinationKind
-from domain.exchanges.exchange import PREDECLARED, Exchange, ExchangeType
-from domain.exchanges.routing import Removal, Routing, UnknownExchange
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.exchanges import remembered_routes
+from entrepot.domain.exchanges import routing as exchange_routing
+from entrepot.domain.exchanges.binding import Binding, DestinationKind
+from entrepot.domain.exchanges.exchange import PREDECLARED, Exchange, ExchangeType
+from entrepot.domain.exchanges.routing import Removal, Routing, UnknownExchange
 from tests.support.cases import cases
 from tests.tiers.marks import scaled
 from tests.unit.domain.routing_model import RoutingModel

@@ -8,9 +8,9 @@ import random
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from domain.exchanges.binding import Binding
-from domain.exchanges.table import RoutedMessage
-from domain.exchanges.topic import TopicTable, has_wildcards, pattern_words
+from entrepot.domain.exchanges.binding import Binding
+from entrepot.domain.exchanges.table import RoutedMessage
+from entrepot.domain.exchanges.topic import TopicTable, has_wildcards, pattern_words
 from tests.support.cases import cases
 from tests.unit.domain.routing_model import split, topic_matches
 

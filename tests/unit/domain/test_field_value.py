@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.field_value import argument_inequivalence, atom, comparable, table_identity, term, text_of, type_name
+from entrepot.domain.field_value import (
+    argument_inequivalence,
+    atom,
+    comparable,
+    table_identity,
+    term,
+    text_of,
+    type_name,
+)
 from tests.support.cases import cases
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.measurement import BOUNDS, Histogram
+from entrepot.domain.measurement import BOUNDS, Histogram
 from tests.support.cases import cases
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from domain.allocation import AllocationStrategy
-from domain.errors import Code, EntrepotError
-from domain.membership import (
+from entrepot.domain.allocation import AllocationStrategy
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.membership import (
     MAX_LEASE_MS,
     MAX_MEMBER_LENGTH,
     MAX_MEMBERS,

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.printable import printable, printable_json, printable_lines
+from entrepot.domain.printable import printable, printable_json, printable_lines
 from tests.support.terminal import ACTING, acting_on_a_terminal
 
 TEXTS = st.text(st.characters() | st.sampled_from(ACTING), max_size=30)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from domain.queues.arguments import DeadLetterStrategy, DelayedRetry, Overflow, QueueArguments, QueueType
-from domain.queues.declaration import check_new_name, declared_queue, inequivalence, locked, not_found
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.queues.arguments import DeadLetterStrategy, DelayedRetry, Overflow, QueueArguments, QueueType
+from entrepot.domain.queues.declaration import check_new_name, declared_queue, inequivalence, locked, not_found
 from tests.support.cases import cases
 
 QUORUM = {"x-queue-type": "quorum"}

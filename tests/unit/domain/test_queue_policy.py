@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from domain.queues.arguments import DeadLetterStrategy, Overflow, QueueArguments, QueueType
-from domain.queues.declaration import declared_queue
-from domain.queues.policy import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.queues.arguments import DeadLetterStrategy, Overflow, QueueArguments, QueueType
+from entrepot.domain.queues.declaration import declared_queue
+from entrepot.domain.queues.policy import (
     ApplyTo,
     Policy,
     alternate_exchange,

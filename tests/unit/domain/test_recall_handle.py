@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.errors import Code, EntrepotError
-from domain.recall_handle import RecallHandle
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.recall_handle import RecallHandle
 from tests.support.cases import cases
 
 NAMES = st.text("abcXYZ019_-%|/", min_size=1, max_size=192)

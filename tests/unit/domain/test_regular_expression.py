@@ -14,8 +14,8 @@ from hypothesis import example, given, reject
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisDeprecationWarning, UnsatisfiedAssumption
 
-from domain.errors import Code, EntrepotError
-from domain.regular_expression import MAX_PATTERN_LENGTH, RegularExpression
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.regular_expression import MAX_PATTERN_LENGTH, RegularExpression
 from tests.support.cases import cases
 
 ALPHABET = "ab.-_/0é ñß東Ж|"

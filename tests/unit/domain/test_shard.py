@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.shard import (
+from entrepot.domain.shard import (
     FIRST_HASHED_NUMBER,
     MAX_BROKER_NUMBER,
     PLACES_PER_BROKER,
@@ -18,7 +18,7 @@ from domain.shard import (
     local_place,
     local_queue,
 )
-from domain.topic import MAX_QUEUES
+from entrepot.domain.topic import MAX_QUEUES
 from tests.support.cases import cases
 
 BROKERS = st.integers(0, MAX_BROKER_NUMBER)

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.errors import Code, EntrepotError
-from domain.exchanges.entity_name import encoded_name
-from domain.names import MAX_GROUP_LENGTH, check_group_name, check_topic_name, dead_letter_topic, is_topic_name
-from domain.share import filtered_share_group, queue_group, share_group, shared_queue, whole_topic
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.exchanges.entity_name import encoded_name
+from entrepot.domain.names import MAX_GROUP_LENGTH, check_group_name, check_topic_name, dead_letter_topic, is_topic_name
+from entrepot.domain.share import filtered_share_group, queue_group, share_group, shared_queue, whole_topic
 from tests.support.cases import cases
 
 share_names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/+#\0"), min_size=1, max_size=8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.timestamp import MAX_EPOCH_MS, to_epoch_ms, to_rfc3339
+from entrepot.domain.timestamp import MAX_EPOCH_MS, to_epoch_ms, to_rfc3339
 from tests.support.cases import cases
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from domain.url import fault_of_url
+from entrepot.domain.url import fault_of_url
 from tests.support.cases import cases
 
 

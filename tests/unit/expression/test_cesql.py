@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from domain.errors import Code
-from domain.expression.cesql.evaluation import compile_node
-from domain.expression.cesql.expression import compile_cesql
-from domain.expression.cesql.function import MAX_STRING_LENGTH
-from domain.expression.cesql.parser import MAX_CESQL_DEPTH, MAX_CESQL_LENGTH, MAX_CESQL_PATTERNS, parse_cesql
-from domain.expression.cesql.tokens import CesqlParseError
-from domain.expression.cesql.value import EvaluationError, to_integer
+from entrepot.domain.errors import Code
+from entrepot.domain.expression.cesql.evaluation import compile_node
+from entrepot.domain.expression.cesql.expression import compile_cesql
+from entrepot.domain.expression.cesql.function import MAX_STRING_LENGTH
+from entrepot.domain.expression.cesql.parser import MAX_CESQL_DEPTH, MAX_CESQL_LENGTH, MAX_CESQL_PATTERNS, parse_cesql
+from entrepot.domain.expression.cesql.tokens import CesqlParseError
+from entrepot.domain.expression.cesql.value import EvaluationError, to_integer
 from tests.support.cases import cases
 from tests.unit.expression.cesql_cases import CASES, FAULTS
 

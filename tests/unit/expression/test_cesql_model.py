@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.expression.cesql.expression import compile_cesql
-from domain.expression.cesql.parser import parse_cesql
-from domain.expression.cesql.tokens import CesqlParseError
-from domain.expression.cesql.tree import (
+from entrepot.domain.expression.cesql.expression import compile_cesql
+from entrepot.domain.expression.cesql.parser import parse_cesql
+from entrepot.domain.expression.cesql.tokens import CesqlParseError
+from entrepot.domain.expression.cesql.tree import (
     Arithmetic,
     Attribute,
     Call,

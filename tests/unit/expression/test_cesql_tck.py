@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from domain.expression.cesql.expression import compile_cesql
-from domain.expression.cesql.tokens import CesqlParseError
+from entrepot.domain.expression.cesql.expression import compile_cesql
+from entrepot.domain.expression.cesql.tokens import CesqlParseError
 from tests.unit.expression.cesql_tck import PARSE, TckCase, tck_cases
 
 EVENT = {"specversion": "1.0", "id": "1", "source": "/tck", "type": "tck"}

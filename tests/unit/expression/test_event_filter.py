@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.errors import Code
-from domain.expression.cesql.expression import compile_cesql
-from domain.expression.cesql.tokens import CesqlParseError
-from domain.expression.event_filter import NO_FILTERS
-from domain.expression.event_filter_json import (
+from entrepot.domain.errors import Code
+from entrepot.domain.expression.cesql.expression import compile_cesql
+from entrepot.domain.expression.cesql.tokens import CesqlParseError
+from entrepot.domain.expression.event_filter import NO_FILTERS
+from entrepot.domain.expression.event_filter_json import (
     MAX_FILTER_DEPTH,
     MAX_FILTERS,
     MAX_SQL_FILTERS,

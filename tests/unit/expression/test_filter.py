@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import (
     ALTERNATIVES,
     MAX_SUB_TOPIC_FILTERS,
     FilterExpression,
@@ -15,9 +15,9 @@ from domain.expression.filter import (
     MessageFilter,
     compile_filter,
 )
-from domain.filter_hash import filter_hash, sub_topic_hash
-from domain.message import Message
-from domain.routing.topic_filter import MAX_LEVELS, MAX_TOPIC_BYTES, is_valid_filter
+from entrepot.domain.filter_hash import filter_hash, sub_topic_hash
+from entrepot.domain.message import Message
+from entrepot.domain.routing.topic_filter import MAX_LEVELS, MAX_TOPIC_BYTES, is_valid_filter
 from tests.support.cases import cases
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from domain.expression.like import LikePattern
+from entrepot.domain.expression.like import LikePattern
 from tests.support.cases import cases
 
 

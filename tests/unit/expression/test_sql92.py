@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind, compile_filter
-from domain.expression.parser import MAX_SQL_DEPTH, MAX_SQL_LENGTH, MAX_SQL_PATTERNS
-from domain.expression.tokens import KEYWORDS
-from domain.message import Message
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from entrepot.domain.expression.parser import MAX_SQL_DEPTH, MAX_SQL_LENGTH, MAX_SQL_PATTERNS
+from entrepot.domain.expression.tokens import KEYWORDS
+from entrepot.domain.message import Message
 from tests.support.cases import cases
 
 

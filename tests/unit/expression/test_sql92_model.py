@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.expression.filter import FilterExpression, FilterKind, compile_filter
-from domain.message import Message
+from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from entrepot.domain.message import Message
 
 NAMES = ["a", "b", "C", "TAGS"]
 TEXTS = ["", "x", "xy", "it's", "5", "-2", "2.50", "true", "FALSE", "%", "_x"]

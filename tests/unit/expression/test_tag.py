@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
-from domain.expression.tag import MAX_TAG_ALTERNATIVES, MAX_TAG_EXPRESSION_LENGTH
-from domain.filter_hash import filter_hash
-from domain.message import Message
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
+from entrepot.domain.expression.tag import MAX_TAG_ALTERNATIVES, MAX_TAG_EXPRESSION_LENGTH
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import Message
 from tests.support.cases import cases
 
 

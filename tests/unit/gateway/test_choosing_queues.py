@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from domain.message import BY_SUB_TOPIC, Message
-from gateway.messaging.routes import Routes
-from gateway.messaging.send import Sender
-from gateway.messaging.topology import Topology
-from gateway.settings import TopicsSettings
-from store_client.memory import MemoryStore
+from entrepot.domain.message import BY_SUB_TOPIC, Message
+from entrepot.gateway.messaging.routes import Routes
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.messaging.topology import Topology
+from entrepot.gateway.settings import TopicsSettings
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 
 

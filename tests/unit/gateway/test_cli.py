@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import typer
 
-from gateway.cli import commands, output
-from gateway.cli.app import app, run
-from gateway.settings import KNOWN_KEYS, LoadedSettings
+from entrepot.gateway.cli import commands, output
+from entrepot.gateway.cli.app import app, run
+from entrepot.gateway.settings import KNOWN_KEYS, LoadedSettings
 from tests.support.cases import cases
 from tests.support.command_line import build_commands_once
 
@@ -454,7 +454,7 @@ def test_something_unexpected_is_one_line(entrepot, monkeypatch):
     def broken(path):
         raise RuntimeError("bang")
 
-    monkeypatch.setattr("gateway.cli.topic.segment", broken)
+    monkeypatch.setattr("entrepot.gateway.cli.topic.segment", broken)
     assert entrepot("topic", "show", "x") == (
         1,
         "",
@@ -474,9 +474,9 @@ def served(monkeypatch):
         seen.append(loaded)
         return 0
 
-    module = ModuleType("gateway.serving")
+    module = ModuleType("entrepot.gateway.serving")
     module.run = start  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "gateway.serving", module)
+    monkeypatch.setitem(sys.modules, "entrepot.gateway.serving", module)
     return seen
 
 
@@ -511,7 +511,7 @@ def test_serve_gathers_its_settings(entrepot, served, tmp_path, monkeypatch):
 
 
 def test_the_exit_code_of_serve_is_the_servers(entrepot, served, monkeypatch):
-    monkeypatch.setattr(sys.modules["gateway.serving"], "run", lambda loaded: 1)
+    monkeypatch.setattr(sys.modules["entrepot.gateway.serving"], "run", lambda loaded: 1)
     assert entrepot("serve")[0] == 1
 
 
@@ -605,14 +605,14 @@ def test_one_that_cannot_be_loaded_fails_alone(entrepot, brought, server):
 
 
 def test_a_reader_that_leaves_early_is_no_error():
-    script = f"{sys.executable} -c 'from gateway.cli.app import main; main()' config schema | head -c 10"
+    script = f"{sys.executable} -c 'from entrepot.gateway.cli.app import main; main()' config schema | head -c 10"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", script], capture_output=True, text=True, check=False)
     assert done.stderr == ""
 
 
 def test_help_loads_neither_server_nor_store():
     script = (
-        "import sys; from gateway.cli.app import app, run; run(['--help']);"
+        "import sys; from entrepot.gateway.cli.app import app, run; run(['--help']);"
         "sys.exit(any(m in sys.modules for m in ('fastapi', 'broker.store', 'store_client', 'asyncio', 'httpx2')))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Callable
 from typing import Any, cast
 
-from gateway.deadlines import TICK_SECONDS, DeadlineWheel
-from protocols.amqp.heartbeats import MISSED, Heartbeats
+from entrepot.gateway.deadlines import TICK_SECONDS, DeadlineWheel
+from entrepot.protocols.amqp.heartbeats import MISSED, Heartbeats
 from tests.support.cases import cases
 
 LATE_SECONDS = 1e-6

@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-from domain.message import SystemProperty
-from domain.routing.topic_filter import matches
-from gateway.mqtt.fan_out.audience import SubscriptionOptions
-from gateway.mqtt.fan_out.hub import DeliveryHub
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import PublishTemplate
-from protocols.mqtt.packets import Publish
-from protocols.mqtt.properties import PropertyId
+from entrepot.domain.message import SystemProperty
+from entrepot.domain.routing.topic_filter import matches
+from entrepot.gateway.mqtt.fan_out.audience import SubscriptionOptions
+from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.encoder import PublishTemplate
+from entrepot.protocols.mqtt.packets import Publish
+from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.clock import ManualClock
 from tests.support.hub_subscriber import HubSubscriber
 from tests.support.stepped_store import SteppedStore

@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway import limits
-from gateway.limits import BURST_SECONDS, FlappingClients, PublishAllowance, PublishRates, TokenBucket, UserAllowances
+from entrepot.gateway import limits
+from entrepot.gateway.limits import (
+    BURST_SECONDS,
+    FlappingClients,
+    PublishAllowance,
+    PublishRates,
+    TokenBucket,
+    UserAllowances,
+)
 
 
 @given(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import structlog
 
-from gateway.log import configure_logging
-from gateway.log_floods import BURST, MAX_KINDS, FloodProcessor, Floods
+from entrepot.gateway.log import configure_logging
+from entrepot.gateway.log_floods import BURST, MAX_KINDS, FloodProcessor, Floods
 from tests.support.terminal import acting_on_a_terminal
 from tests.support.waiting import until
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from domain.errors import Code, EntrepotError
-from gateway.periodic_work import PeriodicWork
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.periodic_work import PeriodicWork
 from tests.support.waiting import until
 
 AWAY = EntrepotError(Code.UNAVAILABLE, "it is away")

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.namesrv.server import NameServer
-from broker.remoting.tls import TlsFiles
-from domain.errors import EntrepotError
-from gateway.cli.app import run
-from gateway.listener import address_of, bind
-from store_client.remote.ping import ping
+from entrepot.broker.namesrv.server import NameServer
+from entrepot.broker.remoting.tls import TlsFiles
+from entrepot.domain.errors import EntrepotError
+from entrepot.gateway.cli.app import run
+from entrepot.gateway.listener import address_of, bind
+from entrepot.store_client.remote.ping import ping
 from tests.support.cases import cases
 from tests.support.waiting import PATIENCE_SECONDS
 

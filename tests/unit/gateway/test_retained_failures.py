@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent, OnEvents
-from domain.message import Message
-from domain.retained import RetainedLimits
-from gateway.messaging import watched_keys
-from gateway.mqtt.retained import retained as module
-from gateway.mqtt.retained import writer as retained_writer
-from gateway.mqtt.retained.record import encode_retained
-from gateway.mqtt.retained.retained import RetainedMessages
-from store_client.memory import MemoryStore
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValue, KeyValueChange, KeyValueEvent, OnEvents
+from entrepot.domain.message import Message
+from entrepot.domain.retained import RetainedLimits
+from entrepot.gateway.messaging import watched_keys
+from entrepot.gateway.mqtt.retained import retained as module
+from entrepot.gateway.mqtt.retained import writer as retained_writer
+from entrepot.gateway.mqtt.retained.record import encode_retained
+from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.replaced import replaced
 from tests.support.retained import names_matching

@@ -9,14 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.errors import CorruptedError
-from domain.key_value import MAX_KEY_BYTES, MAX_VALUE_BYTES, KeyValue, KeyValueChange, check_changes
-from domain.message import Message, SystemProperty
-from domain.retained import MAX_RETAINED_BYTES, NEVER, RETAINED_PREFIX, expiry_of, is_over, name_in_key, retained_key
-from gateway.mqtt.retained.record import decode_retained, encode_retained, head_of
-from gateway.mqtt.retained.retained import _size_at_most
-from protocols.mqtt.mapping import is_expired, to_properties
-from protocols.mqtt.properties import PropertyId
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.key_value import MAX_KEY_BYTES, MAX_VALUE_BYTES, KeyValue, KeyValueChange, check_changes
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.retained import (
+    MAX_RETAINED_BYTES,
+    NEVER,
+    RETAINED_PREFIX,
+    expiry_of,
+    is_over,
+    name_in_key,
+    retained_key,
+)
+from entrepot.gateway.mqtt.retained.record import decode_retained, encode_retained, head_of
+from entrepot.gateway.mqtt.retained.retained import _size_at_most
+from entrepot.protocols.mqtt.mapping import is_expired, to_properties
+from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.cases import cases
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.settings import (
+from entrepot.gateway.settings import (
     KNOWN_KEYS,
     LISTENERS,
     LoadedSettings,

@@ -10,15 +10,15 @@ from dataclasses import replace
 
 import pytest
 
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Deliveries, Delivery, Receipt
-from domain.errors import Code, EntrepotError
-from domain.ports import PopRequest
-from domain.topic import Topic
-from gateway.messaging.traffic import Traffic
-from gateway.mqtt.shares.share import KEEP_SECONDS, MAX_HELD
-from gateway.mqtt.shares.shares import Shares
-from store_client.memory import MemoryStore
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Deliveries, Delivery, Receipt
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.topic import Topic
+from entrepot.gateway.messaging.traffic import Traffic
+from entrepot.gateway.mqtt.shares.share import KEEP_SECONDS, MAX_HELD
+from entrepot.gateway.mqtt.shares.shares import Shares
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.replaced import replaced
 from tests.support.share_member import KeepingMember

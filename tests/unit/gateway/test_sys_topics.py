@@ -10,8 +10,8 @@ from dataclasses import fields
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.mqtt import sys_topics
-from gateway.mqtt.sys_topics import SysCounters, SysTopics
+from entrepot.gateway.mqtt import sys_topics
+from entrepot.gateway.mqtt.sys_topics import SysCounters, SysTopics
 from tests.support.clock import ManualClock
 from tests.support.waiting import until
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, cast
 
-from domain.consumer_group import ConsumerGroup
-from domain.delivery import Deliveries, Delivery, Receipt, handle_of, single_delivery
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage
-from domain.ports import REJECTED, PopRequest
-from domain.topic import Topic
-from gateway.messaging.settling import MAX_SETTLED
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.delivery import Deliveries, Delivery, Receipt, handle_of, single_delivery
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.ports import REJECTED, PopRequest
+from entrepot.domain.topic import Topic
+from entrepot.gateway.messaging.settling import MAX_SETTLED
 from tests.support.virtual_time import VirtualLoop
 
 BUSY = EntrepotError(Code.TOO_MANY_REQUESTS, "not now")

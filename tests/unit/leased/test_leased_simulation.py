@@ -16,12 +16,12 @@ from typing import Any, cast
 
 import pytest
 
-from domain.delivery import Deliveries
-from domain.ports import PopRequest, Store
-from gateway.messaging import settling
-from gateway.messaging.leased_consumer import LeasedConsumer
-from gateway.messaging.settling import MAX_SETTLED, Settling
-from gateway.messaging.ticket import Ticket
+from entrepot.domain.delivery import Deliveries
+from entrepot.domain.ports import PopRequest, Store
+from entrepot.gateway.messaging import settling
+from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
+from entrepot.gateway.messaging.settling import MAX_SETTLED, Settling
+from entrepot.gateway.messaging.ticket import Ticket
 from tests.support.seed import seeded
 from tests.support.virtual_time import VirtualLoop, run_virtually
 from tests.tiers.marks import scaled

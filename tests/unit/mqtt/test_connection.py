@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.mqtt.connection_events import Acknowledged, Closing, ConnectionLimits, Publishes, Received
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import PUBACK_WORD, PUBREC_WORD, PublishTemplate, encode, publish_template
-from protocols.mqtt.outgoing import RESTORED
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.connection_events import Acknowledged, Closing, ConnectionLimits, Publishes, Received
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.encoder import PUBACK_WORD, PUBREC_WORD, PublishTemplate, encode, publish_template
+from entrepot.protocols.mqtt.outgoing import RESTORED
+from entrepot.protocols.mqtt.packets import (
     Acknowledgement,
     Connack,
     Connect,
@@ -30,8 +30,8 @@ from protocols.mqtt.packets import (
     Subscription,
     Unsubscribe,
 )
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
 from tests.support.mqtt_machine import LIMITS, Machine
 from tests.wire.mqtt.strategies import any_packet
 

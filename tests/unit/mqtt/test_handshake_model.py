@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.mqtt.connection_events import Acknowledged, ConnectionLimits, Publishes
-from protocols.mqtt.encoder import encode, publish_template
-from protocols.mqtt.packets import Connect, Packet, Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.connection_events import Acknowledged, ConnectionLimits, Publishes
+from entrepot.protocols.mqtt.encoder import encode, publish_template
+from entrepot.protocols.mqtt.packets import Connect, Packet, Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.mqtt_machine import Machine, word_of
 
 LIMITS = ConnectionLimits(receive_maximum=4, max_inflight_messages=3)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from protocols.mqtt import decoder as decoder_module
-from protocols.mqtt.decoder import TOPIC_CACHE_ENTRIES, TOPIC_CACHE_MAX_BYTES, Decoder
-from protocols.mqtt.encoder import encode, encode_publish
-from protocols.mqtt.packets import Connect, Pingreq, Publish
-from protocols.mqtt.properties import EMPTY
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt import decoder as decoder_module
+from entrepot.protocols.mqtt.decoder import TOPIC_CACHE_ENTRIES, TOPIC_CACHE_MAX_BYTES, Decoder
+from entrepot.protocols.mqtt.encoder import encode, encode_publish
+from entrepot.protocols.mqtt.packets import Connect, Pingreq, Publish
+from entrepot.protocols.mqtt.properties import EMPTY
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 
 def test_packet_of_exactly_the_limit_is_taken() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import PUBACK_WORD, encode, encode_publish, encode_words, publish_template
-from protocols.mqtt.packets import Auth, Connack, Connect, Disconnect, Packet, Puback, Suback, Unsuback
-from protocols.mqtt.properties import EMPTY, PropertyId, encode_properties
-from protocols.mqtt.reason_codes import ReasonCode
-from protocols.mqtt.wire import MAX_VARINT, write_u16, write_u32, write_varint
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.encoder import PUBACK_WORD, encode, encode_publish, encode_words, publish_template
+from entrepot.protocols.mqtt.packets import Auth, Connack, Connect, Disconnect, Packet, Puback, Suback, Unsuback
+from entrepot.protocols.mqtt.properties import EMPTY, PropertyId, encode_properties
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.wire import MAX_VARINT, write_u16, write_u32, write_varint
 from tests.support.cases import cases
 
 TOO_LONG = "x" * 65_536

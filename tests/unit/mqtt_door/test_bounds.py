@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from protocols.mqtt.packets import Publish, Suback, Subscribe, Subscription
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.packets import Publish, Suback, Subscribe, Subscription
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.mqtt_door import MqttDoor
 from tests.support.waiting import until
 

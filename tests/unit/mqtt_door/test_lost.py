@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from protocols.mqtt.packets import Connack, Connect, Disconnect, Publish, Subscription, Will
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.packets import Connack, Connect, Disconnect, Publish, Subscription, Will
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.mqtt_door import MqttDoor
 from tests.support.waiting import until
 

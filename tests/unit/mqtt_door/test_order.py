@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.mqtt.connections.ordering import MAX_LATER
-from protocols.mqtt.packets import Puback, Publish, Suback, Subscribe, Subscription
+from entrepot.gateway.mqtt.connections.ordering import MAX_LATER
+from entrepot.protocols.mqtt.packets import Puback, Publish, Suback, Subscribe, Subscription
 from tests.support.mqtt_door import DoorClient, MqttDoor
 from tests.support.waiting import until
 

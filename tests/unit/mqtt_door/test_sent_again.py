@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocols.mqtt.packets import Publish, Pubrec, Subscription
+from entrepot.protocols.mqtt.packets import Publish, Pubrec, Subscription
 from tests.support.mqtt_door import MqttDoor
 from tests.support.waiting import until
 

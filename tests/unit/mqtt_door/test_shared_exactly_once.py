@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from protocols.mqtt.packets import Puback, Publish, Pubrec, Pubrel, Subscription, Unsuback, Unsubscribe
+from entrepot.protocols.mqtt.packets import Puback, Publish, Pubrec, Pubrel, Subscription, Unsuback, Unsubscribe
 from tests.support.mqtt_door import DoorClient, MqttDoor
 from tests.support.waiting import until
 

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from protocols.mqtt.packets import Connack, Pubcomp, Publish, Pubrec, Pubrel, Subscription
+from entrepot.protocols.mqtt.packets import Connack, Pubcomp, Publish, Pubrec, Pubrel, Subscription
 from tests.support.mqtt_door import DoorClient, MqttDoor
 from tests.support.seed import seeded
 from tests.support.waiting import until

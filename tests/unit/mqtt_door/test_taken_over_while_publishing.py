@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocols.mqtt.packets import Connect, Publish, Pubrec
-from protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.packets import Connect, Publish, Pubrec
+from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.mqtt_door import MqttDoor
 from tests.support.waiting import until
 

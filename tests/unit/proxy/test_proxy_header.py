@@ -10,7 +10,7 @@ from google_crc32c import value as crc32c
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocols.proxy import (
+from entrepot.protocols.proxy import (
     MAX_HEADER_BYTES,
     MalformedProxyHeaderError,
     ProxyHeader,
@@ -18,7 +18,7 @@ from protocols.proxy import (
     begins_header,
     parse_header,
 )
-from protocols.proxy.layout import SIGNATURE
+from entrepot.protocols.proxy.layout import SIGNATURE
 from tests.support.cases import cases
 
 V4 = st.ip_addresses(v=4).map(str)

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from broker.store.record import RecordKind, encode_message
-from domain.message import Message, SystemProperty, is_over
-from protocols.amqp import recorded as amqp
-from protocols.amqp.connection_events import Publish
-from protocols.amqp.content import ContentHeader
-from protocols.amqp.mapping import template_of, to_message
-from protocols.cloudevents.event import CloudEvent
-from protocols.cloudevents.json_format import encode_event
-from protocols.cloudevents.mapping import to_event
-from protocols.cloudevents.mapping import to_message as message_of_event
-from protocols.cloudevents.recorded import event_json_of
-from protocols.mqtt import recorded as mqtt
-from protocols.mqtt.encoder import publish_template
-from protocols.remoting.record_run import RecordRun
-from protocols.remoting.stored_record import decode_message
+from entrepot.broker.store.record import RecordKind, encode_message
+from entrepot.domain.message import Message, SystemProperty, is_over
+from entrepot.protocols.amqp import recorded as amqp
+from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.mapping import template_of, to_message
+from entrepot.protocols.cloudevents.event import CloudEvent
+from entrepot.protocols.cloudevents.json_format import encode_event
+from entrepot.protocols.cloudevents.mapping import to_event
+from entrepot.protocols.cloudevents.mapping import to_message as message_of_event
+from entrepot.protocols.cloudevents.recorded import event_json_of
+from entrepot.protocols.mqtt import recorded as mqtt
+from entrepot.protocols.mqtt.encoder import publish_template
+from entrepot.protocols.remoting.record_run import RecordRun
+from entrepot.protocols.remoting.stored_record import decode_message
 from tests.unit.cloudevents.strategies import events
 
 TEXT = st.text(max_size=20)

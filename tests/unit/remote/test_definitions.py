@@ -8,16 +8,16 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.remoting.listener import Service
-from broker.server.definition_log import DefinitionLog
-from broker.server.store_service import StoreService
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.route import BrokerInfo
-from domain.topic import Topic
-from protocols.remoting import operations as wire
-from store_client.memory import MemoryStore
-from store_client.remote.definitions import (
+from entrepot.broker.remoting.listener import Service
+from entrepot.broker.server.definition_log import DefinitionLog
+from entrepot.broker.server.store_service import StoreService
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.route import BrokerInfo
+from entrepot.domain.topic import Topic
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.memory import MemoryStore
+from entrepot.store_client.remote.definitions import (
     BrokerView,
     Repairs,
     deletion,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_client.remote.fault_detector import AVOID_SECONDS, FAILURE_SECONDS, LATENCY_SECONDS, FaultDetector
+from entrepot.store_client.remote.fault_detector import AVOID_SECONDS, FAILURE_SECONDS, LATENCY_SECONDS, FaultDetector
 from tests.support.cases import cases
 
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage
-from domain.query import MessagePage, MessageQuery
-from domain.shard import first_place, local_place
-from protocols.remoting import operations as wire
-from protocols.remoting.message_batch import decode_stored, encode_stored
-from store_client.remote.cluster import Cluster
-from store_client.remote.finder import RemoteFinder
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.query import MessagePage, MessageQuery
+from entrepot.domain.shard import first_place, local_place
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.message_batch import decode_stored, encode_stored
+from entrepot.store_client.remote.cluster import Cluster
+from entrepot.store_client.remote.finder import RemoteFinder
 from tests.support.cases import cases
 
 

@@ -6,12 +6,12 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.remoting.link import ConnectionLostError
-from domain.key_value import KeyValueEvent
-from domain.shard import first_place
-from protocols.remoting.values import encode
-from store_client.remote.cluster import Cluster
-from store_client.remote.key_values import RemoteKeyValues
+from entrepot.broker.remoting.link import ConnectionLostError
+from entrepot.domain.key_value import KeyValueEvent
+from entrepot.domain.shard import first_place
+from entrepot.protocols.remoting.values import encode
+from entrepot.store_client.remote.cluster import Cluster
+from entrepot.store_client.remote.key_values import RemoteKeyValues
 
 
 class Keeper:

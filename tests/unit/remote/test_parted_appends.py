@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from broker.remoting.link import ConnectionLostError
-from domain.errors import Code, EntrepotError
-from domain.message import Message
-from domain.shard import QUEUES_PER_BROKER
-from protocols.remoting.values import encode
-from store_client.remote.appending import Appending
-from store_client.remote.cluster import Cluster
+from entrepot.broker.remoting.link import ConnectionLostError
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.shard import QUEUES_PER_BROKER
+from entrepot.protocols.remoting.values import encode
+from entrepot.store_client.remote.appending import Appending
+from entrepot.store_client.remote.cluster import Cluster
 
 
 class Broker:

@@ -9,15 +9,15 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.remoting.link import ConnectionLostError, OnAnswer
-from domain.errors import Code, EntrepotError
-from domain.message import Message, SystemProperty
-from domain.shard import first_queue
-from protocols.remoting import operations as wire
-from protocols.remoting.message_batch import decode_messages
-from protocols.remoting.values import encode
-from store_client.remote.appending import Appending, PartedConfirmation
-from store_client.remote.cluster import Cluster
+from entrepot.broker.remoting.link import ConnectionLostError, OnAnswer
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.shard import first_queue
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.message_batch import decode_messages
+from entrepot.protocols.remoting.values import encode
+from entrepot.store_client.remote.appending import Appending, PartedConfirmation
+from entrepot.store_client.remote.cluster import Cluster
 
 SIZE = 6
 

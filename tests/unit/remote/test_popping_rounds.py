@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from domain.delivery import Deliveries
-from domain.errors import Code, EntrepotError
-from domain.ports import PopRequest
-from protocols.remoting.message_batch import encode_runs
-from store_client.remote.cluster import Cluster
-from store_client.remote.popping import Popping
+from entrepot.domain.delivery import Deliveries
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.ports import PopRequest
+from entrepot.protocols.remoting.message_batch import encode_runs
+from entrepot.store_client.remote.cluster import Cluster
+from entrepot.store_client.remote.popping import Popping
 from tests.support.waiting import until
 
 

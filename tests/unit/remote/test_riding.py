@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from broker.remoting.link import ConnectionLostError
-from domain.errors import Code, EntrepotError
-from protocols.remoting import operations as wire
-from store_client.remote import riding
-from store_client.remote.broker_client import BrokerClient
-from store_client.remote.riding import rides
+from entrepot.broker.remoting.link import ConnectionLostError
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote import riding
+from entrepot.store_client.remote.broker_client import BrokerClient
+from entrepot.store_client.remote.riding import rides
 from tests.support.waiting import until
 
 AWAY = ConnectionLostError("broker 'b' is not available: it says goodbye")

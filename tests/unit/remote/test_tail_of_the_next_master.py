@@ -6,13 +6,13 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.remoting.link import ConnectionLostError
-from domain.errors import EntrepotError
-from domain.message import StoredMessage
-from protocols.remoting import operations as wire
-from protocols.remoting.values import encode
-from store_client.remote.broker_client import BrokerClient
-from store_client.remote.tails import RemoteTail, Tails
+from entrepot.broker.remoting.link import ConnectionLostError
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import StoredMessage
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.values import encode
+from entrepot.store_client.remote.broker_client import BrokerClient
+from entrepot.store_client.remote.tails import RemoteTail, Tails
 
 
 class Client:

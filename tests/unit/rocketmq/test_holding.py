@@ -7,15 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from domain.access.model import ANONYMOUS, Origin, Principal
-from domain.topic import Topic
-from gateway.background_tasks import BackgroundTasks
-from gateway.rocketmq.caller import Caller
-from gateway.rocketmq.holding import Holding
-from gateway.rocketmq.receiving import Receiving
-from gateway.settings.grpc import GrpcSettings
-from protocols.rocketmq import v2_pb2 as v2
-from store_client.memory import MemoryStore
+from entrepot.domain.access.model import ANONYMOUS, Origin, Principal
+from entrepot.domain.topic import Topic
+from entrepot.gateway.background_tasks import BackgroundTasks
+from entrepot.gateway.rocketmq.caller import Caller
+from entrepot.gateway.rocketmq.holding import Holding
+from entrepot.gateway.rocketmq.receiving import Receiving
+from entrepot.gateway.settings.grpc import GrpcSettings
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, pop
 from tests.support.waiting import until

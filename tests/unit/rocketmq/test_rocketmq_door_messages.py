@@ -7,14 +7,14 @@ from dataclasses import fields
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.errors import EntrepotError
-from domain.message import Message, StoredMessage, SystemProperty
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.delivered import delivered, message_id_text
-from protocols.rocketmq.headers import parse_authorization
-from protocols.rocketmq.mapping import domain_id, from_wire, to_wire
-from protocols.rocketmq.names import Namespaces
-from protocols.rocketmq.published import PublishLimits, published
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import Message, StoredMessage, SystemProperty
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.delivered import delivered, message_id_text
+from entrepot.protocols.rocketmq.headers import parse_authorization
+from entrepot.protocols.rocketmq.mapping import domain_id, from_wire, to_wire
+from entrepot.protocols.rocketmq.names import Namespaces
+from entrepot.protocols.rocketmq.published import PublishLimits, published
 from tests.unit.rocketmq.test_rocketmq_mapping import messages
 
 HOME, LIMITS = Namespaces(), PublishLimits(properties=1000, property_bytes=1 << 20)

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.errors import Code, CorruptedError, EntrepotError
-from domain.filter_hash import filter_hash
-from domain.message import Message, SystemProperty
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.mapping import (
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.filter_hash import filter_hash
+from entrepot.domain.message import Message, SystemProperty
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.mapping import (
     BODY_IS_EMPTY,
     KEYS,
     MESSAGE_GROUP,
@@ -30,8 +30,8 @@ from protocols.rocketmq.mapping import (
     to_wire,
     wire_id,
 )
-from protocols.rocketmq.names import Namespaces
-from protocols.rocketmq.properties import NOT_FACTS, PREFIX, RESERVED
+from entrepot.protocols.rocketmq.names import Namespaces
+from entrepot.protocols.rocketmq.properties import NOT_FACTS, PREFIX, RESERVED
 from tests.support.cases import cases
 
 FACTS = frozenset({SUB_TOPIC, QOS, TAG, KEYS, MESSAGE_GROUP, MESSAGE_ID, BODY_IS_EMPTY})

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.errors import Code, EntrepotError
-from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.cluster_handle import ClusterHandle
-from protocols.rocketmq.errors import DOMAIN_CODE, SUCCESSES, WIRE_CODE, refusal_of, status_of
-from protocols.rocketmq.headers import Credentials, headers, signature
-from protocols.rocketmq.names import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.protocols.rocketmq import v2_pb2 as v2
+from entrepot.protocols.rocketmq.cluster_handle import ClusterHandle
+from entrepot.protocols.rocketmq.errors import DOMAIN_CODE, SUCCESSES, WIRE_CODE, refusal_of, status_of
+from entrepot.protocols.rocketmq.headers import Credentials, headers, signature
+from entrepot.protocols.rocketmq.names import (
     Namespaces,
     addresses,
     duration,

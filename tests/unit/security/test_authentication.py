@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from domain.access.model import Action, Origin, ResourceType
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValueChange
-from gateway.security.administration import UserChange
-from gateway.security.credentials import CertificateIdentity
-from gateway.security.security import PrincipalChange, Security
-from store_client.memory import MemoryStore
+from entrepot.domain.access.model import Action, Origin, ResourceType
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.gateway.security.administration import UserChange
+from entrepot.gateway.security.credentials import CertificateIdentity
+from entrepot.gateway.security.security import PrincipalChange, Security
+from entrepot.store_client.memory import MemoryStore
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
 
 
@@ -170,7 +170,7 @@ async def test_certificates_that_need_no_entry(opened: Opened) -> None:
 
 
 async def test_nobody_comes_in_before_users_are_known(store: MemoryStore, clock: StandingClock) -> None:
-    from gateway.settings import SecuritySettings
+    from entrepot.gateway.settings import SecuritySettings
 
     class BrokenStore:
         def __init__(self) -> None:
@@ -188,7 +188,7 @@ async def test_nobody_comes_in_before_users_are_known(store: MemoryStore, clock:
 
 
 async def test_users_that_are_away_are_waited_for(store: MemoryStore, security: Security, clock: StandingClock) -> None:
-    from gateway.settings import SecuritySettings
+    from entrepot.gateway.settings import SecuritySettings
 
     class AwayStore:
         def __init__(self) -> None:
@@ -207,8 +207,8 @@ async def test_users_that_are_away_are_waited_for(store: MemoryStore, security: 
 
 
 async def test_a_store_that_keeps_nothing_has_no_users(clock: StandingClock) -> None:
-    from gateway.settings import SecuritySettings
-    from store_client.rocketmq.absent import NoKeyValues
+    from entrepot.gateway.settings import SecuritySettings
+    from entrepot.store_client.rocketmq.absent import NoKeyValues
 
     security = Security(NoKeyValues(), SecuritySettings(), clock)
     await security.start()

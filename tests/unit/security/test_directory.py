@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from domain.access.model import EVERYBODY
-from domain.key_value import KeyValueChange
-from gateway.security.directory import Directory, DirectoryChange
-from gateway.security.records import POLICY_PREFIX, USER_PREFIX, UserRecord, encode
-from store_client.memory import MemoryStore
+from entrepot.domain.access.model import EVERYBODY
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.gateway.security.directory import Directory, DirectoryChange
+from entrepot.gateway.security.records import POLICY_PREFIX, USER_PREFIX, UserRecord, encode
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from gateway.security.initial_admin import PASSWORD_FILE_NAME
-from gateway.security.security import Security
-from gateway.security.setup_token import FILE_NAME
-from gateway.settings import SecuritySettings
-from store_client.memory import MemoryStore
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.security.initial_admin import PASSWORD_FILE_NAME
+from entrepot.gateway.security.security import Security
+from entrepot.gateway.security.setup_token import FILE_NAME
+from entrepot.gateway.settings import SecuritySettings
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.unit.security.conftest import shown
 

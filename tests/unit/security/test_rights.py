@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from domain.access.model import EVERYBODY, Action, Effect, ResourceType, Statement
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValueChange
-from gateway.security.administration import UserChange
-from gateway.security.security import PrincipalChange, Security
-from store_client.memory import MemoryStore
+from entrepot.domain.access.model import EVERYBODY, Action, Effect, ResourceType, Statement
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.gateway.security.administration import UserChange
+from entrepot.gateway.security.security import PrincipalChange, Security
+from entrepot.store_client.memory import MemoryStore
 from tests.support.cases import cases
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from scramp import ScramClient  # type: ignore[import-untyped]
 
-from domain.access.model import Action, Origin, Principal, ResourceType
-from domain.errors import Code, EntrepotError
-from gateway.security.administration import UserChange
-from gateway.security.scram import ScramExchange
-from gateway.security.security import Security
+from entrepot.domain.access.model import Action, Origin, Principal, ResourceType
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.security.administration import UserChange
+from entrepot.gateway.security.scram import ScramExchange
+from entrepot.gateway.security.security import Security
 from tests.support.cases import cases
 from tests.unit.security.conftest import ME, shown
 

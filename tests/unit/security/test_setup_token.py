@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from domain.access.model import Action, ResourceType, Statement
-from domain.access.model import Effect as AccessEffect
-from domain.errors import Code
-from gateway.security.administration import By, UserChange
-from gateway.security.credentials import Credentials
-from gateway.security.security import Security
-from gateway.security.setup_token import FILE_NAME, TOKEN, SetupTokenNeededError, token_in
-from gateway.settings import SecuritySettings
-from store_client.memory import MemoryStore
+from entrepot.domain.access.model import Action, ResourceType, Statement
+from entrepot.domain.access.model import Effect as AccessEffect
+from entrepot.domain.errors import Code
+from entrepot.gateway.security.administration import By, UserChange
+from entrepot.gateway.security.credentials import Credentials
+from entrepot.gateway.security.security import Security
+from entrepot.gateway.security.setup_token import FILE_NAME, TOKEN, SetupTokenNeededError, token_in
+from entrepot.gateway.settings import SecuritySettings
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 
 CHEAP = SecuritySettings(argon2_memory_bytes=65_536, argon2_iterations=1)

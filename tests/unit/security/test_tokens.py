@@ -15,11 +15,11 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, RSAKey
 from pydantic import ValidationError
 
-from domain.access.model import Action, Origin, ResourceType
-from domain.errors import Code, EntrepotError
-from gateway.security.administration import UserChange
-from gateway.security.security import Security
-from gateway.settings import SecuritySettings
+from entrepot.domain.access.model import Action, Origin, ResourceType
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.security.administration import UserChange
+from entrepot.gateway.security.security import Security
+from entrepot.gateway.settings import SecuritySettings
 from tests.support.cases import cases
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
 

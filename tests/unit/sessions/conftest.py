@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Sequence
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValueChange
-from gateway.mqtt.sessions.census import SessionCensus
-from gateway.mqtt.sessions.opening import Arrival, Sessions
-from gateway.mqtt.sessions.record import SessionRecord, WillRecord
-from gateway.mqtt.sessions.session import Session
-from gateway.mqtt.sessions.sweeper import Sweeper
-from store_client.memory import MemoryStore
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.gateway.mqtt.sessions.census import SessionCensus
+from entrepot.gateway.mqtt.sessions.opening import Arrival, Sessions
+from entrepot.gateway.mqtt.sessions.record import SessionRecord, WillRecord
+from entrepot.gateway.mqtt.sessions.session import Session
+from entrepot.gateway.mqtt.sessions.sweeper import Sweeper
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.replaced import replaced
 

@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from gateway.mqtt.sessions.lifecycle import depart
-from gateway.mqtt.sessions.record import SESSION_PREFIX, WINDOW_PREFIX, SubscriptionRecord, decode_session
-from gateway.mqtt.sessions.session import Session
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.mqtt.sessions.lifecycle import depart
+from entrepot.gateway.mqtt.sessions.record import SESSION_PREFIX, WINDOW_PREFIX, SubscriptionRecord, decode_session
+from entrepot.gateway.mqtt.sessions.session import Session
 from tests.support.replaced import replaced
 from tests.support.waiting import until
 from tests.unit.sessions.conftest import SessionWorld

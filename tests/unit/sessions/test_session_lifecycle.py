@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.mqtt.sessions.lifecycle import depart, is_over, will_at_takeover
-from gateway.mqtt.sessions.record import NEVER_EXPIRES, SessionRecord, WillRecord
+from entrepot.gateway.mqtt.sessions.lifecycle import depart, is_over, will_at_takeover
+from entrepot.gateway.mqtt.sessions.record import NEVER_EXPIRES, SessionRecord, WillRecord
 from tests.support.cases import cases
 
 NOW = 1_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.key_value import KeyValueChange, check_changes
-from gateway.mqtt.sessions.record import (
+from entrepot.domain.key_value import KeyValueChange, check_changes
+from entrepot.gateway.mqtt.sessions.record import (
     DUE_PREFIX,
     NEVER_EXPIRES,
     SESSION_PREFIX,

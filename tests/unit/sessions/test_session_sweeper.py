@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValueChange
-from gateway.messaging.gateway_leases import GATEWAY_PREFIX
-from gateway.mqtt.sessions.lifecycle import depart
-from gateway.mqtt.sessions.opening import Sessions
-from gateway.mqtt.sessions.record import (
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.gateway.messaging.gateway_leases import GATEWAY_PREFIX
+from entrepot.gateway.mqtt.sessions.lifecycle import depart
+from entrepot.gateway.mqtt.sessions.opening import Sessions
+from entrepot.gateway.mqtt.sessions.record import (
     DUE_PREFIX,
     SESSION_PREFIX,
     TAKEN_PREFIX,
@@ -20,8 +20,8 @@ from gateway.mqtt.sessions.record import (
     WillRecord,
     decode_session,
 )
-from gateway.mqtt.sessions.sweeper import ALIVE_SECONDS, Sweeper
-from gateway.mqtt.sessions.wills import OVERDUE_SECONDS, Wills
+from entrepot.gateway.mqtt.sessions.sweeper import ALIVE_SECONDS, Sweeper
+from entrepot.gateway.mqtt.sessions.wills import OVERDUE_SECONDS, Wills
 from tests.support.store_steps import eventually
 from tests.unit.sessions.conftest import SessionWorld, will
 

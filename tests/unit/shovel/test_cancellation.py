@@ -7,11 +7,11 @@ import asyncio
 import aio_pika
 import pytest
 
-from gateway.shovel import queue_shovel
-from gateway.shovel.plan import QueueProgress, ShovelPlan
-from gateway.shovel.queue_session import QueueSession
-from gateway.shovel.queue_shovel import QueueShovel
-from gateway.shovel.shovel import shovel
+from entrepot.gateway.shovel import queue_shovel
+from entrepot.gateway.shovel.plan import QueueProgress, ShovelPlan
+from entrepot.gateway.shovel.queue_session import QueueSession
+from entrepot.gateway.shovel.queue_shovel import QueueShovel
+from entrepot.gateway.shovel.shovel import shovel
 from tests.support.waiting import PATIENCE_SECONDS
 
 PLAN = ShovelPlan("amqp://source/", "amqp://target/", 50, True, False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pamqp.commands import Basic
 
-from gateway.shovel.properties import carried_properties
+from entrepot.gateway.shovel.properties import carried_properties
 
 
 def test_what_is_fine_stays() -> None:

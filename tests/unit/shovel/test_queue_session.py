@@ -10,8 +10,8 @@ import aiormq
 import pytest
 from pamqp.commands import Basic
 
-from gateway.shovel.plan import QueueProgress, ShovelPlan
-from gateway.shovel.queue_session import QueueSession
+from entrepot.gateway.shovel.plan import QueueProgress, ShovelPlan
+from entrepot.gateway.shovel.queue_session import QueueSession
 from tests.support.waiting import until
 
 PLAN = ShovelPlan("amqp://source/", "amqp://target/", 50, True, False)

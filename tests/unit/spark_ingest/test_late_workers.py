@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from spark_ingest.job import run
-from spark_ingest.job.run import MAX_STARTS, JobError, Running, watch
+from entrepot.spark_ingest.job import run
+from entrepot.spark_ingest.job.run import MAX_STARTS, JobError, Running, watch
 
 LATE = "[STREAM_FAILED] org.apache.spark.SparkException: Python worker failed to connect back."
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_ingest.source.options import Parse
-from spark_ingest.source.payloads import PayloadParser
+from entrepot.spark_ingest.source.options import Parse
+from entrepot.spark_ingest.source.payloads import PayloadParser
 from tests.support.cases import cases
 
 FIELDS = [

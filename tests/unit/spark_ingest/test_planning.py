@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.topic import QueueBounds
-from spark_ingest.source import positions
-from spark_ingest.source.options import OptionError, Start, check_names, read_options
-from spark_ingest.source.planning import Range, limited, pieces_of, ranges_between
-from spark_ingest.source.positions import DataLossError, from_json, to_json
-from spark_ingest.source.schemas import envelope_columns
-from store_client.blocking import BlockingReader
+from entrepot.domain.topic import QueueBounds
+from entrepot.spark_ingest.source import positions
+from entrepot.spark_ingest.source.options import OptionError, Start, check_names, read_options
+from entrepot.spark_ingest.source.planning import Range, limited, pieces_of, ranges_between
+from entrepot.spark_ingest.source.positions import DataLossError, from_json, to_json
+from entrepot.spark_ingest.source.schemas import envelope_columns
+from entrepot.store_client.blocking import BlockingReader
 
 COUNTS = st.lists(st.integers(0, 5000), min_size=1, max_size=9)
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from spark_ingest.source.schemas import _prevailing
+from entrepot.spark_ingest.source.schemas import _prevailing
 
 
 @pytest.mark.parametrize(

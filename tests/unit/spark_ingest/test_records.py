@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store import record
-from broker.store.record import RecordKind
-from domain.errors import CorruptedError
-from domain.message import Message
-from protocols.remoting.frames import RemotingError
-from protocols.remoting.records import ENTRY, RecordColumns, decode_run, encode_run
-from spark_ingest.source.columns import ENVELOPE, envelope_array
+from entrepot.broker.store import record
+from entrepot.broker.store.record import RecordKind
+from entrepot.domain.errors import CorruptedError
+from entrepot.domain.message import Message
+from entrepot.protocols.remoting.frames import RemotingError
+from entrepot.protocols.remoting.records import ENTRY, RecordColumns, decode_run, encode_run
+from entrepot.spark_ingest.source.columns import ENVELOPE, envelope_array
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 WORD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)

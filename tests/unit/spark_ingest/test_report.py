@@ -9,11 +9,11 @@ from typing import cast
 import numpy as np
 import pytest
 
-from spark_ingest.job.run import reason_of
-from spark_ingest.job.settings import seconds_of
-from spark_ingest.report import figures
-from spark_ingest.report.anomalies import Series, anomalies_of, usual_of
-from spark_ingest.report.data import ReportData
+from entrepot.spark_ingest.job.run import reason_of
+from entrepot.spark_ingest.job.settings import seconds_of
+from entrepot.spark_ingest.report import figures
+from entrepot.spark_ingest.report.anomalies import Series, anomalies_of, usual_of
+from entrepot.spark_ingest.report.data import ReportData
 from tests.support.cases import cases
 from tests.support.terminal import acting_on_a_terminal
 

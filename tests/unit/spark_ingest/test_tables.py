@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_ingest.tables import StagedFile, Table, TableError, TableFormat, open_table
-from spark_ingest.tables.staging import KIND, Staging, staged_file
+from entrepot.spark_ingest.tables import StagedFile, Table, TableError, TableFormat, open_table
+from entrepot.spark_ingest.tables.staging import KIND, Staging, staged_file
 
 APP = "0123456789abcdef"
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from domain.errors import EntrepotError
-from domain.key_value import KeyValue, KeyValueChange
-from domain.message import Message
-from domain.topic import Topic
-from spark_ingest.source import writing
-from spark_ingest.source.writing import WritePlan
-from store_client.blocking import StoreLocation
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.key_value import KeyValue, KeyValueChange
+from entrepot.domain.message import Message
+from entrepot.domain.topic import Topic
+from entrepot.spark_ingest.source import writing
+from entrepot.spark_ingest.source.writing import WritePlan
+from entrepot.store_client.blocking import StoreLocation
 from tests.support.cases import cases
 
 PLAN = WritePlan(StoreLocation(brokers=("127.0.0.1:1",)), "t", "writer")

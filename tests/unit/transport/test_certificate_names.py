@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import structlog
 
-from gateway.transport.certificates import CertificateFiles, ServerCertificates
-from gateway.transport.proxy_trust import ProxyTrust
-from gateway.transport.source import ClientCertificate, Source, certificate_of, source_of
-from protocols.proxy import ProxyHeader, ProxyTls
+from entrepot.gateway.transport.certificates import CertificateFiles, ServerCertificates
+from entrepot.gateway.transport.proxy_trust import ProxyTrust
+from entrepot.gateway.transport.source import ClientCertificate, Source, certificate_of, source_of
+from entrepot.protocols.proxy import ProxyHeader, ProxyTls
 from tests.support.certificates import TestAuthority
 
 PEERCERT = {

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from gateway.deadlines import DeadlineWheel
-from gateway.driver import MAX_UNREAD_BYTES, Driver, ListenerTerms
-from gateway.listener import TcpListener, bind
-from gateway.transport.early_bytes import EarlyBytes
-from gateway.transport.intake import Intake, IntakeLimits
-from gateway.transport.web_origin import WebOrigins
-from gateway.transport.websocket import WebSocketDriver, WebSocketTerms
+from entrepot.gateway.deadlines import DeadlineWheel
+from entrepot.gateway.driver import MAX_UNREAD_BYTES, Driver, ListenerTerms
+from entrepot.gateway.listener import TcpListener, bind
+from entrepot.gateway.transport.early_bytes import EarlyBytes
+from entrepot.gateway.transport.intake import Intake, IntakeLimits
+from entrepot.gateway.transport.web_origin import WebOrigins
+from entrepot.gateway.transport.websocket import WebSocketDriver, WebSocketTerms
 from tests.support.waiting import until
 from tests.support.websocket_client import BINARY, WebSocketClient, frame
 

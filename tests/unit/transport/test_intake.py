@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gateway.transport import intake as intake_module
-from gateway.transport.intake import BURST_SECONDS, Intake, IntakeLimits, Place
+from entrepot.gateway.transport import intake as intake_module
+from entrepot.gateway.transport.intake import BURST_SECONDS, Intake, IntakeLimits, Place
 
 
 def test_a_full_listener_takes_one_when_one_leaves() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.transport.web_origin import WebOrigins
+from entrepot.gateway.transport.web_origin import WebOrigins
 from tests.support.cases import cases
 
 OURS = (b"host", b"gw.example:8080")

@@ -11,26 +11,26 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from domain.exchanges.binding import Binding
-from domain.exchanges.exchange import Exchange, ExchangeType
-from domain.queues.declaration import declared_queue
-from gateway.amqp.feeds.queue_feeds import QueueFeeds
-from gateway.amqp.virtual_hosts.counting import Counting
-from gateway.amqp.virtual_hosts.dead_letters import DeadLetters
-from gateway.amqp.virtual_hosts.definitions import Definitions
-from gateway.amqp.virtual_hosts.expiry import Expiry
-from gateway.amqp.virtual_hosts.routing import Routing
-from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from gateway.messaging.routes import Routes
-from gateway.messaging.send import Sender
-from gateway.messaging.ticket import Ticket
-from gateway.messaging.topology import Topology
-from gateway.settings import TopicsSettings
-from protocols.amqp.connection_events import Publish
-from protocols.amqp.content import ContentHeader
-from protocols.amqp.deaths import deaths_of
-from protocols.amqp.mapping import origin_of
-from store_client.memory import MemoryStore
+from entrepot.domain.exchanges.binding import Binding
+from entrepot.domain.exchanges.exchange import Exchange, ExchangeType
+from entrepot.domain.queues.declaration import declared_queue
+from entrepot.gateway.amqp.feeds.queue_feeds import QueueFeeds
+from entrepot.gateway.amqp.virtual_hosts.counting import Counting
+from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
+from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
+from entrepot.gateway.amqp.virtual_hosts.expiry import Expiry
+from entrepot.gateway.amqp.virtual_hosts.routing import Routing
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.gateway.messaging.routes import Routes
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.gateway.messaging.topology import Topology
+from entrepot.gateway.settings import TopicsSettings
+from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.deaths import deaths_of
+from entrepot.protocols.amqp.mapping import origin_of
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.tiers.marks import scaled
 

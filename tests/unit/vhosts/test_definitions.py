@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from domain.exchanges.binding import Binding, DestinationKind
-from domain.exchanges.exchange import Exchange, ExchangeType
-from domain.names import queue_feed
-from domain.queues.declaration import QueueDeclaration, declared_queue
-from gateway.amqp.virtual_hosts.definitions import Definitions
-from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from protocols.amqp.field_table import Timestamp
-from store_client.memory import MemoryStore
+from entrepot.domain.exchanges.binding import Binding, DestinationKind
+from entrepot.domain.exchanges.exchange import Exchange, ExchangeType
+from entrepot.domain.names import queue_feed
+from entrepot.domain.queues.declaration import QueueDeclaration, declared_queue
+from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.protocols.amqp.field_table import Timestamp
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from domain.clock import Clock
-from domain.delivery import Delivery
-from domain.ports import PopRequest
-from domain.queues.declaration import declared_queue
-from gateway.amqp.feeds.queue_feeds import QueueFeeds
-from gateway.amqp.virtual_hosts.dead_letters import DeadLetters
-from gateway.amqp.virtual_hosts.definitions import Definitions
-from gateway.amqp.virtual_hosts.expiry import ARRIVAL_MS, Expiry
-from gateway.amqp.virtual_hosts.vhost import Queue
-from gateway.messaging.ticket import Ticket, acknowledge_all
-from protocols.amqp.connection_events import Publish
-from protocols.amqp.content import ContentHeader
-from protocols.amqp.deaths import DeathReason
-from protocols.amqp.mapping import to_message
-from store_client.memory import MemoryStore
+from entrepot.domain.clock import Clock
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.queues.declaration import declared_queue
+from entrepot.gateway.amqp.feeds.queue_feeds import QueueFeeds
+from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
+from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
+from entrepot.gateway.amqp.virtual_hosts.expiry import ARRIVAL_MS, Expiry
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
+from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.deaths import DeathReason
+from entrepot.protocols.amqp.mapping import to_message
+from entrepot.store_client.memory import MemoryStore
 from tests.support.replaced import replaced
 from tests.support.waiting import until
 

@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-import gateway.amqp.virtual_hosts.dead_letters as module
-from domain.confirmation import Confirmation
-from domain.errors import Code, EntrepotError
-from domain.message import Message
-from domain.ports import PopRequest
-from domain.queues.declaration import declared_queue
-from gateway.amqp.feeds.queue_feeds import QueueFeeds
-from gateway.amqp.virtual_hosts.dead_letters import DeadLetters
-from gateway.amqp.virtual_hosts.definitions import Definitions
-from gateway.amqp.virtual_hosts.routing import Routing
-from gateway.messaging.routes import Routes
-from gateway.messaging.send import Sender
-from gateway.messaging.topology import Topology
-from gateway.settings import TopicsSettings
-from protocols.amqp.connection_events import Publish
-from protocols.amqp.content import ContentHeader
-from protocols.amqp.deaths import DeathReason
-from protocols.amqp.mapping import to_message
-from store_client.memory import MemoryStore
+import entrepot.gateway.amqp.virtual_hosts.dead_letters as module
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.queues.declaration import declared_queue
+from entrepot.gateway.amqp.feeds.queue_feeds import QueueFeeds
+from entrepot.gateway.amqp.virtual_hosts.dead_letters import DeadLetters
+from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
+from entrepot.gateway.amqp.virtual_hosts.routing import Routing
+from entrepot.gateway.messaging.routes import Routes
+from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.messaging.topology import Topology
+from entrepot.gateway.settings import TopicsSettings
+from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.deaths import DeathReason
+from entrepot.protocols.amqp.mapping import to_message
+from entrepot.store_client.memory import MemoryStore
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
 from tests.support.replaced import replaced

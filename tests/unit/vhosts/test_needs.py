@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.access.filters import covers
-from domain.access.model import EVERYTHING, whole_topic
-from domain.errors import Code, EntrepotError
-from domain.exchanges.binding import Binding
-from domain.exchanges.exchange import DELAYED_TYPE, Exchange, ExchangeType
-from domain.exchanges.routing import Routing
-from domain.routing.topic_filter import is_valid_filter
-from gateway.amqp.virtual_hosts import needs
+from entrepot.domain.access.filters import covers
+from entrepot.domain.access.model import EVERYTHING, whole_topic
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.exchanges.binding import Binding
+from entrepot.domain.exchanges.exchange import DELAYED_TYPE, Exchange, ExchangeType
+from entrepot.domain.exchanges.routing import Routing
+from entrepot.domain.routing.topic_filter import is_valid_filter
+from entrepot.gateway.amqp.virtual_hosts import needs
 from tests.support.cases import cases
 
 words = st.sampled_from(["a", "b", "", "a-b"])

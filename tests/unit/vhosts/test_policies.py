@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from domain.exchanges.binding import Binding
-from domain.exchanges.exchange import Exchange, ExchangeType
-from domain.key_value import KeyValueChange
-from domain.queues.declaration import declared_queue
-from domain.queues.policy import ApplyTo, Policy
-from gateway.amqp.virtual_hosts import records
-from gateway.amqp.virtual_hosts.definitions import Definitions
-from gateway.amqp.virtual_hosts.vhost import Queue, Vhost
-from store_client.memory import MemoryStore
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.exchanges.binding import Binding
+from entrepot.domain.exchanges.exchange import Exchange, ExchangeType
+from entrepot.domain.key_value import KeyValueChange
+from entrepot.domain.queues.declaration import declared_queue
+from entrepot.domain.queues.policy import ApplyTo, Policy
+from entrepot.gateway.amqp.virtual_hosts import records
+from entrepot.gateway.amqp.virtual_hosts.definitions import Definitions
+from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 
 

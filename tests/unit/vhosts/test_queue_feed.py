@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup, GroupStatus
-from domain.delivery import Delivery
-from domain.errors import Code, EntrepotError
-from domain.message import Message
-from domain.names import queue_feed
-from domain.ports import PopRequest
-from domain.topic import Topic
-from gateway.amqp.feeds.queue_feed import QueueFeed
-from gateway.messaging.ticket import Ticket
-from store_client.memory import MemoryStore
+from entrepot.domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup, GroupStatus
+from entrepot.domain.delivery import Delivery
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import Message
+from entrepot.domain.names import queue_feed
+from entrepot.domain.ports import PopRequest
+from entrepot.domain.topic import Topic
+from entrepot.gateway.amqp.feeds.queue_feed import QueueFeed
+from entrepot.gateway.messaging.ticket import Ticket
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.replaced import replaced
 from tests.support.store_steps import append_all, bodies, handles, pop
@@ -278,7 +278,7 @@ async def test_what_is_given_back_has_its_place(store: MemoryStore, feed: QueueF
 
 async def test_a_feed_is_kept_while_something_is_got_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message that was got of a feed that is gone has a lease that nobody renews."""
-    monkeypatch.setattr("gateway.amqp.feeds.queue_feed.IDLE_SECONDS", 0)
+    monkeypatch.setattr("entrepot.gateway.amqp.feeds.queue_feed.IDLE_SECONDS", 0)
     answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     store = MemoryStore(ManualClock())

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from domain.errors import Code, EntrepotError
-from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent, is_older
-from domain.shard import first_place
-from gateway.messaging.watched_table import WatchedTable
-from store_client.memory import MemoryStore
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.key_value import ABSENT, KeyValueChange, KeyValueEvent, is_older
+from entrepot.domain.shard import first_place
+from entrepot.gateway.messaging.watched_table import WatchedTable
+from entrepot.store_client.memory import MemoryStore
 from tests.support.http_server import ServerClock
 from tests.support.waiting import PATIENCE_SECONDS
 

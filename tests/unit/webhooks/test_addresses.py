@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.events.webhooks.addresses import AddressPolicy, CheckingResolver, ForbiddenAddressError, checked_socket
+from entrepot.gateway.events.webhooks.addresses import (
+    AddressPolicy,
+    CheckingResolver,
+    ForbiddenAddressError,
+    checked_socket,
+)
 from tests.support.cases import cases
 
 REFUSED = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.events.webhooks.circuit import Circuit
+from entrepot.gateway.events.webhooks.circuit import Circuit
 
 
 def test_it_opens_after_so_many_failures_and_is_tried_with_one() -> None:

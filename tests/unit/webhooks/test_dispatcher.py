@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from domain.clock import Clock
-from domain.confirmation import Confirmation
-from domain.errors import Code, EntrepotError
-from domain.expression.cesql.value import Value
-from domain.message import Message, StoredMessage
-from domain.topic import Topic, TopicQueues
-from gateway.events.subscriptions.record import Subscription, SubscriptionRecord
-from gateway.events.webhooks.dispatcher import RELEASE_MS, Dispatcher
-from store_client.memory import MemoryStore
+from entrepot.domain.clock import Clock
+from entrepot.domain.confirmation import Confirmation
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.cesql.value import Value
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.topic import Topic, TopicQueues
+from entrepot.gateway.events.subscriptions.record import Subscription, SubscriptionRecord
+from entrepot.gateway.events.webhooks.dispatcher import RELEASE_MS, Dispatcher
+from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.replaced import replaced
 from tests.support.store_steps import append, bodies, message, pop, settled

@@ -8,10 +8,10 @@ from __future__ import annotations
 from struct import pack
 from typing import NamedTuple
 
-from protocols.amqp.content import ContentHeader
-from protocols.amqp.delivery import content_frames
-from protocols.amqp.frames import BODY, HEADER, METHOD, frame, header_payload
-from protocols.amqp.methods import (
+from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.delivery import content_frames
+from entrepot.protocols.amqp.frames import BODY, HEADER, METHOD, frame, header_payload
+from entrepot.protocols.amqp.methods import (
     BasicAck,
     BasicDeliver,
     BasicPublish,
@@ -23,7 +23,7 @@ from protocols.amqp.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from protocols.amqp.reply_codes import ReplyCode as R
+from entrepot.protocols.amqp.reply_codes import ReplyCode as R
 from tests.support.amqp_machine import LIMITS, published, said
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.amqp.content import ContentHeader, PropertyValues
-from protocols.amqp.field_table import FieldTable, Timestamp, check_table, decode_table, encode_table
-from protocols.amqp.methods import decode_method, encode_method
+from entrepot.protocols.amqp.content import ContentHeader, PropertyValues
+from entrepot.protocols.amqp.field_table import FieldTable, Timestamp, check_table, decode_table, encode_table
+from entrepot.protocols.amqp.methods import decode_method, encode_method
 from tests.support.cases import cases
 from tests.wire.amqp.strategies import CLASSES, any_method, property_values, same, short_texts, tables
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocols.mqtt.reason_codes import ReasonCode as R
+from entrepot.protocols.mqtt.reason_codes import ReasonCode as R
 
 LIMIT = 1000
 

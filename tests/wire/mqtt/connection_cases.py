@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from domain.routing.topic_filter import MAX_LEVELS
-from protocols.mqtt.packets import (
+from entrepot.domain.routing.topic_filter import MAX_LEVELS
+from entrepot.protocols.mqtt.packets import (
     Auth,
     Connack,
     Connect,
@@ -28,8 +28,8 @@ from protocols.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
 
 Said: TypeAlias = Packet | bytes
 

@@ -5,7 +5,7 @@ What the server sends at QoS 2 is in the unit tests, since no packet of a client
 
 from __future__ import annotations
 
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -17,7 +17,7 @@ from protocols.mqtt.packets import (
     Pubrec,
     Pubrel,
 )
-from protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
 from tests.wire.mqtt.connection_cases import WELCOME5, Case, five, five_ends, four, four_ends
 
 R = ReasonCode

@@ -7,10 +7,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from protocols.mqtt import packets as p
-from protocols.mqtt.packet_types import PacketType
-from protocols.mqtt.properties import EMPTY, PROPERTY_TABLE, Properties, PropertyId, PropertySpec, PropertyType
-from protocols.mqtt.reason_codes import REASONS_OF, ConnectReturnCode, ReasonCode
+from entrepot.protocols.mqtt import packets as p
+from entrepot.protocols.mqtt.packet_types import PacketType
+from entrepot.protocols.mqtt.properties import EMPTY, PROPERTY_TABLE, Properties, PropertyId, PropertySpec, PropertyType
+from entrepot.protocols.mqtt.reason_codes import REASONS_OF, ConnectReturnCode, ReasonCode
 
 VERSIONS = (3, 4, 5)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import Connack, Connect, Disconnect, Packet
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import Connack, Connect, Disconnect, Packet
 from tests.support.cases import cases
 from tests.support.mqtt_machine import Machine
 from tests.wire.mqtt.connection_cases import CASES as BASIC

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.packets import Connect, Packet, Pingreq
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.packets import Connect, Packet, Pingreq
 from tests.support.cases import cases
 from tests.wire.mqtt.bad_input import BAD_INPUT, LIMIT, Bad
 

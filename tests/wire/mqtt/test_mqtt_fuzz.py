@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import Packet
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import Packet
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.wire.mqtt.strategies import VERSIONS, any_packet
 
 LIMIT = 400

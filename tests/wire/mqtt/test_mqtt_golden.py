@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import (
     Auth,
     Connack,
     Connect,
@@ -24,9 +24,9 @@ from protocols.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from protocols.mqtt.properties import PropertyId as P
-from protocols.mqtt.reason_codes import ConnectReturnCode
-from protocols.mqtt.reason_codes import ReasonCode as R
+from entrepot.protocols.mqtt.properties import PropertyId as P
+from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode
+from entrepot.protocols.mqtt.reason_codes import ReasonCode as R
 from tests.support.cases import cases
 
 GOLDEN: list[tuple[int, str, Packet]] = [

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packet_types import PacketType
-from protocols.mqtt.properties import PROPERTY_TABLE, PropertyId, decode_properties, encode_properties
-from protocols.mqtt.wire import MAX_VARINT
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packet_types import PacketType
+from entrepot.protocols.mqtt.properties import PROPERTY_TABLE, PropertyId, decode_properties, encode_properties
+from entrepot.protocols.mqtt.wire import MAX_VARINT
 from tests.wire.mqtt.strategies import packets, properties
 
 WITH_PROPERTIES = sorted({kind for spec in PROPERTY_TABLE for kind in spec.packets} - {PacketType.WILL})

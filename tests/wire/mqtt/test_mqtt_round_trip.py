@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import encode, publish_template
-from protocols.mqtt.packet_types import PacketType
-from protocols.mqtt.packets import Packet, Publish
+from entrepot.protocols.mqtt.decoder import Decoder
+from entrepot.protocols.mqtt.encoder import encode, publish_template
+from entrepot.protocols.mqtt.packet_types import PacketType
+from entrepot.protocols.mqtt.packets import Packet, Publish
 from tests.support.cases import cases
 from tests.wire.mqtt.strategies import VERSIONS, any_packet, kinds, packets, publishes
 

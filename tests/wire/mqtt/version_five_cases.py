@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.packets import (
     Auth,
     Connack,
     Connect,
@@ -16,8 +16,8 @@ from protocols.mqtt.packets import (
     Publish,
     Pubrec,
 )
-from protocols.mqtt.properties import PropertyId
-from protocols.mqtt.reason_codes import ReasonCode
+from entrepot.protocols.mqtt.properties import PropertyId
+from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.wire.mqtt.connection_cases import CAPABILITIES, WELCOME5, Case, Said, five, five_ends
 
 R = ReasonCode

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store.record import RecordKind, encode_message
-from broker.store.record_trailer import encode_trailer
-from domain.delivery import Deliveries, Part, places_of
-from domain.errors import Code, EntrepotError
-from domain.message import NO_SYSTEM_PROPERTIES, Message, StoredMessage
-from domain.receipt_handle import index_text
-from domain.shard import MAX_BROKER_NUMBER, first_place, first_queue, local_queue
-from protocols.remoting.frames import RemotingError
-from protocols.remoting.message_batch import (
+from entrepot.broker.store.record import RecordKind, encode_message
+from entrepot.broker.store.record_trailer import encode_trailer
+from entrepot.domain.delivery import Deliveries, Part, places_of
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.message import NO_SYSTEM_PROPERTIES, Message, StoredMessage
+from entrepot.domain.receipt_handle import index_text
+from entrepot.domain.shard import MAX_BROKER_NUMBER, first_place, first_queue, local_queue
+from entrepot.protocols.remoting.frames import RemotingError
+from entrepot.protocols.remoting.message_batch import (
     decode_messages,
     decode_runs,
     decode_stored,
@@ -25,8 +25,8 @@ from protocols.remoting.message_batch import (
     encode_runs,
     encode_stored,
 )
-from protocols.remoting.record_run import RecordRun
-from protocols.remoting.stored_record import InvalidRecordError, cut_records, decode_message
+from entrepot.protocols.remoting.record_run import RecordRun
+from entrepot.protocols.remoting.stored_record import InvalidRecordError, cut_records, decode_message
 from tests.support.cases import cases
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

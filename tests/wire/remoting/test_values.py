@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
-from protocols.remoting import operations as wire
-from protocols.remoting.frames import RemotingError
-from protocols.remoting.values import Codec, encode, error_of
+from entrepot.domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
+from entrepot.protocols.remoting import operations as wire
+from entrepot.protocols.remoting.frames import RemotingError
+from entrepot.protocols.remoting.values import Codec, encode, error_of
 from tests.support.cases import cases
 from tests.wire.remoting.values import plain, values_of
 

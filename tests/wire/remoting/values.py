@@ -6,15 +6,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from domain.consumer_group import ConsumerGroup
-from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression, FilterKind
-from domain.measurement import BOUNDS, Histogram
-from domain.position import Position
-from domain.replication.rule import Rule, RuleKind
-from domain.retry_policy import RetryPolicy
-from domain.topic import Cleanup, Permission, Topic, TopicType
-from protocols.remoting.values import error_of
+from entrepot.domain.consumer_group import ConsumerGroup
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.measurement import BOUNDS, Histogram
+from entrepot.domain.position import Position
+from entrepot.domain.replication.rule import Rule, RuleKind
+from entrepot.domain.retry_policy import RetryPolicy
+from entrepot.domain.topic import Cleanup, Permission, Topic, TopicType
+from entrepot.protocols.remoting.values import error_of
 
 NUMBERS = st.integers(-(1 << 63), (1 << 64) - 1)
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

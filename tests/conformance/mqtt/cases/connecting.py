@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
@@ -16,9 +16,9 @@ from protocols.mqtt.packets import (
     Subscription,
     Will,
 )
-from protocols.mqtt.properties import PropertyId as P
-from protocols.mqtt.reason_codes import ConnectReturnCode
-from protocols.mqtt.reason_codes import ReasonCode as R
+from entrepot.protocols.mqtt.properties import PropertyId as P
+from entrepot.protocols.mqtt.reason_codes import ConnectReturnCode
+from entrepot.protocols.mqtt.reason_codes import ReasonCode as R
 from tests.conformance.mqtt.script import (
     ID,
     SHORT_SECONDS,

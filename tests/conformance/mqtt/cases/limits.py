@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import (
     Auth,
     Connack,
     Connect,
@@ -22,8 +22,8 @@ from protocols.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from protocols.mqtt.properties import PropertyId as P
-from protocols.mqtt.reason_codes import ReasonCode as R
+from entrepot.protocols.mqtt.properties import PropertyId as P
+from entrepot.protocols.mqtt.reason_codes import ReasonCode as R
 from tests.conformance.mqtt.cases.sessions import stays
 from tests.conformance.mqtt.script import (
     ID,

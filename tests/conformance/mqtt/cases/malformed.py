@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocols.mqtt.reason_codes import ReasonCode as R
+from entrepot.protocols.mqtt.reason_codes import ReasonCode as R
 from tests.conformance.mqtt.script import ID, Case, Steps, case, ends, opens, say
 
 _TOPIC: Final = (b"\0\x0a" + b"c/" + ID.encode()).hex()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocols.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
-from protocols.mqtt.reason_codes import ReasonCode as R
+from entrepot.protocols.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from entrepot.protocols.mqtt.reason_codes import ReasonCode as R
 from tests.conformance.mqtt.cases.sessions import stays
 from tests.conformance.mqtt.script import (
     ID,

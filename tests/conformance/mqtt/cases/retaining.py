@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocols.mqtt.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Suback, Subscribe, Subscription
-from protocols.mqtt.properties import PropertyId as P
-from protocols.mqtt.reason_codes import ReasonCode as R
+from entrepot.protocols.mqtt.packets import (
+    Connect,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Subscription,
+)
+from entrepot.protocols.mqtt.properties import PropertyId as P
+from entrepot.protocols.mqtt.reason_codes import ReasonCode as R
 from tests.conformance.mqtt.cases.sessions import stays
 from tests.conformance.mqtt.script import (
     ID,

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from protocols.mqtt.packets import Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsuback, Unsubscribe, Will
-from protocols.mqtt.properties import PropertyId as P
-from protocols.mqtt.reason_codes import ReasonCode as R
+from entrepot.protocols.mqtt.packets import (
+    Disconnect,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Unsuback,
+    Unsubscribe,
+    Will,
+)
+from entrepot.protocols.mqtt.properties import PropertyId as P
+from entrepot.protocols.mqtt.reason_codes import ReasonCode as R
 from tests.conformance.mqtt.script import (
     ID,
     SHORT_SECONDS,

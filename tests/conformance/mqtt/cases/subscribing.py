@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocols.mqtt.packets import (
+from entrepot.protocols.mqtt.packets import (
     Puback,
     Pubcomp,
     Publish,
@@ -16,8 +16,8 @@ from protocols.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from protocols.mqtt.properties import PropertyId as P
-from protocols.mqtt.reason_codes import ReasonCode as R
+from entrepot.protocols.mqtt.properties import PropertyId as P
+from entrepot.protocols.mqtt.reason_codes import ReasonCode as R
 from tests.conformance.mqtt.script import (
     Case,
     HearOneOf,
