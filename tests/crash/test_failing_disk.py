@@ -351,7 +351,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> FailingDisk:
             settings, disk, log_channel, checkpoint_channel, SqliteStateFile(f"{settings.data_dir}/state.db")
         )
 
-    monkeypatch.setattr(entrepot.broker.broker, "open_store", open_store)
+    monkeypatch.setattr("entrepot.broker.broker.open_store", open_store)
     return disk
 
 

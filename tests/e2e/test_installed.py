@@ -112,7 +112,7 @@ def test_the_wheel_serves_from_a_foreign_folder(wheel: Path, tmp_path: Path) -> 
     ]
     subprocess.run([*install, "--no-index", wheel], check=True, env=ENVIRONMENT)
     entrepot = venv / "bin" / "entrepot"
-    asked = "import gateway, sys; print(gateway.__file__)"
+    asked = "import sys; from entrepot import gateway; print(gateway.__file__)"
     where = subprocess.check_output([venv / "bin" / "python", "-c", asked], cwd=foreign, env=ENVIRONMENT)
     assert where.decode().startswith(str(venv)), "the checkout is not what is tried"
     with served([str(entrepot), "serve"], foreign, ENVIRONMENT) as doors:

@@ -280,7 +280,7 @@ def test_settings_of_the_environment_that_are_none(monkeypatch: pytest.MonkeyPat
 
 def test_a_folder_needs_no_further_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
-    monkeypatch.delitem(sys.modules, "broker.tiered.remote_objects")
+    monkeypatch.delitem(sys.modules, "entrepot.broker.tiered.remote_objects")
     store = open_objects(f"{tmp_path.as_uri()}/a%20b")
     assert isinstance(store, FolderStore) and store.put_new("x", b"y")
     assert (tmp_path / "a b" / "x").read_bytes() == b"y" and store.url == f"{tmp_path.as_uri()}/a%20b"

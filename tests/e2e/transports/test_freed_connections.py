@@ -32,7 +32,7 @@ from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.websocket_client import BINARY, WebSocketClient, frame
 
 OF_CONNECTIONS = (
-    "entrepot.gateway.driver", "entrepot.gateway.transport.", "entrepot.gateway.amqp.connections.", 
+    "entrepot.gateway.driver", "entrepot.gateway.transport.", "entrepot.gateway.amqp.connections.",
     "entrepot.gateway.mqtt.connections.",
     "entrepot.gateway.mqtt.sessions.session", "entrepot.gateway.rocketmq.", "entrepot.gateway.http.connection",
     "entrepot.gateway.http.streaming.event_socket", "entrepot.protocols.", "wsproto.", "h11.", "httptools.",

