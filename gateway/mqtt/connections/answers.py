@@ -65,8 +65,9 @@ class Sent(Awaited):
             self.retained = [*(self.retained or ()), message]
 
     def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
+        self.outcome = (failure, refusals)
         self.answers.arrived()
-        super().__call__(failure, refusals)
+        self.answers.tell_in_turn()
 
     @property
     def has_qos_2(self) -> bool:
@@ -209,7 +210,8 @@ class Answers:
                 self._last = None
             if self.client.driver is not None:
                 awaited.tell()
-        self.client.flush()
+        if self.client.driver is not None:
+            self.client.driver.flush()
 
     def arrived(self) -> None:
         """A run that was sent is stored, or was refused."""

@@ -132,7 +132,7 @@ def test_the_example_of_a_subscription_is_taken(client: httpx2.Client, document:
 
 def test_what_is_missing_has_its_problem_type() -> None:
     told = set()
-    for source in Path("gateway").rglob("*.py"):
+    for source in set(Path("gateway").rglob("*.py")) - {Path("gateway/http/problem_types.py")}:  # of the store's codes
         told |= set(re.findall(r'"([a-z]+)-not-found"', source.read_text()))
     assert told == set(MISSING)
     assert len(problem_types()) == len(set(problem_types()))
