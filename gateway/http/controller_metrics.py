@@ -1,6 +1,6 @@
-"""Metrics of controllers and of the elections that they hold, as they tell them when somebody scrapes.
+"""Metrics of controllers and their elections, read for each scrape.
 
-Every gateway tells the same of elections; each says for itself whether it reaches a controller.
+Election metrics are the same on every gateway; reachability of a controller is each gateway's own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from domain.cluster import AWAY, LEADS, BrokerStatus, ControllerStatus
 
 
 def controller_metrics(controllers: Sequence[ControllerStatus], brokers: Sequence[BrokerStatus]) -> Iterator[Metric]:
-    """All of them; of elections none while no controller leads."""
+    """All metrics of controllers; without a leader none of elections."""
     available = GaugeMetricFamily(
         "entrepot_controller_available", "1 while this gateway reaches the controller", labels=["controller"]
     )

@@ -22,7 +22,7 @@ _METRICS: Final = Open("open_metrics", cluster(Action.GET))
 
 
 def health_routes(context: HttpContext) -> Router:
-    """What tells how the process is."""
+    """The routes of health and metrics."""
     router = Router(["health"])
     store = context.store
     gateway = install_collectors(context)
@@ -31,7 +31,7 @@ def health_routes(context: HttpContext) -> Router:
     async def healthz() -> Response:
         if store.condition.failure is not None:
             raise store.condition.failure
-        if store.condition.damage:  # it serves what is left: a restart would mend nothing
+        if store.condition.damage:  # stay alive: a restart would not repair it
             return json_answer({"status": "damaged", "problems": store.condition.damage})
         return json_response(_GOOD)
 

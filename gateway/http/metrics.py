@@ -1,4 +1,4 @@
-"""Metrics, read off the parts of the gateway when somebody scrapes: nothing is counted twice, nothing locks."""
+"""Metrics, read from the gateway's parts for each scrape: nothing is counted twice, nothing locks."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ DELIVERIES: Final = {
     "rocketmq": "entrepot_rocketmq_deliveries",
     "webhook": "entrepot_webhook_deliveries",
 }
-"""The counters of what consumers were handed, by door."""
+"""Counters of delivered messages, by protocol."""
 
 
 class GatewayCollector(Collector):
-    """Call `look` before a scrape: the store is asked asynchronously, collectors answer at once."""
+    """The collector; call `look` before a scrape, because the store is asynchronous and collectors are not."""
 
     def __init__(self, context: HttpContext) -> None:
         self._context = context
@@ -94,7 +94,7 @@ class GatewayCollector(Collector):
         self._controllers: list[ControllerStatus] = []
 
     async def look(self) -> None:
-        """Take a view of topics and groups."""
+        """Read the status of topics and groups."""
         store = self._context.store
         self._topics = await statuses_of((topic.name for topic in store.topology.topics()), store.topology.topic_status)
         self._groups = await statuses_of((group.name for group in store.topology.groups()), store.topology.group_status)
@@ -104,7 +104,7 @@ class GatewayCollector(Collector):
             self._controllers = await store.operations.controllers()
 
     def describe(self) -> list[Metric]:
-        """Nothing: what there is depends on the topics and groups of the moment."""
+        """Return nothing: the metrics depend on the current topics and groups."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -166,7 +166,7 @@ class GatewayCollector(Collector):
             yield family
 
     def _background(self) -> Iterator[Metric]:
-        """Periodic work of the gateway, each by its name."""
+        """Periodic work of the gateway, by name."""
         labels = ["work"]
         runs = CounterMetricFamily("entrepot_background_runs", "Runs of background work", labels=labels)
         failures = CounterMetricFamily("entrepot_background_failures", "Runs that failed", labels=labels)
@@ -184,14 +184,14 @@ class GatewayCollector(Collector):
         yield from (runs, failures, seconds, failing, period, age)
 
     def _store(self) -> Iterator[Metric]:
-        """What the store tells of itself."""
+        """Metrics of the store."""
         for name, histogram in self._measurements.items():
             buckets = [("+Inf" if bound == inf else str(bound), count) for bound, count in histogram.cumulative()]
             yield HistogramMetricFamily(
                 f"entrepot_store_{name}_seconds", STORE_TIMES[name], buckets, sum_value=histogram.total_seconds
             )
         for key, value in self._gauges.items():
-            if key in STORE_GAUGES:  # brokers of a later version tell more
+            if key in STORE_GAUGES:  # brokers of a later version report more
                 yield GaugeMetricFamily(*STORE_GAUGES[key], value=value)
 
     def _numbers(self) -> Iterator[Metric]:
@@ -201,7 +201,7 @@ class GatewayCollector(Collector):
         yield GaugeMetricFamily("rocketmq_consumer_group_number", "Consumer groups", value=len(self._groups))
 
     def _traffic(self) -> Iterator[Metric]:
-        """What this gateway has taken and handed out of topics and groups that are there."""
+        """This gateway's traffic of existing topics and groups."""
         topics = {status.topic.name for status in self._topics}
         groups = {status.group.name for status in self._groups}
         traffic = self._context.sender.traffic
@@ -226,7 +226,7 @@ class GatewayCollector(Collector):
         yield size
 
     def _dead_letters(self) -> Metric:
-        """Offsets begin at 0 and only grow: the end of a dead-letter topic is how many went there."""
+        """Number of dead letters: the end offset of each dead-letter topic, as offsets begin at 0 and only grow."""
         sent = CounterMetricFamily(
             "rocketmq_send_to_dlq_messages", "Messages that became dead letters of a group", labels=["consumer_group"]
         )
@@ -276,14 +276,14 @@ class GatewayCollector(Collector):
 
 
 def _build_info() -> Metric:
-    """Always 1: what is of interest are its labels."""
+    """Build information: always 1, with labels."""
     family = GaugeMetricFamily("entrepot_build_info", "What runs here", labels=["version", "python"])
     family.add_metric([own_version(), platform.python_version()], 1)
     return family
 
 
 def install_collectors(context: HttpContext) -> GatewayCollector:
-    """Put the gateway, its process and its interpreter into the context's registry."""
+    """Register the collectors of the gateway, its process and its interpreter."""
     gateway = GatewayCollector(context)
     context.registry.register(gateway)
     ProcessCollector(registry=context.registry)

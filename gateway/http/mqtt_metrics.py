@@ -1,6 +1,6 @@
-"""Metrics of the MQTT door, read off its counters and connections when somebody scrapes.
+"""Metrics of MQTT, read from its counters and connections for each scrape.
 
-Their names begin with `entrepot_mqtt_`.  `version` is the protocol: 3.1, 3.1.1 or 5.
+Names begin with `entrepot_mqtt_`.  `version` is the protocol: 3.1, 3.1.1 or 5.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from gateway.mqtt.frontend import MqttFrontend
 from protocols.mqtt.packets import Publish
 
 VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5"}
-"""Protocols by their level; level 0 is a connection that has not said which."""
+"""Protocol versions by level; level 0 is a connection before CONNECT."""
 
 
 def version_name(level: int) -> str:
-    """What people call a protocol level."""
+    """The version name of a protocol level."""
     return VERSIONS.get(level, "none")
 
 
 def mqtt_metrics(mqtt: MqttFrontend) -> Iterator[Metric]:
-    """All of them."""
+    """All metrics of MQTT."""
     yield _packets(mqtt)
     yield from _traffic(mqtt)
     yield from _connections(mqtt)

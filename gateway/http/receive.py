@@ -1,6 +1,6 @@
 """Pull delivery: receive, acknowledge, release, reject, renewLock, by the paths of Event Grid Namespaces.
 
-A topic is read by its name and a group is its subscription.  Lock tokens are the store's receipt handles.
+A topic is read by its name, and a group is its subscription.  Lock tokens are the store's receipt handles.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from protocols.cloudevents.recorded import event_json_of
 MAX_LOCK_TOKENS: Final = 1000
 DEFAULT_WAIT_SECONDS: Final = 60.0
 LONGEST_DELAY_SECONDS: Final = 1_000_000_000
-"""A release with a longer delay is one with this delay, which is over thirty years."""
+"""Longest delay of a release, in seconds, over thirty years: longer ones are cut to it."""
 
 _CONSUMING: Final = consuming("topic", "group")
 _QUERY: Final = re.compile(rb"(?:maxEvents=([0-9]{1,4}))?(?:(?:^|&)maxWaitTime=([0-9]{1,4}))?")
@@ -61,7 +61,7 @@ _DECODER: Final = msgspec.json.Decoder(_LockTokens)
 
 
 def receive_routes(context: HttpContext) -> Routes:
-    """The five operations."""
+    """The five routes of pull delivery."""
     routes = Routes(["pull delivery"])
     _add_receive(routes, context)
     _add_settling(routes, context)
@@ -69,7 +69,7 @@ def receive_routes(context: HttpContext) -> Routes:
 
 
 def _limits(query: bytes, longest_wait: float) -> Mapping[str, Any] | None:
-    """Events and seconds that a query of a hot receive asks for."""
+    """The event limit and wait time in the query of a hot receive."""
     said = _QUERY.fullmatch(query)
     if said is None:
         return None
@@ -117,7 +117,7 @@ def _add_receive(routes: Routes, context: HttpContext) -> None:
 
 
 def _check_both_are_there(store: Store, topic: str, group: str) -> None:
-    """Raises TOPIC_NOT_FOUND, CONSUMER_GROUP_NOT_FOUND: a typo makes neither."""
+    """Raise TOPIC_NOT_FOUND, CONSUMER_GROUP_NOT_FOUND: a typo creates neither."""
     if store.topology.topic(topic) is None:
         raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
     if store.topology.group(group) is None:
@@ -125,17 +125,17 @@ def _check_both_are_there(store: Store, topic: str, group: str) -> None:
 
 
 async def ensure_both(context: HttpContext, topic: str, group: str) -> None:
-    """Let a topic and its group come into being where the settings allow that.  Raises what says that they do not."""
+    """Create the topic and the group where the settings allow it.  Raises otherwise."""
     if context.store.topology.topic(topic) is None:
         await context.topology.ensure_readable(topic)
     if context.store.topology.group(group) is None:
-        context.settings.groups.by_use(group)  # the store makes it with the first pop
+        context.settings.groups.by_use(group)  # the store creates it with the first pop
 
 
 async def _pop_while_connected(
     context: HttpContext, request: PopRequest, receive: Receive, filters: EventFilters
 ) -> Sequence[Delivery]:
-    """Pop, but claim nothing for a client that has gone meanwhile."""
+    """Pop, but claim nothing for a client that has disconnected meanwhile."""
     default_type = context.settings.http.event_type
     pop: asyncio.Future[Sequence[Delivery]] = asyncio.ensure_future(
         pop_wanted(context.store, request, filters, default_type)
@@ -156,13 +156,13 @@ async def _pop_while_connected(
 
 
 def _take_back(context: HttpContext, request: PopRequest, pop: asyncio.Future[Sequence[Delivery]]) -> None:
-    """What was popped in the moment in which the client went."""
+    """Release messages popped just as the client disconnected."""
     if not pop.cancelled() and pop.exception() is None:
         release(context.store, request.topic, request.group, pop.result())
 
 
 def _received(deliveries: Sequence[Delivery], default_type: str) -> bytes:
-    """Event Grid's ReceiveResult, written once: a lock token needs no escapes, an event is JSON already."""
+    """Event Grid's ReceiveResult, joined from encoded events; lock tokens need no escapes."""
     value = [
         b'{"brokerProperties":{"lockToken":"%b","deliveryCount":%d},"event":%b}'
         % (
@@ -237,7 +237,7 @@ def _add_settling(routes: Routes, context: HttpContext) -> None:
 
 
 async def _settled(context: HttpContext, request: Request, topic: str, group: str, settle: Settle) -> Response:
-    """Do it for the tokens of the body; each has its own outcome."""
+    """Settle the tokens of the body; each has its own outcome."""
     body = await json_body(request, context.settings.http.max_body_bytes)
     try:
         tokens = _DECODER.decode(body).lock_tokens

@@ -1,6 +1,6 @@
-"""Metrics of brokers and their replicas, as the masters tell them when somebody scrapes.
+"""Metrics of brokers and their replicas, read from the masters for each scrape.
 
-Every gateway tells the same of a broker group; each says for itself whether it reaches a broker.
+Metrics of a broker group are the same on every gateway; reachability of a broker is each gateway's own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROLES: Final = ("master", "slave", "away")
 
 
 def replica_metrics(brokers: Sequence[BrokerStatus]) -> Iterator[Metric]:
-    """All of them; of replicas none while their master does not answer."""
+    """All metrics of brokers; without an answer of the master none of its replicas."""
     available = GaugeMetricFamily(
         "entrepot_broker_available", "1 while this gateway reaches the broker, or its master", labels=["broker"]
     )

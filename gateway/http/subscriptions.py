@@ -1,6 +1,6 @@
-"""`/subscriptions`: the CloudEvents Subscriptions API (draft); and where receivers call back to consent.
+"""`/subscriptions`: the CloudEvents Subscriptions API (draft), and the receivers' consent callback.
 
-Who subscribes to a topic needs the right to consume all of it.
+A subscription needs the right to consume all of its topic.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _EXAMPLE: Final = {
 
 
 def _body_schema() -> dict[str, Any]:
-    """The body's schema with its parts in place."""
+    """The body's schema with its references resolved."""
     schema = SubscriptionModel.model_json_schema()
     parts = schema.pop("$defs", {})
 
@@ -62,7 +62,7 @@ def _body_schema() -> dict[str, Any]:
 
 
 def subscription_routes(context: HttpContext, access: HttpAccess) -> Routes:
-    """The five operations."""
+    """The five routes of subscriptions."""
     routes = Routes(["subscriptions"])
     _add_changes(routes, context, access)
     _add_reads(routes, context, access)
@@ -120,7 +120,7 @@ def _add_reads(routes: Routes, context: HttpContext, access: HttpAccess) -> None
         limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
     ) -> Response:
         namespace = asked_namespace(request)
-        if _may_consume(access, request, EVERYTHING):  # who may not sees none of any
+        if _may_consume(access, request, EVERYTHING):  # without this right, none is visible
             known_namespace(store, namespace)
         plain = None if source is None else source.rpartition("/")[2]
 
@@ -140,7 +140,8 @@ def _add_reads(routes: Routes, context: HttpContext, access: HttpAccess) -> None
 
 
 def _needs(context: HttpContext, request: Request) -> list[Need]:
-    """Of a subscription that is there: consuming its topic.  Of another: all topics, so that nobody learns of them."""
+    """Needs of a subscription: consuming its topic; if it does not exist, all topics, so that existence is not
+    revealed."""
     known = context.subscriptions.get(asked_namespace(request), name_in_path(request.path_params["id"]))
     name = EVERYTHING if known is None else whole_topic(known.topic)
     return [Need(Action.SUB, ResourceType.TOPIC, name)]
@@ -152,14 +153,14 @@ _CONSUMING: Final = Veiled(
 
 
 def add_consent(routes: Routes, context: HttpContext) -> None:
-    """Where a receiver consents later than it was asked (WebHook specification 4.1.3)."""
+    """Add the route for a receiver's later consent (WebHook specification 4.1.3)."""
 
     async def consent(request: Request, namespace: str, id: str, token: str) -> Response:  # noqa: A002
         webhooks = context.webhooks
         subscription = webhooks.handshake.of_callback(name_in_path(namespace), name_in_path(id), token)
         if subscription is None:
             raise MissingError("consent-not-found", "Nobody asked for this consent", "there is nothing to consent to")
-        if is_head(request):  # nothing is agreed to by looking
+        if is_head(request):  # a HEAD grants nothing
             return Response(status_code=NO_CONTENT)
         rate = webhook.rate_of(request.headers.get(webhook.ALLOWED_RATE))
         if rate == 0:
@@ -180,7 +181,7 @@ def add_consent(routes: Routes, context: HttpContext) -> None:
 
 
 def found(context: HttpContext, request: Request) -> Subscription:
-    """The subscription that a path names.  Raises MissingError."""
+    """The path's subscription.  Raises MissingError."""
     given = name_in_path(request.path_params["id"])
     subscription = context.subscriptions.get(namespace_of(context.store, request), given)
     if subscription is None:
@@ -221,7 +222,7 @@ def _may_consume(access: HttpAccess, request: Request, names: str) -> bool:
 def _shape(context: HttpContext, subscription: Subscription) -> dict[str, Any]:
     shown = shape(subscription, context.subscriptions.state(subscription))
     deliverer = context.webhooks.deliverer(subscription)
-    if deliverer is not None:  # as this gateway sees it
+    if deliverer is not None:  # this gateway's view
         shown["status"]["lastanswer"] = deliverer.last_answer or None
         shown["status"]["circuitopen"] = deliverer.is_open
     return shown
@@ -236,5 +237,5 @@ def _answer(
 
 
 def json_answer_list(value: list[dict[str, Any]]) -> Response:
-    """A list, as the Subscriptions API has it: without anything around it."""
+    """A list in the Subscriptions API's form: a bare array."""
     return json_response(orjson.dumps(value))

@@ -1,4 +1,4 @@
-"""Policies: list, show, replace, delete, and what they decide.  For super users only."""
+"""Policies: list, show, replace, delete, and evaluate.  For super users only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_LIMIT: Final = 1000
 
 
 class StatementBody(Body):
-    """One statement."""
+    """A statement of a policy."""
 
     effect: Effect
     actions: Annotated[list[Action], Field(min_length=1, max_length=len(Action))]
@@ -31,7 +31,7 @@ class StatementBody(Body):
     sources: Annotated[list[str], Field(default_factory=list, max_length=MAX_SOURCES)]
 
     def statement(self) -> Statement:
-        """The same for the evaluator."""
+        """Convert it for the policy evaluator."""
         return Statement(self.effect, tuple(self.actions), tuple(self.resources), tuple(self.sources))
 
 

@@ -1,4 +1,4 @@
-"""Bridges to other MQTT brokers: how each of them is."""
+"""Bridges to other MQTT brokers: their states."""
 
 from __future__ import annotations
 

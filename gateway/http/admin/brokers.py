@@ -1,4 +1,4 @@
-"""Brokers: which there are, draining them, and letting them go.  A store in this process has none of its own."""
+"""Brokers: list, drain, remove, elect a master.  A store in this process has no brokers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from gateway.replica_shape import replica_shape
 
 
 class BrokerChange(Body):
-    """What may be said about a broker."""
+    """Change of a broker."""
 
     is_draining: bool
 
 
 class Election(Body):
-    """The replica of a broker that is to be master."""
+    """The replica that is to become the broker's master."""
 
     to: int = Field(0, ge=0, le=99)
     without: list[int] = Field([], max_length=99)
@@ -35,7 +35,7 @@ class Election(Body):
 
 
 class ReplicaCounting(Body):
-    """The part of a replica: it counts, or copies the log only, as an observer."""
+    """The role of a replica: a member of the group, or an observer that only copies the log."""
 
     is_observer: bool
 
@@ -109,7 +109,7 @@ def _add(router: Router, context: HttpContext) -> None:
 
 
 def audited(context: HttpContext, request: Request, event: str, subject: str, detail: str = "") -> None:
-    """Have the audit log tell what an operator did to the cluster."""
+    """Write an operator's change of the cluster to the audit log."""
     by = request.state.principal
     context.security.audit.changed(event, by.name, by.source, subject, detail)
 
@@ -124,12 +124,12 @@ def _asked(election: Election) -> str:
 
 
 def control_of(context: HttpContext) -> ClusterControl | None:
-    """The brokers behind the store; None where it is in this process."""
+    """The control of the cluster's brokers, or None where the store is in this process."""
     return context.store.operations if isinstance(context.store, Clustered) else None
 
 
 def needed_control(context: HttpContext) -> ClusterControl:
-    """The same.  Raises UNSUPPORTED."""
+    """As `control_of`.  Raises UNSUPPORTED instead of returning None."""
     control = control_of(context)
     if control is None:
         raise EntrepotError(Code.UNSUPPORTED, "the store is in this process: there are no brokers")

@@ -1,4 +1,4 @@
-"""MQTT clients of this gateway: list, show, disconnect; their subscriptions; which of them are slow."""
+"""MQTT clients of this gateway: list, show, disconnect, their subscriptions, slow clients."""
 
 from __future__ import annotations
 
@@ -92,19 +92,19 @@ def client_routes(context: HttpContext) -> Routes:
 
 
 def mqtt_of(context: HttpContext) -> MqttFrontend:
-    """The MQTT door.  Raises where this process has none."""
+    """The MQTT front end.  Raises UNSUPPORTED where this process has none."""
     if context.mqtt is None:
         raise MissingError("no-mqtt", "There is no MQTT door", "this process has no MQTT door")
     return context.mqtt
 
 
 def accepted(mqtt: MqttFrontend) -> list[MqttConversation]:
-    """Connections whose CONNECT was accepted and that are not over."""
+    """Open connections whose CONNECT was accepted."""
     return [each for each in mqtt.conversations if each.client.session is not None and each.machine.is_open]
 
 
 def client_of(mqtt: MqttFrontend, client_id: str) -> MqttConversation:
-    """A connected client.  Raises where it is not connected here."""
+    """The connection of a client on this gateway.  Raises MissingError."""
     found = mqtt.registry.of(client_id)
     if found is None or found.client.session is None or not found.machine.is_open:
         raise MissingError(
@@ -114,7 +114,7 @@ def client_of(mqtt: MqttFrontend, client_id: str) -> MqttConversation:
 
 
 async def kick(mqtt: MqttFrontend, client_id: str) -> None:
-    """Disconnect a client, wherever it is.  Raises where it is connected nowhere."""
+    """Disconnect a client of any gateway.  Raises MissingError where it is not connected."""
     here = mqtt.registry.of(client_id)
     if here is not None and here.machine.is_open:
         here.kick()
@@ -126,7 +126,7 @@ async def kick(mqtt: MqttFrontend, client_id: str) -> None:
 
 
 def client_shape(conversation: MqttConversation) -> dict[str, Any]:
-    """A client as JSON has it."""
+    """Return a client as JSON."""
     client = conversation.client
     session, driver = client.session, client.driver
     assert session is not None
@@ -154,7 +154,7 @@ def client_shape(conversation: MqttConversation) -> dict[str, Any]:
 
 
 def subscription_shape(record: Any) -> dict[str, Any]:
-    """A subscription as JSON has it."""
+    """Return a subscription as JSON."""
     return {
         "filter": record.filter,
         "qos": record.qos,
@@ -166,13 +166,12 @@ def subscription_shape(record: Any) -> dict[str, Any]:
 
 
 def _slowness(hub: DeliveryHub, conversation: MqttConversation) -> tuple[int, int, int]:
-    """What makes a client slow, the worst first: messages that lie in the log for it, that wait in memory, that were
-    dropped."""
+    """A client's sort key, the slowest first: messages behind in the log, waiting in memory, dropped."""
     return _behind(hub, conversation), conversation.outbox.waiting, conversation.client.dropped
 
 
 def _behind(hub: DeliveryHub, conversation: MqttConversation) -> int:
-    """Messages of its queues from where it was left behind to their end; not all of them need be for it."""
+    """Number of messages in its queues behind its read position; not all of them need match its filters."""
     return sum(
         max((hub.tail_position(key) or offset) - offset, 1) if offset >= 0 else 1
         for key, offset in (conversation.subscribing.reader.lagging or {}).items()

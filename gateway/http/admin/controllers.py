@@ -1,4 +1,4 @@
-"""Controllers: which there are, and how one comes, goes, or takes the place of another."""
+"""Controllers: list, add, remove, replace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gateway.settings.addresses import LARGEST_ID, is_address
 
 
 class NewController(Body):
-    """The controller that is to come, and the one that it replaces; 0: none."""
+    """The controller to add, and the one it replaces; 0: none."""
 
     controller: int = Field(ge=1, le=LARGEST_ID)
     address: str = Field(max_length=300)

@@ -1,4 +1,4 @@
-"""What a topic asks of its events: a schema, and for how long an event is known by source and id."""
+"""Event rules of topics: a schema, and the deduplication time of an event by source and id."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ PATH: Final = "/topics/{name}/event-rules"
 
 
 class EventRuleChange(Change):
-    """What may be said about the events of a topic."""
+    """Change of a topic's event rule."""
 
     may_be_null: ClassVar[frozenset[str]] = frozenset({"schema_", "dataschema", "divert_to"})
 
     dedup_seconds: Annotated[int, Field(ge=0, le=MAX_DEDUP_SECONDS)] | None = None
     schema_: dict[str, Any] | bool | None = Field(None, alias="schema")
-    """A JSON Schema that the data of every event must conform to; null: none."""
+    """JSON Schema of every event's data; null: none."""
     dataschema: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
-    """The URI of that schema: an event that names another one does not conform."""
+    """URI of that schema; an event that names another one does not conform."""
     on_invalid: Annotated[str, Field(pattern=f"^({REFUSE}|{DIVERT})$")] | None = None
     divert_to: Annotated[str, Field(min_length=1, max_length=127)] | None = None
-    """The topic that gets what does not conform."""
+    """Topic for events that do not conform."""
 
 
 _BODY: Final = schema_of_body(schema_of(EventRuleChange), required=False)
 
 
 def event_rule_routes(context: HttpContext) -> Routes:
-    """The three operations."""
+    """The three routes of event rules."""
     routes = Routes(["topics"], PREFIX)
     store, rules = context.store, context.event_rules
 
@@ -115,7 +115,7 @@ async def _check_target(context: HttpContext, request: Request, topic: str, plai
 
 
 def _check_rights(context: HttpContext, principal: Principal, target: str) -> None:
-    """Who lets others' events go to a topic must be allowed to publish to it, and to make it."""
+    """Require the rights to create the divert topic and to publish to it."""
     needs = [(Action.PUB, whole_topic(target))]
     if context.store.topology.topic(target) is None:
         needs.append((Action.CREATE, access_name(target)))

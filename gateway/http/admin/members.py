@@ -1,4 +1,4 @@
-"""Members of a group that have whole queues of a topic: heartbeat, leave, list, and commit offsets."""
+"""Members of a group with whole queues: heartbeat, leave, list, commit offsets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 
 
 class Heartbeat(Body):
-    """What a member says of itself.  Without a strategy it takes that of the others."""
+    """A member's heartbeat.  Without a strategy it takes that of the other members."""
 
     lease_seconds: Annotated[float, Field(ge=MIN_LEASE_MS / 1000, le=MAX_LEASE_MS / 1000, allow_inf_nan=False)] = (
         DEFAULT_LEASE_MS / 1000
@@ -43,21 +43,21 @@ class Heartbeat(Body):
 
 
 class QueueOffset(Body):
-    """The offset of the message that is next on a queue."""
+    """Offset of the next message to consume from a queue."""
 
     queue_id: Offset
     offset: Offset
 
 
 class Commit(Body):
-    """Progress of a member in its queues."""
+    """A member's progress in its queues."""
 
     member: Annotated[str, Field(min_length=1, max_length=MAX_MEMBER_LENGTH)]
     generation: Offset
     offsets: Annotated[list[QueueOffset], Field(min_length=1, max_length=MAX_QUEUES)]
 
     def by_queue(self) -> dict[int, int]:
-        """The offsets; BAD_REQUEST where a queue is named twice."""
+        """Offsets by queue.  Raises BAD_REQUEST for a queue named twice."""
         offsets = {one.queue_id: one.offset for one in self.offsets}
         if len(offsets) < len(self.offsets):
             raise bad_request("offsets: names a queue twice")
@@ -135,7 +135,7 @@ def _add_heartbeat(routes: Routes, context: HttpContext) -> None:
 
 
 async def _while_connected(request: Request, work: Awaitable[_T]) -> _T:
-    """The outcome; but a member that has hung up is not kept alive by its long poll."""
+    """Return the outcome, or cancel the long poll once the client has disconnected: it must not keep a member alive."""
     working, gone = asyncio.ensure_future(work), asyncio.ensure_future(until_gone(request.receive))
     try:
         await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Stored messages: found by topic, key and time, shown by id, and what became of them."""
+"""Stored messages: search by topic, key and time, show by id, and consumption state."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
 
 
 def message_routes(context: HttpContext) -> Routes:
-    """The routes of messages.  Ids know no namespaces."""
+    """The routes of messages.  Ids belong to no namespace."""
     routes = Routes(["messages"], PREFIX)
     store = context.store
 
@@ -83,23 +83,23 @@ def message_routes(context: HttpContext) -> Routes:
         for message_id in _ids_of(text):
             if hops := await store.finder.message_trace(message_id):
                 return json_answer({"value": [_hop_shape(hop) for hop in hops]})
-        await _by_id(store, text)  # refuses what is not there
+        await _by_id(store, text)  # raises where there is no such message
         return json_answer({"value": []})
 
     return routes
 
 
 def _ids_of(text: str) -> list[bytes]:
-    """What a written id may mean: hexadecimal first, then the text that a producer chose."""
+    """The ids that a text may mean: hexadecimal first, then a producer's own text."""
     as_text = text.encode("utf-8", "replace")
     return [bytes.fromhex(text), as_text] if _HEX.fullmatch(text) else [as_text]
 
 
 async def _by_id(store: Store, text: str) -> tuple[StoredMessage, int]:
-    """The newest message with an id, and how many others there are.
+    """Return the newest message with an id, and the number of others.
 
-    What the system made of a message (a dead letter, one that is tried again, that of an AMQP queue on another broker)
-    has the message's id: it comes after those that a producer sent to a topic.
+    The system's copies (dead letters, retries, AMQP queues of other brokers) keep the message's id.  They come after
+    messages that a producer sent to a topic.
     """
     found: list[StoredMessage] = []
     for message_id in _ids_of(text):
@@ -111,7 +111,7 @@ async def _by_id(store: Store, text: str) -> tuple[StoredMessage, int]:
 
 
 def message_shape(message: StoredMessage) -> dict[str, Any]:
-    """What tells one message from another, without what is in it."""
+    """Return a message without its content as JSON."""
     namespace, topic = split_name(message.topic)
     return {
         "id": id_text(message.message_id),
@@ -131,7 +131,7 @@ def message_shape(message: StoredMessage) -> dict[str, Any]:
 
 
 def full_shape(message: StoredMessage) -> dict[str, Any]:
-    """All that is kept of a message."""
+    """Return a whole message as JSON."""
     shape = message_shape(message)
     shape["qos"] = message.qos
     shape["properties"] = [_property_shape(name, value) for name, value in message.properties]
@@ -148,12 +148,12 @@ def full_shape(message: StoredMessage) -> dict[str, Any]:
 
 
 def id_text(message_id: bytes) -> str:
-    """A message id as it is written everywhere."""
+    """The text form of a message id."""
     return message_id.hex().upper()
 
 
 def _property_shape(name: str, value: PropertyValue) -> dict[str, str]:
-    """Names may repeat, and values may be bytes."""
+    """Return a property as JSON.  Names may repeat; values may be bytes."""
     if isinstance(value, str):
         return {"name": name, "value": value}
     return {"name": name, "base64": b64encode(value).decode("ascii")}

@@ -20,7 +20,7 @@ from gateway.http.routes import Router, Routes
 
 
 class NamespaceChange(Body):
-    """Nothing may be said about a namespace yet."""
+    """Change of a namespace: empty so far."""
 
 
 def _of(action: Action) -> Needs:
@@ -31,7 +31,7 @@ def _of(action: Action) -> Needs:
 
 
 def namespace_routes(context: HttpContext) -> Routes:
-    """The routes of namespaces, which are in none."""
+    """The routes of namespaces, themselves in no namespace."""
     routes = Routes(["namespaces"], PREFIX)
     _add(routes.plain, context)
     return routes

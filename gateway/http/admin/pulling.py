@@ -23,7 +23,7 @@ MAX_FILTER_LENGTH: Final = 4096
 
 
 def pulling_routes(context: HttpContext) -> Routes:
-    """The one route."""
+    """The route of pulling."""
     routes = Routes(["messages"], PREFIX)
     store = context.store
 

@@ -29,11 +29,11 @@ _TEXT: Final = "text/plain; charset=utf-8"
 _BYTES: Final = "application/octet-stream"
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w-]+=[\w.+-]+)*", re.ASCII)
 _NOT_FOR_BROWSERS: Final = {"x-content-type-options": "nosniff", "content-disposition": "attachment"}
-"""A body and its type are what any publisher says: nothing for a browser to carry out."""
+"""A publisher chooses body and media type, so a browser must not run them."""
 
 
 def _named(action: Action) -> Needs:
-    """Reading what is retained under a name is subscribing to it, taking it away is publishing."""
+    """Needs for one name: reading needs the right to subscribe, deleting the right to publish."""
 
     def needs(context: HttpContext, request: Request) -> list[Need]:
         return [Need(action, ResourceType.TOPIC, name_in_path(request.path_params["name"]))]

@@ -1,4 +1,4 @@
-"""MQTT sessions of all gateways, connected or away: list, show, end."""
+"""MQTT sessions of all gateways, connected or not: list, show, end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gateway.mqtt.sessions.record import SessionRecord
 
 MAX_CURSOR: Final = 2000
 END_SECONDS: Final = 10.0
-"""Longest time until the end of a connection is durable."""
+"""Longest wait for a durable end of a connection, in seconds."""
 
 
 def session_routes(context: HttpContext) -> Routes:
@@ -65,7 +65,7 @@ def session_routes(context: HttpContext) -> Routes:
         if here is not None:
             await _end_here(here)
         owner = await mqtt.session_operations.end(client_id)
-        if owner is not None:  # another gateway's, or the client came back in this moment
+        if owner is not None:  # another gateway's, or the client has just come back
             await mqtt.session_operations.kick(client_id, owner, ends=True)
         return Response(status_code=NO_CONTENT)
 
@@ -73,7 +73,7 @@ def session_routes(context: HttpContext) -> Routes:
 
 
 async def _end_here(conversation: MqttConversation) -> None:
-    """Disconnect a client of this gateway and end its session.  Raises UNAVAILABLE where that takes too long."""
+    """Disconnect a client of this gateway and end its session.  Raises UNAVAILABLE after END_SECONDS."""
     gone = asyncio.Event()
     conversation.when_gone(gone.set)
     conversation.kick(ends_session=True)

@@ -1,4 +1,4 @@
-"""Timers: messages that wait for their time, taking them back, and giving them another time."""
+"""Timers: list scheduled messages, cancel and reschedule them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_LIMIT: Final = 1000
 
 
 class Retime(Body):
-    """The new time."""
+    """A scheduled message's new delivery time."""
 
     deliver_at: Annotated[int, Field(ge=0, le=MAX_EPOCH_MS)] | str
 
@@ -37,13 +37,13 @@ _BODY: Final = schema_of_body(schema_of(Retime))
 
 
 def _publishing(context: HttpContext, request: Request) -> list[Need]:
-    """Taking back or moving what was published is for who may publish."""
+    """Needs of cancelling and rescheduling: the right to publish."""
     handle = RecallHandle.decode(name_in_path(request.path_params["handle"]))
     return [Need(Action.PUB, ResourceType.TOPIC, whole_topic(handle.topic))]
 
 
 def timer_routes(context: HttpContext) -> Routes:
-    """The routes of timers.  Handles know their namespace."""
+    """The routes of timers.  A handle contains its namespace."""
     routes = Routes(["timers"], PREFIX)
     store = context.store
 
@@ -90,7 +90,7 @@ def timer_routes(context: HttpContext) -> Routes:
 async def _waiting(
     store: Store, namespace: str, topic: str | None, after: TimerCursor | None, count: int
 ) -> list[TimedMessage]:
-    """Up to so many of one topic, or of all of a namespace."""
+    """Return scheduled messages of one topic, or of a whole namespace, up to a limit."""
     found: list[TimedMessage] = []
     while len(found) < count:
         page = await store.timers.timed_messages(topic, after=after, limit=count)
@@ -104,7 +104,7 @@ async def _waiting(
 def _shape(timed: TimedMessage) -> dict[str, Any]:
     message = timed.message
     shape = message_shape(message)
-    del shape["queueOffset"]  # it has none yet
+    del shape["queueOffset"]  # not stored in a queue yet
     handle = RecallHandle(message.topic, message.message_id, timed.deliver_at_ms)
     return {"handle": handle.encode(), "deliverAt": to_rfc3339(timed.deliver_at_ms), **shape}
 

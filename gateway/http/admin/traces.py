@@ -1,4 +1,4 @@
-"""Traces of the packets of one MQTT client or address, at this gateway."""
+"""Packet traces of MQTT clients or addresses on this gateway."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gateway.mqtt.connections.traces import MAX_ENTRIES, MAX_SECONDS, Trace
 
 
 class TraceBody(Body):
-    """A trace that is wanted."""
+    """A trace to begin."""
 
     seconds: int = Field(60, ge=1, le=MAX_SECONDS)
     payloads: bool = False
@@ -62,7 +62,7 @@ def _missing(target: str) -> MissingError:
 
 
 def _shape(trace: Trace, limit: int) -> dict[str, Any]:
-    """`packets`: the last of those that are held."""
+    """Return a trace as JSON with its last packets, up to a limit."""
     entries = list(trace.entries)[-limit:] if limit else []
     return {
         "target": trace.target,

@@ -1,6 +1,6 @@
 """Users: list, show, create and change, delete; and the audit log.  For super users only.
 
-Invariant: secrets go in and never come out; an answer says only whether there is one.
+Invariant: secrets are never returned; an answer only tells if one exists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_LIMIT: Final = 1000
 
 
 class UserBody(Change):
-    """What may be said about a user."""
+    """Change of a user."""
 
     password: str | None = None
     super: bool | None = None

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI knows of routes, and what the tables of this package say of their operations."""
+"""The OpenAPI document: FastAPI's document completed with this package's tables."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SECURITY_SCHEMES: Final[Schema] = {
     },
 }
 SECURITY: Final[list[Schema]] = [*({name: []} for name in SECURITY_SCHEMES), {}]
-"""The last: whoever asks, as long as nobody is defined, or where everybody may."""
+"""Security schemes; the last, empty one is for anonymous callers, where they are allowed."""
 TAGS: Final[Mapping[str, str]] = {
     "publish": "Publishing",
     "pull delivery": "Receiving, and settling what was received",
@@ -91,7 +91,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def completed(document: Schema, table: RouteTable) -> Schema:
-    """FastAPI's document with all that is known of its operations.  Raises KeyError for one that no table has."""
+    """FastAPI's document with all details of its operations.  Raises KeyError for an operation in no table."""
     parts: dict[str, Schema] = {**CLOUD_EVENT.parts, **problem_schemas()}
     for path, operations in document["paths"].items():
         for method, told in operations.items():
@@ -116,7 +116,7 @@ def completed(document: Schema, table: RouteTable) -> Schema:
 
 
 def _complete(method: str, path: str, told: Schema, parts: dict[str, Schema], table: RouteTable) -> None:
-    """Add to what is told of one operation.  `parts` collects the schemas it refers to."""
+    """Add one operation's details.  `parts` collects the schemas it refers to."""
     operation = OPERATIONS[method, path.replace(NAMESPACE_PATH, "")]
     told["operationId"] = operation.id + ("InNamespace" if NAMESPACE_PATH in path else "")
     told["parameters"] = [*told.get("parameters", []), *operation.parameters]
@@ -160,7 +160,7 @@ def _response(answer: Answer, parts: dict[str, Schema]) -> Schema:
 
 
 def _with_path(path: str, parameters: list[Schema]) -> list[Schema]:
-    """The parameters, those of the path first, each once, and with an example."""
+    """The parameters without duplicates, path parameters first, each with an example."""
     others = [each for each in parameters if each["in"] != "path"]
     names = [part.partition("}")[0] for part in path.split("{")[1:]]
     return [*(_in_path(name) for name in names), *others]

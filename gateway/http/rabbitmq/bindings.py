@@ -1,6 +1,6 @@
 """Bindings: list, show, bind, unbind.
 
-Every queue is bound to the default exchange by its own name; these bindings are listed, and nobody can change them.
+Every queue is bound to the default exchange by its own name; these bindings are listed but cannot be changed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _BETWEEN = "/bindings/{vhost}/e/{source}/{kind}/{destination}"
 
 
 class BindingBody(ArgumentsBody):
-    """What a binding is besides its ends."""
+    """Routing key and arguments of a binding."""
 
     routing_key: str = Field("")
 
@@ -131,14 +131,14 @@ def _add_between(router: Router, context: HttpContext) -> None:
 
 
 def _exchange(context: HttpContext, vhost: str, name: str) -> Exchange | None:
-    """An exchange, if it and its virtual host are there."""
+    """An exchange, or None if it or its virtual host does not exist."""
     virtual_hosts = None if context.amqp is None else context.amqp.virtual_hosts
     found = None if virtual_hosts is None else virtual_hosts.definitions.vhost(vhost)
     return None if virtual_hosts is None or found is None else virtual_hosts.exchange(found, name)
 
 
 def default_bindings(vhost: Vhost) -> Iterable[Binding]:
-    """Those that every queue has to the default exchange."""
+    """The bindings of all queues to the default exchange."""
     return (_default(name) for name in vhost.queues)
 
 

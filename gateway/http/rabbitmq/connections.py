@@ -1,4 +1,4 @@
-"""Connections, channels and consumers of this gateway's AMQP door: list, show, close."""
+"""Connections, channels and consumers of this gateway's AMQP listener: list, show, close."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _add_channels(router: Router, context: HttpContext) -> None:
 
 
 def _open(frontend: AmqpFrontend) -> list[AmqpConversation]:
-    """Those that are through their login, the oldest first."""
+    """Logged-in connections, the oldest first."""
     found = [each for each in frontend.conversations if each.client.vhost is not None and each.driver is not None]
     return sorted(found, key=lambda each: (each.client.connected_at_ms, each.client.identity))
 
@@ -114,7 +114,7 @@ def _connection(context: HttpContext, parameter: str) -> AmqpConversation:
 
 
 def connection_name(driver: Driver | None) -> str:
-    """As RabbitMQ names them: the client's address, an arrow, ours."""
+    """RabbitMQ's name of a connection: the client's address, an arrow, the server's address."""
     return " -> " if driver is None else f"{driver.peer} -> {driver.local}"
 
 

@@ -1,4 +1,4 @@
-"""The server as a whole: overview, nodes, who asks, health."""
+"""The server as a whole: overview, nodes, current user, health."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gateway.version import own_version
 
 ALIVENESS_QUEUE: Final = "aliveness-test"
 MAX_COUNTED_QUEUES: Final = 1000
-"""With more queues, the overview does not ask the store how much is in each."""
+"""Maximum number of queues for which the overview adds up message counts."""
 CHECKS: Final = ("/health/checks/alarms", "/health/checks/local-alarms", "/healthchecks/node")
 ALL: Final = "all"
 FEATURE_FLAGS: Final = {
@@ -39,7 +39,7 @@ FEATURE_FLAGS: Final = {
     "stream_queue": "Queues of type stream",
     "virtual_host_metadata": "Virtual hosts have descriptions and tags",
 }
-"""Of RabbitMQ's flags those that hold here, with what they say."""
+"""RabbitMQ's feature flags that hold here, with descriptions."""
 _PROTOCOLS: Final = {
     "amqps": "amqp/ssl",
     "mqtts": "mqtt/ssl",
@@ -111,7 +111,7 @@ def _overview(context: HttpContext, frontend: AmqpFrontend) -> dict[str, Any]:
 
 
 def _listeners(context: HttpContext, frontend: AmqpFrontend) -> list[dict[str, Any]]:
-    """Where this gateway listens, by the names that RabbitMQ has for protocols."""
+    """This gateway's listeners, by RabbitMQ's protocol names."""
     found = []
     for door, address in context.addresses.items():
         host, _, port = address.rpartition(":")
@@ -128,7 +128,7 @@ def _listeners(context: HttpContext, frontend: AmqpFrontend) -> list[dict[str, A
 
 
 def _add_abilities(router: Router) -> None:
-    """What RabbitMQ's tools ask for before they go on."""
+    """Add the routes that RabbitMQ's tools check first."""
 
     @router.get("/extensions", no_rights, summary="Extensions of the management UI: there are none")
     async def list_extensions() -> Response:
@@ -146,7 +146,7 @@ def _add_abilities(router: Router) -> None:
 
 
 async def _queue_totals(context: HttpContext, frontend: AmqpFrontend) -> dict[str, int]:
-    """What is in all queues; nothing where there are too many to ask."""
+    """Message counts of all queues; empty where there are too many queues."""
     rows = [
         {"vhost": vhost.name, "name": name}
         for vhost in frontend.virtual_hosts.definitions.vhosts()
@@ -210,7 +210,7 @@ def _add_health(router: Router, context: HttpContext) -> None:
         body = PublishBody(routing_key=ALIVENESS_QUEUE, payload="test_message", payload_encoding="string")
         await published(frontend, found, publish_of("", body))
         ticket = await frontend.virtual_hosts.feeds.of(found.queues[ALIVENESS_QUEUE]).get()
-        if ticket is None:  # another test of the same moment has taken it
+        if ticket is None:  # a concurrent test has taken it
             return json_answer({"status": "ok"})
         ticket.acknowledge()
         await ticket.consumer.settle()

@@ -1,6 +1,6 @@
-"""Permissions of users in virtual hosts, kept as statements of the one access list.  For super users only.
+"""Permissions of users in virtual hosts, kept as statements of the access policies.  For super users only.
 
-What a policy says besides, in other words than permissions have, stays as it is and is not shown here.
+Other statements of a policy, which permissions cannot express, stay unchanged and are not shown.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _add_lists(router: Router, context: HttpContext) -> None:
 
 
 async def set_permission(context: HttpContext, by: By, vhost: Vhost, user: str, permission: VhostPermission) -> bool:
-    """Put it in the place of the user's earlier one there; whether there was none.  Raises BAD_REQUEST."""
+    """Replace the user's permission there; True if there was none.  Raises BAD_REQUEST."""
     wanted = statements_of(permission, vhost.namespace)
     record = context.security.administration.policy(user)
     before = [] if record is None else [each.statement() for each in record.statements]

@@ -1,4 +1,4 @@
-"""Policies of virtual hosts, those of users and those of operators: list, show, put, delete."""
+"""Policies of virtual hosts, users' and operators': list, show, put, delete."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PolicyBody(LenientBody):
     apply_to: ApplyTo | None = Field(None, alias="apply-to")
 
     def policy(self, name: str, *, is_operators: bool) -> Policy:
-        """Raises BAD_REQUEST."""
+        """Return the policy.  Raises BAD_REQUEST."""
         default = ApplyTo.QUEUES if is_operators else ApplyTo.ALL
         return Policy(name, self.pattern, self.definition, self.priority, self.apply_to or default, is_operators)
 

@@ -37,11 +37,11 @@ from gateway.http.rabbitmq.shapes import queue_shape
 from gateway.http.routes import Router
 
 COUNTED_AT_ONCE: Final = 64
-"""Queues that the store is asked about at the same time."""
+"""Number of queues that the store is asked about concurrently."""
 
 
 class QueueBody(ArgumentsBody):
-    """What a queue is declared as."""
+    """Declaration of a queue."""
 
     durable: bool = True
     auto_delete: bool = False
@@ -129,7 +129,7 @@ def _add_reading(router: Router, context: HttpContext) -> None:
 
 
 async def add_counts(context: HttpContext, rows: list[Row]) -> None:
-    """Ask the store how much is in queues.  A row of a queue that is gone meanwhile stays without."""
+    """Add message counts from the store to rows, except those of deleted queues."""
     virtual_hosts = virtual_hosts_of(context)
 
     async def add(row: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
-"""Users, as RabbitMQ's API has them: `administrator` is a super user.  For super users only.
+"""Users in RabbitMQ's API: `administrator` is a super user.  For super users only.
 
-Invariant: secrets go in and never come out.
+Invariant: secrets are never returned.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gateway.security.records import UserRecord
 
 ADMINISTRATOR: Final = "administrator"
 MANAGEMENT: Final = "management"
-"""Says that a user may ask this API, which every user may here: rights decide."""
+"""Tag of users with access to this API: every user has it, as rights decide."""
 
 
 class UserBody(LenientBody):
@@ -75,7 +75,7 @@ def user_routes(context: HttpContext) -> Router:
 
 
 async def create_user(context: HttpContext, by: By, name: str, body: UserBody) -> bool:
-    """Whether it is new.  Raises BAD_REQUEST for a password that is hashed, PRECONDITION_FAILED."""
+    """Create or change a user; True if it is new.  Raises BAD_REQUEST for a hashed password, PRECONDITION_FAILED."""
     if body.password_hash:
         raise bad_request("RabbitMQ's password hashes cannot be used: give the user a password")
     change = UserChange(body.password, ADMINISTRATOR in body.tags)
@@ -84,7 +84,7 @@ async def create_user(context: HttpContext, by: By, name: str, body: UserBody) -
 
 
 def unknown_tags(tags: list[str]) -> list[str]:
-    """Tags that nothing here stands for."""
+    """Tags without a meaning here."""
     return [tag for tag in tags if tag not in (ADMINISTRATOR, MANAGEMENT)]
 
 

@@ -1,4 +1,4 @@
-"""Virtual hosts, which are namespaces: list, show, create, delete with all that AMQP has in them."""
+"""Virtual hosts, which are namespaces: list, show, create, delete with all AMQP entities in them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def vhost_routes(context: HttpContext) -> Router:
 
 
 async def create_vhost(context: HttpContext, name: str) -> bool:
-    """Whether it is new.  Raises BAD_REQUEST for what is no name of a namespace."""
+    """Create a virtual host; True if it is new.  Raises BAD_REQUEST for an invalid namespace name."""
     namespace = namespace_of(name)
     if namespace in context.store.topology.namespaces():
         return False
