@@ -259,7 +259,6 @@ class Gateway:
         return HttpListener(app.asgi, listener, self.settings.http, self._early, websockets, app.publish)
 
     def _counters(self, webhooks: Webhooks, deduplication: Deduplication) -> Counters:
-        """The front ends' counters, for `/metrics`."""
         found = protocol_counters(self.hub, self.mqtt, self.amqp, self._mqtt_listeners)
         found |= event_counters(webhooks, deduplication, self._admission)
         return found if self.rocketmq is None else {**found, **rocketmq_counters(self.rocketmq)}

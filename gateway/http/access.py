@@ -42,10 +42,8 @@ class HttpAccess:
         security.watch_principals(self._forget)
 
     def at_once(self, scope: Scope) -> Principal | None:
-        """Return a request's principal if no waiting is needed, else None.  Raises UnknownHostError.
-
-        A request with the setup token is anonymous here.
-        """
+        """Return a request's principal if no waiting is needed, else None.  Raises UnknownHostError.  A request with
+        the setup token is anonymous here."""
         source = _source(scope)
         principal = self.security.anonymous_at_once(source)
         if principal is not None and not self.security.settings.takes_tokens:
@@ -118,7 +116,6 @@ def kept_private(scope: Scope, send: Send) -> Send:
 
 
 def _host(scope: Scope) -> str:
-    """The Host header; empty where there is none."""
     return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
 
 

@@ -28,10 +28,8 @@ def check_batch(
 
 
 def refusal_of(refusals: Refusals, others: str = "the others are stored") -> EntrepotError:
-    """Return the error for partly refused messages: the first refusal, with the places of all.
-
-    `others`: the outcome of the accepted messages.
-    """
+    """Return the error for partly refused messages: the first refusal, with the places of all.  `others`: the outcome
+    of the accepted messages."""
     refused = [index for index, refusal in enumerate(refusals or ()) if refusal is not None]
     count = len(refusals or ())
     first = (refusals or ())[refused[0]]

@@ -49,7 +49,6 @@ class RefusedHeadError(Exception):
 
 
 def _refusal_of(error: httptools.HttpParserError) -> tuple[int, str]:
-    """The status and reason of a parse error."""
     cause = error.__context__
     if isinstance(cause, RefusedHeadError):
         return cause.status, str(cause)

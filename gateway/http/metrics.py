@@ -166,7 +166,6 @@ class GatewayCollector(Collector):
             yield family
 
     def _background(self) -> Iterator[Metric]:
-        """Periodic work of the gateway, by name."""
         labels = ["work"]
         runs = CounterMetricFamily("entrepot_background_runs", "Runs of background work", labels=labels)
         failures = CounterMetricFamily("entrepot_background_failures", "Runs that failed", labels=labels)
@@ -184,7 +183,6 @@ class GatewayCollector(Collector):
         yield from (runs, failures, seconds, failing, period, age)
 
     def _store(self) -> Iterator[Metric]:
-        """Metrics of the store."""
         for name, histogram in self._measurements.items():
             buckets = [("+Inf" if bound == inf else str(bound), count) for bound, count in histogram.cumulative()]
             yield HistogramMetricFamily(
@@ -201,7 +199,6 @@ class GatewayCollector(Collector):
         yield GaugeMetricFamily("rocketmq_consumer_group_number", "Consumer groups", value=len(self._groups))
 
     def _traffic(self) -> Iterator[Metric]:
-        """This gateway's traffic of existing topics and groups."""
         topics = {status.topic.name for status in self._topics}
         groups = {status.group.name for status in self._groups}
         traffic = self._context.sender.traffic

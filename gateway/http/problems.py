@@ -107,11 +107,8 @@ def problem_types() -> list[str]:
 
 
 def problem_answer(problem: Problem, detail: str, **members: object) -> ProblemAnswer:
-    """The response for a problem; `members` are its extension members.
-
-    `error` repeats code and detail in OData's form for Azure's clients (`azure.core.exceptions`), unless it is in the
-    members.
-    """
+    """The response for a problem; `members` are its extension members.  `error` repeats code and detail in OData's form
+    for Azure's clients (`azure.core.exceptions`), unless it is in the members."""
     headers = {"content-type": PROBLEM_MEDIA_TYPE}
     if problem.status in RETRY_AFTER_SECONDS:
         headers["retry-after"] = str(RETRY_AFTER_SECONDS[problem.status])
@@ -256,7 +253,6 @@ def _response(problem: ProblemAnswer) -> Response:
 
 
 def _sentence(found: Mapping[str, Any]) -> str:
-    """One of pydantic's findings: place and message."""
     where = ".".join(str(step) for step in found["loc"] if step not in ("query", "body", "path"))
     message = found["msg"].removeprefix("Value error, ")
     return f"{where}: {message}" if where else str(message)

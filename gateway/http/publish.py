@@ -102,11 +102,8 @@ class Publishing:
             return False
 
     def at_once(self, url: bytes, headers: Headers, client: Client, body: bytes, on_published: OnPublished) -> bool:
-        """Take a whole POST; True if it was taken.
-
-        False, with nothing done, where it must wait for more than the store (authentication, room, a new topic,
-        deduplication), or where a page may have sent it.
-        """
+        """Take a whole POST; True if it was taken.  False, with nothing done, where it must wait for more than the
+        store (authentication, room, a new topic, deduplication), or where a page may have sent it."""
 
         def on_sent(failure: EntrepotError | None, refusals: Refusals) -> None:
             refusal = failure if refusals is None else refusal_of(refusals)
@@ -231,7 +228,6 @@ def _is_reserved(plain: str) -> bool:
 
 
 def _told(url: bytes, error: EntrepotError | CloudEventError) -> ProblemAnswer:
-    """Log the refusal of a POST and return its answer."""
     problem = answer_of(error)
     log_refusal("POST", unquote(url.decode("latin-1")), problem.status, error.message)
     return problem

@@ -26,11 +26,9 @@ NO_TRACE: Final[Trace] = []
 
 
 def examined(headers: Headers) -> tuple[bytes, int | None, Trace, bool]:
-    """Return Content-Type (empty if none), Content-Length, trace, and True where the fast path does not apply.
-
-    That is where a page may have sent the request, or it asks for its confirm level.  Raises for an encoded body, which
-    nobody here would decode.
-    """
+    """Return Content-Type (empty if none), Content-Length, trace, and True where the fast path does not apply.  That is
+    where a page may have sent the request, or it asks for its confirm level.  Raises for an encoded body, which nobody
+    here would decode."""
     content_type, declared, trace, may_be_page = b"", None, NO_TRACE, False
     for name, value in headers:
         if name not in _EXAMINED:

@@ -69,7 +69,6 @@ def receive_routes(context: HttpContext) -> Routes:
 
 
 def _limits(query: bytes, longest_wait: float) -> Mapping[str, Any] | None:
-    """The event limit and wait time in the query of a hot receive."""
     said = _QUERY.fullmatch(query)
     if said is None:
         return None

@@ -26,11 +26,9 @@ _HandlerT = TypeVar("_HandlerT", bound=Handler)
 
 @dataclass(frozen=True, slots=True)
 class Hot:
-    """A route that plain requests reach without the framework.
-
-    `arguments`: the handler's further arguments by the raw query; None where the framework must parse it.
-    `takes_any_name`: True if path names may contain encoded characters; else only plain ones are hot.
-    """
+    """A route that plain requests reach without the framework.  `arguments`: the handler's further arguments by the raw
+    query; None where the framework must parse it. `takes_any_name`: True if path names may contain encoded characters;
+    else only plain ones are hot."""
 
     arguments: Callable[[bytes], Mapping[str, Any] | None]
     takes_any_name: bool = False

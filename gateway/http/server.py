@@ -36,10 +36,8 @@ log = structlog.get_logger(__name__)
 
 
 class HttpListener:
-    """One listener.  It leaves signals, logging and the event loop to the process.
-
-    `websockets`: the protocol of each WebSocket path; others go to the app.  `publish`: the fast path of publishes.
-    """
+    """One listener.  It leaves signals, logging and the event loop to the process.  `websockets`: the protocol of each
+    WebSocket path; others go to the app.  `publish`: the fast path of publishes."""
 
     def __init__(
         self,

@@ -46,7 +46,6 @@ _EXAMPLE: Final = {
 
 
 def _body_schema() -> dict[str, Any]:
-    """The body's schema with its references resolved."""
     schema = SubscriptionModel.model_json_schema()
     parts = schema.pop("$defs", {})
 

@@ -139,7 +139,6 @@ class MqttFrontend:
         return services.admission.refusal_of(client.host, connect.client_id, services.loop.time())
 
     def _taken(self, name: str, epoch: int) -> Awaitable[None]:
-        """Yield a session to another gateway."""
         conversation = self.registry.of_name(name)
         if conversation is None:
             return asyncio.sleep(0)

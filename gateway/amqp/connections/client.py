@@ -9,12 +9,9 @@ from gateway.amqp.virtual_hosts.vhost import Vhost
 
 
 class ClientInfo:
-    """One connection's client, empty at first; the login and connection.open fill it.
-
-    `gateway`: name of its gateway.  `identity`: name of the connection, unique among all gateways; it owns exclusive
-    queues.  `login_name`: name given at the login; any is taken while no user is defined.  `has_published`: True from
-    the first basic.publish on.
-    """
+    """One connection's client, empty at first; the login and connection.open fill it.  `gateway`: name of its gateway.
+    `identity`: name of the connection, unique among all gateways; it owns exclusive queues.  `login_name`: name given
+    at the login; any is taken while no user is defined.  `has_published`: True from the first basic.publish on."""
 
     __slots__ = (
         "connected_at_ms",

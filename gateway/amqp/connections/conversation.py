@@ -327,7 +327,6 @@ class AmqpConversation:
             self.driver.finish()
 
     def _end(self) -> None:
-        """Release everything, once."""
         if self._is_ended:
             return
         self._is_ended = True
@@ -338,7 +337,6 @@ class AmqpConversation:
         self._leaving = self._spawn(self._leave())
 
     async def _leave(self) -> None:
-        """Delete the connection's exclusive entities."""
         if self.client.vhost is not None:
             await self._services.virtual_hosts.delete_owned(self.client.vhost, self.client.identity)
 

@@ -101,7 +101,6 @@ async def _reply_queue(channel: AmqpChannel, method: BasicConsume) -> Queue:
 
 
 async def _make_reply_queue(channel: AmqpChannel) -> Queue:
-    """Declare the channel's exclusive reply queue."""
     vhost, virtual_hosts = channel.vhost, channel.services.virtual_hosts
     name = f"{REPLY_TO_QUEUE}.{secrets.token_urlsafe(24)}"
     queue, _ = await virtual_hosts.definitions.declare_queue(

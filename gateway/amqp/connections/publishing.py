@@ -165,7 +165,6 @@ class ChannelPublishing:
         return self.services.virtual_hosts.overflow.admit(self._vhost, messages, sent)
 
     def _check(self, publish: Publish) -> None:
-        """Make RabbitMQ's checks before routing."""
         header = publish.header
         if (expiration := header.expiration) is not None:
             try:

@@ -37,11 +37,8 @@ class StreamTicket:
 
 
 def stream_start(arguments: Mapping[str, object], now_ms: int) -> int | Position | None:
-    """Return the position that the argument `x-stream-offset` names.
-
-    Forms: `first`, `last` (None), `next` (also the default), an offset, a timestamp, an age (`1h`).  Raises
-    PRECONDITION_FAILED for anything else.
-    """
+    """Return the position that the argument `x-stream-offset` names.  Forms: `first`, `last` (None), `next` (also the
+    default), an offset, a timestamp, an age (`1h`).  Raises PRECONDITION_FAILED for anything else."""
     given = arguments.get(START, "next")
     if isinstance(given, Timestamp):
         return Position(PositionKind.TIME, int(given) * 1000)

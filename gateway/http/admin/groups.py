@@ -158,7 +158,6 @@ def group_routes(context: HttpContext) -> Routes:
 
 
 def _position(to: int | str) -> Position:
-    """The position that a reset names."""
     if to == "earliest":
         return EARLIEST_POSITION
     if to == "latest":

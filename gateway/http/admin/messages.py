@@ -96,11 +96,8 @@ def _ids_of(text: str) -> list[bytes]:
 
 
 async def _by_id(store: Store, text: str) -> tuple[StoredMessage, int]:
-    """Return the newest message with an id, and the number of others.
-
-    The system's copies (dead letters, retries, AMQP queues of other brokers) keep the message's id.  They come after
-    messages that a producer sent to a topic.
-    """
+    """Return the newest message with an id, and the number of others.  The system's copies (dead letters, retries, AMQP
+    queues of other brokers) keep the message's id.  They come after messages that a producer sent to a topic."""
     found: list[StoredMessage] = []
     for message_id in _ids_of(text):
         found = found or await store.finder.messages_by_id(message_id)

@@ -90,7 +90,6 @@ def timer_routes(context: HttpContext) -> Routes:
 async def _waiting(
     store: Store, namespace: str, topic: str | None, after: TimerCursor | None, count: int
 ) -> list[TimedMessage]:
-    """Return scheduled messages of one topic, or of a whole namespace, up to a limit."""
     found: list[TimedMessage] = []
     while len(found) < count:
         page = await store.timers.timed_messages(topic, after=after, limit=count)

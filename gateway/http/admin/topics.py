@@ -152,7 +152,6 @@ def topic_routes(context: HttpContext) -> Routes:
 
 
 def _changed(context: HttpContext, full_name: str, change: TopicChange) -> Topic:
-    """The changed definition of a topic.  Raises where it is not valid."""
     if change.placement and not isinstance(context.store, Clustered):
         raise bad_request("placement: the store is in this process: there are no brokers to name")
     before = context.store.topology.topic(full_name) or Topic(full_name, queues=context.settings.topics.default_queues)
@@ -160,7 +159,6 @@ def _changed(context: HttpContext, full_name: str, change: TopicChange) -> Topic
 
 
 async def _put_many(context: HttpContext, request: Request, changes: TopicChanges) -> list[dict[str, Any]]:
-    """Create or change each topic; return each outcome or refusal."""
     store = context.store
     names = [change.name for change in changes.value]
     if len(set(names)) < len(names):

@@ -62,7 +62,6 @@ def _missing(target: str) -> MissingError:
 
 
 def _shape(trace: Trace, limit: int) -> dict[str, Any]:
-    """Return a trace as JSON with its last packets, up to a limit."""
     entries = list(trace.entries)[-limit:] if limit else []
     return {
         "target": trace.target,

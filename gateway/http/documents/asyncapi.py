@@ -103,7 +103,6 @@ async def document_of(context: HttpContext, topics: list[Topic], host: str, sche
 
 
 def _operations(topic: Topic, key: str, channels: Iterable[str]) -> dict[str, Any]:
-    """The operations of a topic's channels, by channel suffix."""
     found: dict[str, Any] = {}
     for suffix in channels:
         reference = {"$ref": f"#/channels/{key}{suffix}"}

@@ -86,7 +86,6 @@ _PERMISSION_BODY: Final = {"configure": "^jobs", "write": ".*", "read": ".*"}
 
 
 def _list(name: str, row: Any) -> Operation:
-    """A list operation with paging parameters."""
     return Operation(name, answers(Either(([row], {**_PAGE, "items": [row]}))), parameters=_LISTING)
 
 

@@ -131,7 +131,6 @@ def _add_between(router: Router, context: HttpContext) -> None:
 
 
 def _exchange(context: HttpContext, vhost: str, name: str) -> Exchange | None:
-    """An exchange, or None if it or its virtual host does not exist."""
     virtual_hosts = None if context.amqp is None else context.amqp.virtual_hosts
     found = None if virtual_hosts is None else virtual_hosts.definitions.vhost(vhost)
     return None if virtual_hosts is None or found is None else virtual_hosts.exchange(found, name)

@@ -50,11 +50,9 @@ class Named(LenientBody):
 
 
 class Import:
-    """One import.  `vhost`: the destination of all of it, for an import into one virtual host.
-
-    `done`: number of imported objects by kind.  `left_out`: objects omitted in whole or in part, with `kind`, `name`,
-    `vhost` and `reason`.
-    """
+    """One import.  `vhost`: the destination of all of it, for an import into one virtual host.  `done`: number of
+    imported objects by kind.  `left_out`: objects omitted in whole or in part, with `kind`, `name`, `vhost` and
+    `reason`."""
 
     def __init__(self, context: HttpContext, virtual_hosts: VirtualHosts, by: By, vhost: Vhost | None) -> None:
         self._context, self._virtual_hosts, self._by, self._vhost = context, virtual_hosts, by, vhost
@@ -110,7 +108,6 @@ class Import:
         self.left_out.append({"kind": kind, "name": str(name) if row else "", "vhost": str(vhost), "reason": reason})
 
     def _of(self, row: Row) -> Vhost:
-        """The virtual host of a row."""
         if self._vhost is not None:
             return self._vhost
         name = row.get("vhost")
@@ -157,7 +154,6 @@ class Import:
         await self._put_policy("policies", row, row, False)
 
     async def _put_policy(self, kind: str, row: Row, given: Row, is_operators: bool) -> None:
-        """Import one policy, without its unsupported keys."""
         name, body = Named.model_validate(given).name, PolicyBody.model_validate(given)
         vhost = self._of(row)
         known = OPERATOR_KEYS if is_operators else KNOWN_KEYS

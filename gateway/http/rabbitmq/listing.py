@@ -93,7 +93,6 @@ def _number(text: str, what: str) -> int:
 
 
 def _column(path: str) -> str:
-    """The first field of a path into a row."""
     return path.partition(".")[0]
 
 

@@ -96,7 +96,6 @@ async def _taken(virtual_hosts: VirtualHosts, queue: Queue, count: int) -> list[
 
 
 async def _settled(virtual_hosts: VirtualHosts, queue: Queue, tickets: list[Ticket], mode: AckMode) -> None:
-    """Settle the tickets by the mode, and wait until that is done."""
     if not tickets:
         return
     if mode == "ack_requeue_false":

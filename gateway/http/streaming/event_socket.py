@@ -314,7 +314,6 @@ def _credit_in(query: Mapping[str, list[str]]) -> int:
 
 
 async def _refuse(scope: Scope, send: Send, problem: ProblemAnswer) -> None:
-    """Refuse the handshake with a problem."""
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
         return

@@ -125,7 +125,6 @@ async def _body(
     *,
     named: bool,
 ) -> AsyncIterator[bytes]:
-    """Yield the stream until either side ends it, or the right to read ends."""
     stream = TopicStream(context.store, topic, places)
     streams.open.add(stream)
     default_type = context.settings.http.event_type

@@ -20,11 +20,8 @@ log = structlog.get_logger(__name__)
 
 
 class MqttCounters:
-    """Counters since the process began.
-
-    `publishes`: by protocol version and QoS.  `connects`: by version and outcome (`accepted` or the reason code's
-    name).  `refused`: refused publishes and subscriptions by reason code.
-    """
+    """Counters since the process began.  `publishes`: by protocol version and QoS.  `connects`: by version and outcome
+    (`accepted` or the reason code's name).  `refused`: refused publishes and subscriptions by reason code."""
 
     def __init__(self, clients: Callable[[], Iterable[MqttClient]]) -> None:
         self._clients = clients

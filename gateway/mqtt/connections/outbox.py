@@ -337,11 +337,9 @@ class Outbox:
             self._deliver_share(template, ticket)
 
     def _deliver_share(self, template: PublishTemplate, ticket: Ticket) -> None:
-        """Send a shared message, for which there is room.
-
-        A QoS 2 message belongs to this session from here on (4.8.2-4, -5).  Its ticket is acknowledged once the record
-        has it.  In a session that ends with the connection, that is when the handshake or the connection ends.
-        """
+        """Send a shared message, for which there is room.  A QoS 2 message belongs to this session from here on
+        (4.8.2-4, -5).  Its ticket is acknowledged once the record has it.  In a session that ends with the connection,
+        that is when the handshake or the connection ends."""
         client = self._client
         machine, session = client.machine, client.session
         if not template.qos:

@@ -120,7 +120,6 @@ class Publishing:
             await self._services.hub.handed_over({(each.topic, each.queue_id) for each in before})
 
     def _refusal(self, packet: Publish) -> Refusal | None:
-        """The reason to refuse a publish, or None."""
         services, name = self._services, packet.topic
         if name[0] == "$":
             problem = unpublishable(name)

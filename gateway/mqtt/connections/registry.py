@@ -43,10 +43,8 @@ class ClientRegistry(Generic[ConnectionT]):
         return self._by_name.get(name)
 
     async def claim(self, connection: ConnectionT) -> None:
-        """Take the client id on this gateway; its current connection yields it first (3.1.4-3).
-
-        Raises FORBIDDEN where that belongs to another user.
-        """
+        """Take the client id on this gateway; its current connection yields it first (3.1.4-3).  Raises FORBIDDEN where
+        that belongs to another user."""
         name = client_name(connection.client.client_id)
         while (older := self._by_name.get(name)) is not None and older is not connection:
             if older.client.user != connection.client.user:

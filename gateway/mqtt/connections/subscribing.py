@@ -146,7 +146,6 @@ class Subscribing:
         return len(text) + sum(map(len, self.records)) > MAX_FILTER_CHARACTERS
 
     def _add(self, record: SubscriptionRecord, *, is_new: bool, resumes: bool = False) -> Membership | None:
-        """Add a subscription; a share's membership is returned, to be joined."""
         text = record.filter
         self.records[text] = record
         options = SubscriptionOptions(record.qos, record.no_local, record.retain_as_published, record.identifier)
@@ -199,7 +198,6 @@ class Subscribing:
         self._follow(packet_id, reasons, retained)
 
     async def _join_share(self, member: Membership) -> ReasonCode | None:
-        """Join a share; return the reason code for SUBACK if it is refused."""
         shares, share = self._services.shares, member.share
         try:
             await shares.join(share.name, share.filter, member)

@@ -76,10 +76,7 @@ class Traces:
         self._traces: dict[str, Trace] = {}
 
     def start(self, target: str, seconds: float, *, with_payloads: bool) -> Trace:
-        """Begin or restart a trace of a client or address.
-
-        Raises TOO_MANY_REQUESTS where MAX_TRACES are running.
-        """
+        """Begin or restart a trace of a client or address.  Raises TOO_MANY_REQUESTS where MAX_TRACES are running."""
         now_ms = self._clock.now_ms()
         self.stop(target)
         if len(self._traces) >= MAX_TRACES:  # make room by dropping ended ones
