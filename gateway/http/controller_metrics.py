@@ -30,14 +30,10 @@ def controller_metrics(controllers: Sequence[ControllerStatus], brokers: Sequenc
 
 
 def _elections(brokers: Sequence[BrokerStatus]) -> Iterator[Metric]:
-    begun = CounterMetricFamily(
-        "entrepot_broker_elections", "Elections of a broker's master that were begun", labels=["broker"]
-    )
-    in_sync = GaugeMetricFamily(
-        "entrepot_broker_in_sync_replicas", "Replicas in the set of those in sync", labels=["broker"]
-    )
+    begun = CounterMetricFamily("entrepot_broker_elections", "Elections of a broker's master begun", labels=["broker"])
+    in_sync = GaugeMetricFamily("entrepot_broker_in_sync_replicas", "Replicas of a broker in sync", labels=["broker"])
     problem = GaugeMetricFamily(
-        "entrepot_broker_election_problem", "1 while a master is wanted and cannot be elected", labels=["broker"]
+        "entrepot_broker_election_problem", "1 while a broker needs a master and none can be elected", labels=["broker"]
     )
     for broker in brokers:
         election = broker.election

@@ -27,7 +27,7 @@ FiltersQuery = Annotated[
     str | None,
     Query(
         max_length=MAX_FILTERS_LENGTH,
-        description="Filters in JSON as in a subscription: events that they do not want are passed over",
+        description="Filters in JSON as in a subscription; other events are skipped",
         examples=['[{"prefix": {"subject": "line1/"}}]'],
     ),
 ]
@@ -35,7 +35,7 @@ CesqlQuery = Annotated[
     str | None,
     Query(
         max_length=MAX_CESQL_LENGTH,
-        description="A CESQL expression that must be true besides",
+        description="Further filter: a CESQL expression that must be true",
         examples=["type = 'reading' AND level > 2"],
     ),
 ]

@@ -48,7 +48,7 @@ _TOKENS_SCHEMA: Final = {
     },
 }
 
-CreateQuery = Annotated[bool, Query(description="Whether a topic or group that is not there comes into being")]
+CreateQuery = Annotated[bool, Query(description="Create a missing topic or group")]
 Outcomes = Sequence[EntrepotError | None]
 Settle = Callable[[str, str, list[str]], Awaitable[Outcomes]]
 
@@ -86,7 +86,7 @@ def _add_receive(routes: Routes, context: HttpContext) -> None:
         f"{SUBSCRIPTION_PATH}:receive",
         _CONSUMING,
         hot=Hot(lambda query: _limits(query, longest)),
-        summary="Receive events, which stay locked until settled or their time is over",
+        summary="Receive events, locked until they are settled or expire",
     )
     async def receive(
         request: Request,
@@ -188,7 +188,7 @@ def _add_settling(routes: Routes, context: HttpContext) -> None:
         f"{SUBSCRIPTION_PATH}:acknowledge",
         _CONSUMING,
         hot=Hot(lambda query: None if query else {}),
-        summary="Acknowledge: the group is done with these events",
+        summary="Acknowledge events for the group",
         openapi_extra=body,
     )
     async def acknowledge(request: Request, topic: str, group: str) -> Response:
@@ -197,7 +197,7 @@ def _add_settling(routes: Routes, context: HttpContext) -> None:
     @routes.post(
         f"{SUBSCRIPTION_PATH}:release",
         _CONSUMING,
-        summary="Give back: others may have them after the delay",
+        summary="Release events to other consumers, after a delay",
         openapi_extra=body,
     )
     async def release(
@@ -216,7 +216,7 @@ def _add_settling(routes: Routes, context: HttpContext) -> None:
     @routes.post(
         f"{SUBSCRIPTION_PATH}:reject",
         _CONSUMING,
-        summary="Reject: to the group's dead-letter topic at once",
+        summary="Reject events to the group's dead-letter topic",
         openapi_extra=body,
     )
     async def reject(request: Request, topic: str, group: str) -> Response:
@@ -225,7 +225,7 @@ def _add_settling(routes: Routes, context: HttpContext) -> None:
     @routes.post(
         f"{SUBSCRIPTION_PATH}:renewLock",
         _CONSUMING,
-        summary="Keep the locks for another invisible time",
+        summary="Renew the locks for another invisible duration",
         openapi_extra=body,
     )
     async def renew_lock(request: Request, topic: str, group: str) -> Response:

@@ -21,14 +21,12 @@ def replica_metrics(brokers: Sequence[BrokerStatus]) -> Iterator[Metric]:
     available = GaugeMetricFamily(
         "entrepot_broker_available", "1 while this gateway reaches the broker, or its master", labels=["broker"]
     )
-    epoch = GaugeMetricFamily("entrepot_broker_epoch", "Epoch of the master of a broker's replicas", labels=["broker"])
+    epoch = GaugeMetricFamily("entrepot_broker_epoch", "Epoch of a replicated broker's master", labels=["broker"])
     labels = ["broker", "replica"]
     role = GaugeMetricFamily(
-        "entrepot_replica_role", "1 for the role that a replica has, 0 for the others", labels=[*labels, "role"]
+        "entrepot_replica_role", "1 for the role of a replica, 0 for its other roles", labels=[*labels, "role"]
     )
-    in_sync = GaugeMetricFamily(
-        "entrepot_replica_in_sync", "1 while a replica is a member of the set of replicas in sync", labels=labels
-    )
+    in_sync = GaugeMetricFamily("entrepot_replica_in_sync", "1 while a replica is in sync", labels=labels)
     behind = GaugeMetricFamily(
         "entrepot_replica_behind_bytes", "Bytes of the master's log that a replica lacks", labels=labels
     )

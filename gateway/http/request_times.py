@@ -71,7 +71,7 @@ class RequestTimes:
         """The metrics for a scrape."""
         times = HistogramMetricFamily(
             "entrepot_http_request_seconds",
-            "From the head of an HTTP request to that of its answer, by route",
+            "Time from the head of an HTTP request to the head of its answer, by route",
             labels=["method", "route"],
         )
         counts = CounterMetricFamily(

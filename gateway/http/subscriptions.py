@@ -72,7 +72,12 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
     store, subscriptions = context.store, context.subscriptions
     body = schema_of_body(_body_schema())
 
-    @routes.post(PATH, IN_THE_BODY, summary="Subscribe: events of a topic are delivered to a sink", openapi_extra=body)
+    @routes.post(
+        PATH,
+        IN_THE_BODY,
+        summary="Create a subscription, which delivers events of a topic to a sink",
+        openapi_extra=body,
+    )
     async def create(request: Request) -> Response:
         namespace = asked_namespace(request)
         model = await _model_of(request, context)
@@ -87,7 +92,7 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
         made = await subscriptions.create(record, position_of(record.start))
         return _answer(context, made, CREATED, {"location": f"{request.url.path.rstrip('/')}/{made.id}"})
 
-    @routes.put(PATH + "/{id}", _CONSUMING, summary="Change a subscription, as a whole", openapi_extra=body)
+    @routes.put(PATH + "/{id}", _CONSUMING, summary="Replace a subscription", openapi_extra=body)
     async def update(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
         before = found(context, request)
         model = await _model_of(request, context)
@@ -102,7 +107,7 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
         await subscriptions.renew_state(made, state, is_new_sink=record.sink != before.record.sink)
         return _answer(context, made, OK)
 
-    @routes.delete(PATH + "/{id}", _CONSUMING, summary="End a subscription", status_code=NO_CONTENT)
+    @routes.delete(PATH + "/{id}", _CONSUMING, summary="Delete a subscription", status_code=NO_CONTENT)
     async def delete(request: Request, id: str) -> Response:  # noqa: A002
         await subscriptions.delete(found(context, request))
         return Response(status_code=NO_CONTENT)
@@ -111,11 +116,11 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
 def _add_reads(routes: Routes, context: HttpContext, access: HttpAccess) -> None:
     store, subscriptions = context.store, context.subscriptions
 
-    @routes.get(PATH, PER_TOPIC, summary="The subscriptions of topics that the caller may consume")
+    @routes.get(PATH, PER_TOPIC, summary="List subscriptions to topics that the caller may consume")
     async def list_subscriptions(
         request: Request,
-        source: Annotated[str | None, Query(max_length=256, description="Of this topic alone")] = None,
-        after: Annotated[str | None, Query(max_length=64, description="Those behind this id")] = None,
+        source: Annotated[str | None, Query(max_length=256, description="Topic of the subscriptions")] = None,
+        after: Annotated[str | None, Query(max_length=64, description="Id after which the list begins")] = None,
         limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
     ) -> Response:
         namespace = asked_namespace(request)
@@ -133,7 +138,7 @@ def _add_reads(routes: Routes, context: HttpContext, access: HttpAccess) -> None
         listed = sorted(may, key=lambda each: each.id)[:limit]
         return json_answer_list([_shape(context, each) for each in listed])
 
-    @routes.get(PATH + "/{id}", _CONSUMING, summary="One subscription, and how it is")
+    @routes.get(PATH + "/{id}", _CONSUMING, summary="Get a subscription with its state")
     async def get(request: Request, id: str) -> Response:  # noqa: A002
         return _answer(context, found(context, request), OK)
 
@@ -175,7 +180,7 @@ def add_consent(routes: Routes, context: HttpContext) -> None:
             Open(None),  # the token is the right
             status_code=NO_CONTENT,
             operation_id=f"consent_{method.lower()}",
-            summary="A receiver consents to deliveries that it was asked about",
+            summary="Consent to deliveries as their receiver",
         )(consent)
 
 

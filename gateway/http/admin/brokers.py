@@ -48,7 +48,7 @@ def broker_routes(context: HttpContext) -> Routes:
 
 
 def _add(router: Router, context: HttpContext) -> None:
-    @router.get("/brokers", cluster(Action.LIST), summary="Every broker, and what is on it; every name server")
+    @router.get("/brokers", cluster(Action.LIST), summary="List all brokers with their load, and all name servers")
     async def list_brokers() -> Response:
         control = control_of(context)
         brokers = [] if control is None else await control.brokers()
@@ -60,15 +60,13 @@ def _add(router: Router, context: HttpContext) -> None:
             }
         )
 
-    @router.put(
-        "/brokers/{name}", cluster(Action.UPDATE), summary="Let no new messages go to a broker, or let them again"
-    )
+    @router.put("/brokers/{name}", cluster(Action.UPDATE), summary="Drain or undrain a broker")
     async def put_broker(request: Request, name: str) -> Response:
         change = await body_of(request, context, BrokerChange)
         status = await needed_control(context).drain(name_in_path(name), is_draining=change.is_draining)
         return json_answer(_shape(status))
 
-    @router.post("/brokers/{name}:elect", cluster(Action.UPDATE), summary="Make a replica of a broker its master")
+    @router.post("/brokers/{name}:elect", cluster(Action.UPDATE), summary="Make a replica the master of its broker")
     async def elect_master(request: Request, name: str) -> Response:
         asked = await body_of(request, context, Election)
         control = needed_control(context)
@@ -79,7 +77,7 @@ def _add(router: Router, context: HttpContext) -> None:
     @router.put(
         "/brokers/{name}/replicas/{replica}",
         cluster(Action.UPDATE),
-        summary="Have a replica count, or copy only, as an observer",
+        summary="Make a replica a counting one, or an observer, which only copies the log",
     )
     async def put_replica(request: Request, name: str, replica: int) -> Response:
         asked = await body_of(request, context, ReplicaCounting)
@@ -92,7 +90,7 @@ def _add(router: Router, context: HttpContext) -> None:
     @router.delete(
         "/brokers/{name}/replicas/{replica}",
         cluster(Action.DELETE),
-        summary="Have a stopped replica count no more",
+        summary="Remove a stopped replica from the counting ones",
         status_code=NO_CONTENT,
     )
     async def delete_replica(request: Request, name: str, replica: int) -> Response:
@@ -101,7 +99,7 @@ def _add(router: Router, context: HttpContext) -> None:
         return Response(status_code=NO_CONTENT)
 
     @router.delete(
-        "/brokers/{name}", cluster(Action.DELETE), summary="Let a drained broker go for good", status_code=NO_CONTENT
+        "/brokers/{name}", cluster(Action.DELETE), summary="Remove a drained broker for good", status_code=NO_CONTENT
     )
     async def delete_broker(name: str) -> Response:
         await needed_control(context).leave(name_in_path(name))

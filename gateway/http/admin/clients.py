@@ -32,12 +32,12 @@ def client_routes(context: HttpContext) -> Routes:
     @routes.plain.get(
         "/clients",
         cluster(Action.LIST),
-        summary="Clients that are connected to this gateway, in the order of their ids",
+        summary="List clients connected to this gateway, ordered by id",
     )
     async def list_clients(
-        prefix: str = Query("", max_length=MAX_TEXT, description="What client ids begin with"),
+        prefix: str = Query("", max_length=MAX_TEXT, description="Prefix of the client ids"),
         user: str | None = Query(None, max_length=MAX_TEXT),
-        after: str = Query("", max_length=MAX_TEXT, description="A client id: go on behind it"),
+        after: str = Query("", max_length=MAX_TEXT, description="Client id after which the list begins"),
         limit: int = Query(100, ge=1, le=MAX_LIMIT),
     ) -> Response:
         def is_wanted(client: MqttClient) -> bool:
@@ -50,23 +50,23 @@ def client_routes(context: HttpContext) -> Routes:
         more = page[-1].client.client_id if len(found) > limit else None
         return json_answer({"value": [client_shape(each) for each in page], "next": more})
 
-    @routes.plain.get("/clients/{id}", cluster(Action.GET), summary="One connected client")
+    @routes.plain.get("/clients/{id}", cluster(Action.GET), summary="Get a connected client")
     async def get_client(id: str) -> Response:  # noqa: A002 - the parameter's name is the path's
         return json_answer(client_shape(client_of(mqtt_of(context), name_in_path(id))))
 
     @routes.plain.delete(
-        "/clients/{id}", cluster(Action.UPDATE), summary="Disconnect a client, of any gateway", status_code=NO_CONTENT
+        "/clients/{id}", cluster(Action.UPDATE), summary="Disconnect a client of any gateway", status_code=NO_CONTENT
     )
     async def kick_client(id: str) -> Response:  # noqa: A002
         await kick(mqtt_of(context), name_in_path(id))
         return Response(status_code=NO_CONTENT)
 
-    @routes.plain.get("/subscriptions", cluster(Action.LIST), summary="Subscriptions of the clients of this gateway")
+    @routes.plain.get("/subscriptions", cluster(Action.LIST), summary="List subscriptions of this gateway's clients")
     async def list_subscriptions(
         client: str | None = Query(None, max_length=MAX_TEXT),
-        topic_filter: str | None = Query(None, alias="filter", description="Just this filter, as it was written"),
+        topic_filter: str | None = Query(None, alias="filter", description="Topic filter, as the client wrote it"),
         limit: int = Query(100, ge=1, le=MAX_LIMIT),
-        offset: int = Query(0, ge=0, le=10_000_000, description="How many to leave out"),
+        offset: int = Query(0, ge=0, le=10_000_000, description="Number of subscriptions to skip"),
     ) -> Response:
         there = sorted(accepted(mqtt_of(context)), key=lambda each: each.client.client_id)
         found = [
@@ -79,9 +79,7 @@ def client_routes(context: HttpContext) -> Routes:
         end = offset + limit
         return json_answer({"value": found[offset:end], "next": end if len(found) > end else None})
 
-    @routes.plain.get(
-        "/slow-subscribers", cluster(Action.LIST), summary="Clients that are behind the most, those first"
-    )
+    @routes.plain.get("/slow-subscribers", cluster(Action.LIST), summary="List the slowest clients, the slowest first")
     async def list_slow(limit: int = Query(20, ge=1, le=MAX_LIMIT)) -> Response:
         hub = mqtt_of(context).services.hub
         slowness = {each: _slowness(hub, each) for each in accepted(mqtt_of(context))}
@@ -94,7 +92,7 @@ def client_routes(context: HttpContext) -> Routes:
 def mqtt_of(context: HttpContext) -> MqttFrontend:
     """The MQTT front end.  Raises UNSUPPORTED where this process has none."""
     if context.mqtt is None:
-        raise MissingError("no-mqtt", "There is no MQTT door", "this process has no MQTT door")
+        raise MissingError("no-mqtt", "There is no MQTT listener", "this process has no MQTT listener")
     return context.mqtt
 
 

@@ -40,7 +40,7 @@ NDJSON: Final = "application/x-ndjson"
 
 _log = structlog.get_logger(__name__)
 
-_FROM_OFFSET: Final = Query(0, ge=0, le=MAX_NUMBER, description="The first queue offset")
+_FROM_OFFSET: Final = Query(0, ge=0, le=MAX_NUMBER, description="First queue offset")
 
 
 class Resend(Body):
@@ -59,7 +59,7 @@ def dead_letter_routes(context: HttpContext) -> Routes:
     store = context.store
     path = "/groups/{name}/dead-letters"
 
-    @routes.get(path, group(Action.SUB), summary="Dead letters of a group, the oldest first")
+    @routes.get(path, group(Action.SUB), summary="List dead letters of a group, the oldest first")
     async def list_dead_letters(
         request: Request,
         name: str,
@@ -81,7 +81,7 @@ def dead_letter_routes(context: HttpContext) -> Routes:
         return json_answer({"value": value, "next": None})
 
     @routes.post(
-        f"{path}:resend", group(Action.UPDATE), summary="Let the group try dead letters once more", openapi_extra=_BODY
+        f"{path}:resend", group(Action.UPDATE), summary="Resend dead letters to the group", openapi_extra=_BODY
     )
     async def resend(request: Request, name: str) -> Response:
         group = group_name(store, request, name)
@@ -101,7 +101,7 @@ def dead_letter_routes(context: HttpContext) -> Routes:
     @routes.get(
         f"{path}:export",
         group(Action.SUB),
-        summary="Dead letters of a group as newline-delimited JSON, the oldest first",
+        summary="Export dead letters of a group as newline-delimited JSON, the oldest first",
     )
     async def export(request: Request, name: str, from_offset: int = _FROM_OFFSET) -> Response:
         parts = await _parts(store, group_name(store, request, name), from_offset)

@@ -54,11 +54,11 @@ def event_rule_routes(context: HttpContext) -> Routes:
     routes = Routes(["topics"], PREFIX)
     store, rules = context.store, context.event_rules
 
-    @routes.get(PATH, topic(Action.GET), summary="What a topic asks of its events")
+    @routes.get(PATH, topic(Action.GET), summary="Get the event rule of a topic")
     async def get_rules(request: Request, name: str) -> Response:
         return json_answer(_shape(rules.of(_known(context, request, name))))
 
-    @routes.put(PATH, topic(Action.UPDATE), summary="Change what a topic asks of its events", openapi_extra=_BODY)
+    @routes.put(PATH, topic(Action.UPDATE), summary="Change the event rule of a topic", openapi_extra=_BODY)
     async def put_rules(request: Request, name: str) -> Response:
         topic = _known(context, request, name)
         change = await body_of(request, context, EventRuleChange)
@@ -68,9 +68,7 @@ def event_rule_routes(context: HttpContext) -> Routes:
         await rules.put(topic, rule)
         return json_answer(_shape(rule))
 
-    @routes.delete(
-        PATH, topic(Action.UPDATE), summary="Ask nothing of a topic's events any more", status_code=NO_CONTENT
-    )
+    @routes.delete(PATH, topic(Action.UPDATE), summary="Delete the event rule of a topic", status_code=NO_CONTENT)
     async def delete_rules(request: Request, name: str) -> Response:
         await rules.delete(_known(context, request, name))
         return Response(status_code=NO_CONTENT)

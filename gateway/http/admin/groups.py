@@ -105,7 +105,7 @@ def group_routes(context: HttpContext) -> Routes:
     routes = Routes(["groups"], PREFIX)
     store = context.store
 
-    @routes.get("/groups", listed(ResourceType.GROUP), summary="Every consumer group with its progress")
+    @routes.get("/groups", listed(ResourceType.GROUP), summary="List all consumer groups with their progress")
     async def list_groups(request: Request) -> Response:
         namespace = namespace_of(store, request)
         names = (group.name for group in store.topology.groups() if split_name(group.name)[0] == namespace)
@@ -113,11 +113,11 @@ def group_routes(context: HttpContext) -> Routes:
             {"value": [group_shape(status) for status in await statuses_of(names, store.topology.group_status)]}
         )
 
-    @routes.get("/groups/{name}", group(Action.GET), summary="One consumer group with its progress")
+    @routes.get("/groups/{name}", group(Action.GET), summary="Get a consumer group with its progress")
     async def get_group(request: Request, name: str) -> Response:
         return json_answer(group_shape(await store.topology.group_status(group_name(store, request, name))))
 
-    @routes.put("/groups/{name}", _PUT, summary="Create a consumer group, or change it", openapi_extra=_BODY)
+    @routes.put("/groups/{name}", _PUT, summary="Create or change a consumer group", openapi_extra=_BODY)
     async def put_group(request: Request, name: str) -> Response:
         full_name = group_name(store, request, name)
         change = await body_of(request, context, GroupChange)
@@ -143,7 +143,7 @@ def group_routes(context: HttpContext) -> Routes:
     @routes.post(
         "/groups/{name}:reset",
         group(Action.UPDATE),
-        summary="Let a group go on from another position",
+        summary="Reset a consumer group to another position",
         openapi_extra=_RESET_BODY,
     )
     async def reset_group(request: Request, name: str) -> Response:

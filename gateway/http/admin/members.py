@@ -10,13 +10,7 @@ from fastapi import Query, Request, Response
 from pydantic import Field
 
 from domain.allocation import AllocationStrategy
-from domain.membership import (
-    DEFAULT_LEASE_MS,
-    MAX_LEASE_MS,
-    MAX_MEMBER_LENGTH,
-    MIN_LEASE_MS,
-    Membership,
-)
+from domain.membership import DEFAULT_LEASE_MS, MAX_LEASE_MS, MAX_MEMBER_LENGTH, MIN_LEASE_MS, Membership
 from domain.timestamp import to_rfc3339
 from domain.topic import MAX_QUEUES
 from gateway.http.admin.common import MAX_NUMBER, NO_CONTENT, PREFIX, Body, Offset, schema_of
@@ -76,20 +70,23 @@ def member_routes(context: HttpContext) -> Routes:
     _add_heartbeat(routes, context)
 
     @routes.delete(
-        f"{_PATH}/members/{{member}}", _MEMBER, summary="Leave: the others take its queues", status_code=NO_CONTENT
+        f"{_PATH}/members/{{member}}",
+        _MEMBER,
+        summary="Leave a group; the other members take the queues",
+        status_code=NO_CONTENT,
     )
     async def leave(request: Request, name: str, topic: str, member: str) -> Response:
         group, full_topic = group_name(store, request, name), topic_name(store, request, topic)
         await memberships.leave(group, full_topic, name_in_path(member))
         return Response(status_code=NO_CONTENT)
 
-    @routes.get(f"{_PATH}/members", _MEMBER, summary="The members of a group on a topic, with their queues")
+    @routes.get(f"{_PATH}/members", _MEMBER, summary="List the members of a group on a topic, with their queues")
     async def list_members(request: Request, name: str, topic: str) -> Response:
         group, full_topic = group_name(store, request, name), topic_name(store, request, topic)
         return json_answer(_members_shape(await memberships.members(group, full_topic)))
 
     @routes.post(
-        f"{_PATH}/offsets", _MEMBER, summary="Commit offsets of queues that one has", openapi_extra=_COMMIT_BODY
+        f"{_PATH}/offsets", _MEMBER, summary="Commit offsets of the member's queues", openapi_extra=_COMMIT_BODY
     )
     async def commit(request: Request, name: str, topic: str) -> Response:
         group, full_topic = group_name(store, request, name), topic_name(store, request, topic)
@@ -107,7 +104,7 @@ def _add_heartbeat(routes: Routes, context: HttpContext) -> None:
     @routes.post(
         f"{_PATH}/members/{{member}}",
         _MEMBER,
-        summary="Join or stay, and learn one's queues",
+        summary="Join a group or send a heartbeat, and get the member's queues",
         openapi_extra=_HEARTBEAT_BODY,
     )
     async def heartbeat(
@@ -116,9 +113,11 @@ def _add_heartbeat(routes: Routes, context: HttpContext) -> None:
         topic: str,
         member: str,
         generation: int | None = Query(
-            None, ge=0, le=MAX_NUMBER, description="The generation that is known: wait for another one"
+            None, ge=0, le=MAX_NUMBER, description="Known generation; the answer waits for another one"
         ),
-        wait_time: float = Query(0, alias="waitTime", ge=0, le=longest, allow_inf_nan=False, description="Seconds"),
+        wait_time: float = Query(
+            0, alias="waitTime", ge=0, le=longest, allow_inf_nan=False, description="Longest wait, in seconds"
+        ),
     ) -> Response:
         group, full_topic = group_name(store, request, name), topic_name(store, request, topic)
         said = await body_of(request, context, Heartbeat)
@@ -153,11 +152,7 @@ def _assignment_shape(assignment: Assignment) -> dict[str, Any]:
         "generation": membership.generation,
         "strategy": membership.strategy,
         "queues": [
-            {
-                "queueId": queue.queue_id,
-                "committedOffset": queue.committed_offset,
-                "maxOffset": queue.max_offset,
-            }
+            {"queueId": queue.queue_id, "committedOffset": queue.committed_offset, "maxOffset": queue.max_offset}
             for queue in assignment.progress
         ],
         "members": [member.id for member in membership.members],

@@ -47,13 +47,19 @@ def message_routes(context: HttpContext) -> Routes:
     routes = Routes(["messages"], PREFIX)
     store = context.store
 
-    @routes.get("/messages", topic_in_query(Action.SUB, contents=True), summary="Messages of a topic, the newest first")
+    @routes.get(
+        "/messages", topic_in_query(Action.SUB, contents=True), summary="List messages of a topic, the newest first"
+    )
     async def query_messages(
         request: Request,
         topic: str = Query(min_length=1),
         key: str | None = Query(None, min_length=1),
-        from_time: str | None = Query(None, alias="from", description="RFC 3339 or epoch milliseconds, inclusive"),
-        to_time: str | None = Query(None, alias="to", description="RFC 3339 or epoch milliseconds, exclusive"),
+        from_time: str | None = Query(
+            None, alias="from", description="Start time, RFC 3339 or epoch milliseconds, inclusive"
+        ),
+        to_time: str | None = Query(
+            None, alias="to", description="End time, RFC 3339 or epoch milliseconds, exclusive"
+        ),
         limit: int = Query(DEFAULT_LIMIT, ge=1, le=MAX_QUERY_MESSAGES),
         cursor: str | None = Query(None, min_length=1, max_length=MAX_CURSOR_LENGTH),
     ) -> Response:
@@ -63,12 +69,14 @@ def message_routes(context: HttpContext) -> Routes:
         page = await store.finder.query(MessageQuery(name, key, from_ms, to_ms, limit, cursor))
         return json_answer({"value": [message_shape(message) for message in page.messages], "next": page.next})
 
-    @routes.plain.get("/messages/{id}", ANY_CONTENTS, summary="One message with all that is kept of it")
+    @routes.plain.get("/messages/{id}", ANY_CONTENTS, summary="Get a message with all its properties")
     async def get_message(id: str) -> Response:  # noqa: A002 - the path's word
         message, others = await _by_id(store, name_in_path(id))
         return json_answer({**full_shape(message), "others": others})
 
-    @routes.plain.get("/messages/{id}/consumers", ANY_CONTENTS, summary="What became of one message, by consumer group")
+    @routes.plain.get(
+        "/messages/{id}/consumers", ANY_CONTENTS, summary="Get the state of a message in each consumer group"
+    )
     async def get_consumers(id: str) -> Response:  # noqa: A002 - the path's word
         message, _ = await _by_id(store, name_in_path(id))
         return json_answer(
@@ -76,7 +84,7 @@ def message_routes(context: HttpContext) -> Routes:
         )
 
     @routes.plain.get(
-        "/messages/{id}/trace", ANY_CONTENTS, summary="The way of one message hop by hop, if it is traced"
+        "/messages/{id}/trace", ANY_CONTENTS, summary="Get the trace of a message hop by hop, if its topic is traced"
     )
     async def get_trace(id: str) -> Response:  # noqa: A002 - the path's word
         text = name_in_path(id)
@@ -162,11 +170,7 @@ def _place_shape(full_name: str, queue_id: int, queue_offset: int) -> dict[str, 
 
 
 def _consumer_shape(consumer: MessageConsumer) -> dict[str, Any]:
-    return {
-        "group": split_name(consumer.group)[1],
-        "state": STATES[consumer.state],
-        "attempts": consumer.attempts,
-    }
+    return {"group": split_name(consumer.group)[1], "state": STATES[consumer.state], "attempts": consumer.attempts}
 
 
 def _hop_shape(hop: MessageHop) -> dict[str, Any]:

@@ -31,16 +31,18 @@ def session_routes(context: HttpContext) -> Routes:
     """The routes of sessions."""
     routes = Routes(["sessions"], PREFIX)
 
-    @routes.plain.get("/sessions", cluster(Action.LIST), summary="Sessions of all gateways, connected or away")
+    @routes.plain.get("/sessions", cluster(Action.LIST), summary="List sessions of all gateways, connected or not")
     async def list_sessions(
-        prefix: str = Query("", max_length=MAX_TEXT, description="What client ids begin with"),
-        after: str = Query("", max_length=MAX_CURSOR, description="Go on where a list ended: its `next`"),
+        prefix: str = Query("", max_length=MAX_TEXT, description="Prefix of the client ids"),
+        after: str = Query(
+            "", max_length=MAX_CURSOR, description="Value of `next` in an earlier list, to continue there"
+        ),
         limit: int = Query(100, ge=1, le=MAX_LIMIT),
     ) -> Response:
         found, more = await mqtt_of(context).session_operations.list(after, limit, prefix)
         return json_answer({"value": [_shape(record) for record in found], "next": more})
 
-    @routes.plain.get("/sessions/{id}", cluster(Action.GET), summary="One session, with its subscriptions")
+    @routes.plain.get("/sessions/{id}", cluster(Action.GET), summary="Get a session with its subscriptions")
     async def get_session(id: str) -> Response:  # noqa: A002 - the parameter's name is the path's
         client_id = name_in_path(id)
         record = await mqtt_of(context).session_operations.get(client_id)
@@ -54,7 +56,7 @@ def session_routes(context: HttpContext) -> Routes:
     @routes.plain.delete(
         "/sessions/{id}",
         cluster(Action.UPDATE),
-        summary="End a session; who is connected is disconnected",
+        summary="Delete a session; a connected client is disconnected",
         status_code=NO_CONTENT,
     )
     async def delete_session(id: str) -> Response:  # noqa: A002

@@ -53,7 +53,7 @@ def tiering_routes(context: HttpContext) -> Routes:
     @routes.plain.get(
         "/tiering",
         listed(ResourceType.TOPIC),
-        summary="Every topic that goes to an object store, and how far it has come",
+        summary="List all topics in an object store with their progress",
     )
     async def list_tiering() -> Response:
         found = sorted(await store.condition.tiering(), key=lambda status: (status.topic, status.table))
@@ -62,7 +62,7 @@ def tiering_routes(context: HttpContext) -> Routes:
     @routes.post(
         "/topics/{name}:restore",
         cluster(Action.UPDATE),
-        summary="Have a topic go on in the table that a lost broker left",
+        summary="Restore a topic from the table of a lost broker",
     )
     async def restore_topic(request: Request, name: str) -> Response:
         full_name = topic_name(store, request, name)
@@ -74,7 +74,7 @@ def tiering_routes(context: HttpContext) -> Routes:
         return json_answer(_table_shape(found), CREATED)
 
     @routes.post(
-        "/tiering:attach", cluster(Action.UPDATE), summary="Have another cluster's table as a topic that can be read"
+        "/tiering:attach", cluster(Action.UPDATE), summary="Attach another cluster's table as a readable topic"
     )
     async def attach_table(request: Request) -> Response:
         asked = await body_of(request, context, Attaching)

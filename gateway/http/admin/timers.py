@@ -50,7 +50,7 @@ def timer_routes(context: HttpContext) -> Routes:
     @routes.get(
         "/timers",
         topic_in_query(Action.SUB, contents=True),
-        summary="Messages that wait for their time, the next one first",
+        summary="List scheduled messages, the next one first",
     )
     async def list_timers(
         request: Request,
@@ -67,15 +67,15 @@ def timer_routes(context: HttpContext) -> Routes:
         following = _cursor_text(_cursor_of(page[-1])) if len(found) > limit else None
         return json_answer({"value": [_shape(timed) for timed in page], "next": following})
 
-    @routes.plain.delete(
-        "/timers/{handle}", _publishing, summary="Recall a message before its time", status_code=NO_CONTENT
-    )
+    @routes.plain.delete("/timers/{handle}", _publishing, summary="Recall a scheduled message", status_code=NO_CONTENT)
     async def recall(handle: str) -> Response:
         timer = RecallHandle.decode(name_in_path(handle))
         await store.timers.recall(timer.topic, timer.message_id, timer.deliver_at_ms)
         return Response(status_code=NO_CONTENT)
 
-    @routes.plain.put("/timers/{handle}", _publishing, summary="Give a message another time", openapi_extra=_BODY)
+    @routes.plain.put(
+        "/timers/{handle}", _publishing, summary="Change the delivery time of a scheduled message", openapi_extra=_BODY
+    )
     async def retime(request: Request, handle: str) -> Response:
         timer = RecallHandle.decode(name_in_path(handle))
         given = (await body_of(request, context, Retime)).deliver_at

@@ -110,7 +110,7 @@ def topic_routes(context: HttpContext) -> Routes:
     routes = Routes(["topics"], PREFIX)
     store = context.store
 
-    @routes.get("/topics", listed(ResourceType.TOPIC), summary="Every topic with its offsets")
+    @routes.get("/topics", listed(ResourceType.TOPIC), summary="List all topics with their offsets")
     async def list_topics(request: Request) -> Response:
         namespace = namespace_of(store, request)
         names = (topic.name for topic in store.topology.topics() if split_name(topic.name)[0] == namespace)
@@ -127,11 +127,11 @@ def topic_routes(context: HttpContext) -> Routes:
     async def put_topics(request: Request) -> Response:
         return json_answer({"value": await _put_many(context, request, await body_of(request, context, TopicChanges))})
 
-    @routes.get("/topics/{name}", topic(Action.GET), summary="One topic with its offsets")
+    @routes.get("/topics/{name}", topic(Action.GET), summary="Get a topic with its offsets")
     async def get_topic(request: Request, name: str) -> Response:
         return json_answer(topic_shape(await store.topology.topic_status(topic_name(store, request, name))))
 
-    @routes.put("/topics/{name}", _PUT, summary="Create a topic, or change it", openapi_extra=_BODY)
+    @routes.put("/topics/{name}", _PUT, summary="Create or change a topic", openapi_extra=_BODY)
     async def put_topic(request: Request, name: str) -> Response:
         full_name = topic_name(store, request, name)
         change = await body_of(request, context, TopicChange)

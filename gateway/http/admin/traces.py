@@ -39,7 +39,7 @@ def trace_routes(context: HttpContext) -> Routes:
         trace = traces.start(name_in_path(client), wanted.seconds, with_payloads=wanted.payloads)
         return json_answer(_shape(trace, 0))
 
-    @routes.plain.get("/traces/{client}", SUPER_USERS, summary="The packets of a trace, the oldest first")
+    @routes.plain.get("/traces/{client}", SUPER_USERS, summary="List the packets of a trace, the oldest first")
     async def get_trace(client: str, limit: int = Query(MAX_ENTRIES, ge=0, le=MAX_ENTRIES)) -> Response:
         target = name_in_path(client)
         trace = mqtt_of(context).traces.get(target)
@@ -47,7 +47,7 @@ def trace_routes(context: HttpContext) -> Routes:
             raise _missing(target)
         return json_answer(_shape(trace, limit))
 
-    @routes.plain.delete("/traces/{client}", SUPER_USERS, summary="End a trace and forget it", status_code=NO_CONTENT)
+    @routes.plain.delete("/traces/{client}", SUPER_USERS, summary="End and delete a trace", status_code=NO_CONTENT)
     async def delete_trace(client: str) -> Response:
         target = name_in_path(client)
         if not mqtt_of(context).traces.stop(target):

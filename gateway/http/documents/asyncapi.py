@@ -40,7 +40,7 @@ _DOORS: Final[Mapping[str, tuple[str, str, str]]] = {
     "grpc": ("grpc", "", "RocketMQ 5 clients"),
 }
 """Protocol, version and title of each listener."""
-_DESCRIPTION: Final = "The topics that the caller may consume, and the doors that lead to them."
+_DESCRIPTION: Final = "Topics that the caller may consume, and the listeners for them."
 _USER: Final = {"type": "userPassword", "description": "A user and its password"}
 
 
@@ -51,7 +51,7 @@ def asyncapi_routes(context: HttpContext, access: HttpAccess) -> Router:
     @router.get(
         PATH,
         PER_TOPIC,
-        summary="An AsyncAPI document of the topics",
+        summary="Get an AsyncAPI document of the topics",
         responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "object"}}}}},
     )
     async def asyncapi(request: Request) -> Response:

@@ -49,7 +49,7 @@ def _schema(title: str, description: str, required: list[str], **more: Schema) -
             "title": {"type": "string"},
             "status": {"type": "integer", "minimum": 400, "maximum": 599},
             "detail": {"type": "string", "description": "What was wrong, for people"},
-            "code": {"type": "string", "description": "The refusal in the words of every door"},
+            "code": {"type": "string", "description": "Error code of the refusal, the same in all protocols"},
             "attribute": {"type": "string", "description": "The attribute of an event that is at fault"},
             "setupTokenFile": {"type": ["string", "null"], "description": "Where the setup token is"},
             **more,

@@ -96,7 +96,7 @@ def new_router() -> Router:
 def frontend_of(context: HttpContext) -> AmqpFrontend:
     """The AMQP front end.  Raises if AMQP is disabled."""
     if context.amqp is None:
-        raise MissingError("amqp-closed", "The AMQP door is closed", "the AMQP door of this server is closed")
+        raise MissingError("amqp-closed", "AMQP is disabled", "the AMQP listener of this server is disabled")
     return context.amqp
 
 

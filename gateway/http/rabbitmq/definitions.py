@@ -32,7 +32,7 @@ _OF_BINDING = ("source", "vhost", "destination", "destination_type", "routing_ke
 def definition_routes(context: HttpContext) -> Router:
     router = new_router()
 
-    @router.get("/definitions", SUPER_USERS, summary="All that is defined")
+    @router.get("/definitions", SUPER_USERS, summary="Export all definitions")
     async def get_definitions() -> Response:
         vhosts = virtual_hosts_of(context).definitions.vhosts()
         users = [
@@ -52,7 +52,7 @@ def definition_routes(context: HttpContext) -> Router:
             }
         )
 
-    @router.get("/definitions/{vhost}", SUPER_USERS, summary="All that is defined in a virtual host")
+    @router.get("/definitions/{vhost}", SUPER_USERS, summary="Export the definitions of a virtual host")
     async def get_definitions_of(vhost: str) -> Response:
         found = [vhost_in_path(context, vhost)]
         answer = {**_head(context), "parameters": _operator_policies(found), **_of_vhosts(found)}
@@ -62,11 +62,11 @@ def definition_routes(context: HttpContext) -> Router:
                     row.pop("vhost", None)
         return json_answer(answer)
 
-    @router.post("/definitions", SUPER_USERS, summary="Take definitions in")
+    @router.post("/definitions", SUPER_USERS, summary="Import definitions")
     async def post_definitions(request: Request) -> Response:
         return await _take_in(context, request, None)
 
-    @router.post("/definitions/{vhost}", SUPER_USERS, summary="Take definitions in, into a virtual host")
+    @router.post("/definitions/{vhost}", SUPER_USERS, summary="Import definitions into a virtual host")
     async def post_definitions_of(request: Request, vhost: str) -> Response:
         return await _take_in(context, request, vhost_in_path(context, vhost))
 

@@ -89,15 +89,15 @@ def exchange_routes(context: HttpContext) -> Router:
 
 
 def _add_reading(router: Router, context: HttpContext) -> None:
-    @router.get("/exchanges", LIST, summary="Every exchange")
+    @router.get("/exchanges", LIST, summary="List all exchanges")
     async def list_exchanges(request: Request) -> Response:
         return await listing(request, _rows(virtual_hosts_of(context).definitions.vhosts()))
 
-    @router.get("/exchanges/{vhost}", LIST, summary="The exchanges of a virtual host")
+    @router.get("/exchanges/{vhost}", LIST, summary="List the exchanges of a virtual host")
     async def list_exchanges_of(request: Request, vhost: str) -> Response:
         return await listing(request, _rows([vhost_in_path(context, vhost)]))
 
-    @router.get("/exchanges/{vhost}/{name}", GET, summary="One exchange")
+    @router.get("/exchanges/{vhost}/{name}", GET, summary="Get an exchange")
     async def get_exchange(vhost: str, name: str) -> Response:
         found, name = vhost_in_path(context, vhost), exchange_name_in_path(name)
         exchange = virtual_hosts_of(context).exchange(found, name)
@@ -105,13 +105,13 @@ def _add_reading(router: Router, context: HttpContext) -> None:
             raise missing("exchange", name, found)
         return json_answer(exchange_shape(exchange, found))
 
-    @router.get("/exchanges/{vhost}/{name}/bindings/source", GET, summary="The bindings of an exchange")
+    @router.get("/exchanges/{vhost}/{name}/bindings/source", GET, summary="List the bindings from an exchange")
     async def list_leading_away(request: Request, vhost: str, name: str) -> Response:
         found, name = vhost_in_path(context, vhost), exchange_name_in_path(name)
         bindings = found.routing.bindings_of_source(name) if name else default_bindings(found)
         return await listing(request, [binding_shape(each, found) for each in bindings])
 
-    @router.get("/exchanges/{vhost}/{name}/bindings/destination", GET, summary="The bindings that lead to an exchange")
+    @router.get("/exchanges/{vhost}/{name}/bindings/destination", GET, summary="List the bindings to an exchange")
     async def list_leading_here(request: Request, vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         kind = DestinationKind.EXCHANGE

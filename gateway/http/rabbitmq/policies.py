@@ -47,11 +47,11 @@ def policy_routes(context: HttpContext) -> Router:
     _add(router, context, "/policies", is_operators=False)
     _add(router, context, "/operator-policies", is_operators=True)
 
-    @router.get("/parameters", LIST, summary="None: there are no runtime parameters")
+    @router.get("/parameters", LIST, summary="List runtime parameters: always none")
     async def list_parameters(request: Request) -> Response:
         return await listing(request, [])
 
-    @router.get("/vhost-limits", LIST, summary="None: virtual hosts have no limits of their own")
+    @router.get("/vhost-limits", LIST, summary="List limits of virtual hosts: always none")
     async def list_limits(request: Request) -> Response:
         return await listing(request, [])
 
@@ -64,15 +64,15 @@ def _add(router: Router, context: HttpContext, path: str, *, is_operators: bool)
     def rows(vhosts: list[Vhost]) -> list[dict[str, Any]]:
         return [policy_shape(each, vhost) for vhost in vhosts for each in vhost.policies(of_operators=is_operators)]
 
-    @router.get(path, LIST, summary=f"All {whose}")
+    @router.get(path, LIST, summary=f"List all {whose}")
     async def list_policies(request: Request) -> Response:
         return await listing(request, rows(virtual_hosts_of(context).definitions.vhosts()))
 
-    @router.get(f"{path}/{{vhost}}", LIST, summary=f"The {whose} of a virtual host")
+    @router.get(f"{path}/{{vhost}}", LIST, summary=f"List the {whose} of a virtual host")
     async def list_policies_of(request: Request, vhost: str) -> Response:
         return await listing(request, rows([vhost_in_path(context, vhost)]))
 
-    @router.get(f"{path}/{{vhost}}/{{name}}", LIST, summary=f"One of the {whose}")
+    @router.get(f"{path}/{{vhost}}/{{name}}", LIST, summary=f"Get one of the {whose}")
     async def get_policy(vhost: str, name: str) -> Response:
         found, name = vhost_in_path(context, vhost), name_in_path(name)
         for row in rows([found]):
@@ -80,7 +80,7 @@ def _add(router: Router, context: HttpContext, path: str, *, is_operators: bool)
                 return json_answer(row)
         raise missing("policy", name, found)
 
-    @router.put(f"{path}/{{vhost}}/{{name}}", GOVERN, summary=f"Put one of the {whose}: it holds at once")
+    @router.put(f"{path}/{{vhost}}/{{name}}", GOVERN, summary=f"Put one of the {whose}, effective at once")
     async def put_policy(request: Request, vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         body = await body_of(request, context, PolicyBody)

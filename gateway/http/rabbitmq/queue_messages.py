@@ -44,9 +44,7 @@ class GetBody(LenientBody):
 def queue_message_routes(context: HttpContext) -> Router:
     router = new_router()
 
-    @router.delete(
-        "/queues/{vhost}/{name}/contents", CONSUME, summary="Take out all that waits in a queue", status_code=204
-    )
+    @router.delete("/queues/{vhost}/{name}/contents", CONSUME, summary="Purge a queue", status_code=204)
     async def purge_queue(vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)
@@ -55,7 +53,7 @@ def queue_message_routes(context: HttpContext) -> Router:
         await virtual_hosts_of(context).counting.purge(queue)
         return nothing()
 
-    @router.post("/queues/{vhost}/{name}/get", CONSUME, summary="Get messages of a queue; mostly to look at them")
+    @router.post("/queues/{vhost}/{name}/get", CONSUME, summary="Get messages of a queue, mainly to inspect them")
     async def get_messages(request: Request, vhost: str, name: str) -> Response:
         virtual_hosts, found = virtual_hosts_of(context), vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)

@@ -43,11 +43,11 @@ def user_routes(context: HttpContext) -> Router:
     router = new_router()
     administration = context.security.administration
 
-    @router.get("/users", SUPER_USERS, summary="Users by name")
+    @router.get("/users", SUPER_USERS, summary="List users by name")
     async def list_users(request: Request) -> Response:
         return await listing(request, [user_shape(each) for each in administration.users()])
 
-    @router.get("/users/{name}", SUPER_USERS, summary="One user")
+    @router.get("/users/{name}", SUPER_USERS, summary="Get a user")
     async def get_user(name: str) -> Response:
         name = name_in_path(name)
         user = administration.user(name)
@@ -55,7 +55,7 @@ def user_routes(context: HttpContext) -> Router:
             raise _missing(name)
         return json_answer(user_shape(user))
 
-    @router.put("/users/{name}", SUPER_USERS, summary="Create a user, or change it")
+    @router.put("/users/{name}", SUPER_USERS, summary="Create or change a user")
     async def put_user(request: Request, name: str) -> Response:
         body = await body_of(request, context, UserBody)
         strange = unknown_tags(body.tags)

@@ -57,7 +57,7 @@ def stream_routes(context: HttpContext) -> Routes:
     @routes.get(
         "/topics/{topic}/events",
         contents("topic"),
-        summary="Events as they come, as server-sent events",
+        summary="Stream live events as server-sent events",
         response_class=StreamingResponse,
         responses=_ANSWER,
     )
@@ -65,13 +65,17 @@ def stream_routes(context: HttpContext) -> Routes:
         request: Request,
         topic: str,
         start: str = Query(
-            "latest", max_length=64, description="`earliest`, `latest`, an RFC 3339 time, or an offset in every queue"
+            "latest",
+            max_length=64,
+            description="Start position: `earliest`, `latest`, an RFC 3339 time, or an offset in every queue",
         ),
-        named: bool = Query(False, description="Whether each has the event's type as its name"),
-        last_event_id: str | None = Header(None, max_length=MAX_CURSOR, description="The cursor to go on at"),
+        named: bool = Query(False, description="Name each server-sent event by its CloudEvents type"),
+        last_event_id: str | None = Header(None, max_length=MAX_CURSOR, description="Cursor to continue at"),
         filters: FiltersQuery = None,
         cesql: CesqlQuery = None,
-        cursor: str | None = Query(None, max_length=MAX_CURSOR, description="The same, for who sets no header"),
+        cursor: str | None = Query(
+            None, max_length=MAX_CURSOR, description="Cursor to continue at, for clients that set no header"
+        ),
     ) -> StreamingResponse:
         full_name = topic_name(store, request, topic)
         if store.topology.topic(full_name) is None:
