@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 PROBLEMS = 1
 UNUSABLE = 2
 
-app = typer.Typer(help="A data directory, looked into while no server has it.", no_args_is_help=True)
-DataDir = Annotated[Path, typer.Option("--data-dir", metavar="DIR", help="The data directory.", show_default=False)]
+app = typer.Typer(
+    help="Inspection of a data directory that no server uses.", no_args_is_help=True, add_completion=False
+)
+DataDir = Annotated[Path, typer.Option("--data-dir", metavar="DIR", help="Data directory.", show_default=False)]
 OptionalDataDir = Annotated[
-    Path | None, typer.Option("--data-dir", metavar="DIR", help="The data directory.", show_default=False)
+    Path | None, typer.Option("--data-dir", metavar="DIR", help="Data directory.", show_default=False)
 ]
-TlsFile = Annotated[Path | None, typer.Option(metavar="FILE", help="PEM file, where the replicas take TLS only.")]
+TlsFile = Annotated[Path | None, typer.Option(metavar="FILE", help="PEM file for replicas that require TLS.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -42,17 +44,20 @@ def verify(
         bool, typer.Option("--full", help="Check every queue entry, and the state against all of the log.")
     ] = False,
     replica: Annotated[
-        list[str] | None, typer.Option("--replica", metavar="HOST:PORT", help="Compare its log with the others, too.")
+        list[str] | None,
+        typer.Option(
+            "--replica", metavar="HOST:PORT", help="Replica whose log to compare with the others; may be repeated."
+        ),
     ] = None,
-    cluster: Annotated[str, typer.Option(metavar="NAME", help="cluster.name of the replicas.")] = "",
+    cluster: Annotated[str, typer.Option(metavar="NAME", help="Cluster name of the replicas (cluster.name).")] = "",
     tls_ca: TlsFile = None,
     tls_certificate: TlsFile = None,
     tls_key: TlsFile = None,
 ) -> None:
-    """Check that everything in it is whole: 0 healthy, 1 problems found.
+    """Verify a data directory; exit with 0 if healthy, 1 if problems were found.
 
-    With --replica its log is compared with those of running replicas of a broker, or these among each other: what all
-    of them have confirmed must be the same.
+    With --replica its log is compared with those of running replicas of a broker, or these with each other: the part
+    confirmed by all of them must be the same.
     """
     if data_dir is None and len(replica or ()) < 2:
         raise typer.BadParameter("give a directory, or two replicas and more", param_hint="--data-dir")
@@ -116,19 +121,19 @@ def _print_comparison(found: Comparison) -> None:
 @app.command()
 def dump(
     data_dir: DataDir,
-    topic: Annotated[str | None, typer.Option(help="Records of this topic.")] = None,
-    queue: Annotated[int | None, typer.Option(help="Records of this queue.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Topic of the records.")] = None,
+    queue: Annotated[int | None, typer.Option(help="Queue of the records.")] = None,
     from_: Annotated[int, typer.Option("--from", metavar="OFFSET", min=0, help="Commit-log offset to begin at.")] = 0,
     to: Annotated[int | None, typer.Option(metavar="OFFSET", min=0, help="Commit-log offset to end before.")] = None,
     kind: Annotated[str, typer.Option(metavar="KIND,...", help="Kinds of records, such as message,consumption.")] = "",
-    limit: Annotated[int | None, typer.Option(min=0, help="At most so many records.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="Maximum number of records.")] = None,
     bodies: Annotated[bool, typer.Option("--bodies", help="Show the bodies of messages.")] = False,
     diverged: Annotated[
-        bool, typer.Option("--diverged", help="Of the parts that a replica cut from its log and kept.")
+        bool, typer.Option("--diverged", help="Dump the parts that a replica cut from its log and kept.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """The records of the log, one a line: offset, kind, time, size, and what they say."""
+    """Dump the records of the commit log, one a line: offset, kind, time, size and content."""
     from entrepot.broker.inspect import dump as dumping
     from entrepot.broker.inspect.log_files import LogFiles
     from entrepot.broker.inspect.verification import lock_store
@@ -157,7 +162,7 @@ def rows(
     kind: Annotated[str, typer.Option(metavar="LETTER,...", help="Kinds of rows, such as q,w.")] = "",
     as_json: Json = False,
 ) -> None:
-    """The rows of the state file, one a line; those that fail their check are told last, with exit code 1."""
+    """Dump the rows of the state file, one a line; corrupted ones come last, with exit code 1."""
     from entrepot.broker.inspect.state_rows import ROW_KINDS, read_state
     from entrepot.broker.inspect.verification import lock_store
 
@@ -199,12 +204,14 @@ def _print_rows(found: dict[bytes, bytes], kinds: frozenset[str], *, as_json: bo
 @app.command()
 def rebind(
     data_dir: DataDir,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where there is no terminal.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Skip the confirmation; required without a terminal.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Have a stopped replica forget its controllers, whose directories are lost, and obey the next ones.
+    """Detach a stopped replica from its lost controllers, so that it obeys the next ones.
 
-    Do it on each replica of each broker, before the new controllers run. A terminal is asked.
+    Run it on each replica of each broker before the new controllers start. Asks for confirmation.
     """
     from entrepot.broker.replication.rebinding import bound_to
     from entrepot.broker.replication.rebinding import rebind as forget

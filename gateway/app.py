@@ -1,6 +1,6 @@
-"""The composition root: puts the parts together, starts them, and stops them in order.
+"""The composition root: builds the parts, starts them, and stops them in order.
 
-verbs (topology, send) -> delivery hub -> frontends -> listeners -> ready
+topology, sender -> delivery hub -> front ends -> listeners -> ready
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ if TYPE_CHECKING:
     from entrepot.gateway.rocketmq.service import RocketMqService
 
 WEBHOOK_MARGIN_SECONDS: Final = 3.0
-"""Of the time to drain: what deliveries leave to the rest."""
+"""Share of the drain time kept back from webhook deliveries, in seconds."""
 log = structlog.get_logger(__name__)
 
 
 def _setup_token_file(settings: Settings, store: Store) -> Path | None:
-    """Beside the data, where they are here."""
+    """The setup token's file in the data directory, or None where the store is not in this process."""
     is_here = settings.store.kind == "embedded" and not isinstance(store, Clustered) and not settings.rocketmq.endpoints
     return settings.store.data_dir / FILE_NAME if is_here else None
 
 
 class Gateway:
-    """The doors over one store."""
+    """One gateway process: the front ends and listeners over one store."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock, sockets: dict[str, socket.socket]) -> None:
         self.settings = settings
@@ -153,7 +153,7 @@ class Gateway:
         )
 
     def _build_bridges(self, clock: Clock) -> Bridges | None:
-        """Bridges to other brokers; their libraries are loaded only where there are some."""
+        """Bridges to other brokers, or None.  Their libraries are imported only where a bridge is configured."""
         if not self.settings.bridge.remotes:
             return None
         from entrepot.gateway.bridge.bridges import Bridges
@@ -171,7 +171,7 @@ class Gateway:
         )
 
     def _build_grpc(self, reserved: socket.socket, topology: Topology, clock: Clock) -> None:
-        """The door for RocketMQ's clients; its libraries are loaded only where it is open."""
+        """Build the listener for RocketMQ's clients.  Its libraries are imported only where it is enabled."""
         from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
         from entrepot.gateway.rocketmq.listener import GrpcListener
         from entrepot.gateway.rocketmq.service import RocketMqService
@@ -205,7 +205,7 @@ class Gateway:
         )
 
     def _build_http(self, listener: socket.socket, topology: Topology, clock: Clock) -> HttpListener:
-        """The HTTP door; its libraries are loaded only where it is open."""
+        """Build the HTTP listener.  Its libraries are imported only where it is enabled."""
         from entrepot.gateway.events.webhooks.webhooks import Webhooks
         from entrepot.gateway.http.app import build_app
         from entrepot.gateway.http.context import HttpContext
@@ -259,13 +259,12 @@ class Gateway:
         return HttpListener(app.asgi, listener, self.settings.http, self._early, websockets, app.publish)
 
     def _counters(self, webhooks: Webhooks, deduplication: Deduplication) -> Counters:
-        """What the doors count, for `/metrics`."""
         found = protocol_counters(self.hub, self.mqtt, self.amqp, self._mqtt_listeners)
         found |= event_counters(webhooks, deduplication, self._admission)
         return found if self.rocketmq is None else {**found, **rocketmq_counters(self.rocketmq)}
 
     async def start(self, settle: Callable[[], None] = lambda: None) -> None:
-        """Open the doors, once it is known who may come in; the ready file comes last, `settle` right before it."""
+        """Open the listeners, once access rules are loaded; the ready file is last, `settle` right before it."""
         await self.security.start(self.settings.cluster.start_seconds)
         await self.event_rules.start(self.settings.cluster.start_seconds)
         await self.subscriptions.start(self.settings.cluster.start_seconds)
@@ -295,7 +294,7 @@ class Gateway:
             write_ready_file(self.settings.server.ready_file, self.addresses)
 
     async def until_stopped(self) -> int:
-        """Wait for a signal (0) or for the store to fail (1)."""
+        """Wait for a signal (0) or for a failure of the store (1)."""
         while (code := await self._stop.wait(0.2)) is None:
             if self.store.condition.failure is not None:
                 log.critical("stopping: the store has failed", error=self.store.condition.failure.message)
@@ -303,7 +302,7 @@ class Gateway:
         return code
 
     async def drain(self) -> None:
-        """Answer who waits, let what is under way finish, say goodbye; at most `drain_seconds`."""
+        """Answer waiting requests, let work under way finish, close connections; for at most `drain_seconds`."""
         self._is_ready = False
         end = self._loop.time() + self.settings.server.drain_seconds
         if self.settings.server.ready_file is not None:
@@ -331,7 +330,7 @@ class Gateway:
         self.mqtt.shut_down()
         self.amqp.shut_down()
         await self._settle(end, self.amqp.close)
-        await self._settle(end, self.mqtt.settle)  # the wills, and what sessions leave behind
+        await self._settle(end, self.mqtt.settle)  # the wills, and the sessions' last records
         await self._settle(end, self.shares.close)
         await self._settle(end, self.mqtt.close)
         if self._http_listener is not None:
@@ -345,7 +344,7 @@ class Gateway:
         self._wheel.close()
 
     async def _settle(self, end: float, work: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Let what was sent be settled, and then some work be done; as long as there is time, and a store."""
+        """Wait for sent messages to be settled, then do some work, as far as time and the store's state allow."""
         with contextlib.suppress(TimeoutError, EntrepotError):
             async with asyncio.timeout_at(end):
                 if self.store.condition.failure is None:

@@ -27,26 +27,26 @@ def protocol_counters(
     counted, consumption = amqp.counters, amqp.virtual_hosts.consumption
     return {
         "entrepot_mqtt_deliveries": ("Messages sent to MQTT subscribers", lambda: hub.delivered),
-        "entrepot_mqtt_dropped": ("QoS 0 messages that slow subscribers missed", lambda: mqtt.counters.dropped),
-        "entrepot_amqp_publishes": ("Messages AMQP clients published", lambda: counted.published),
-        "entrepot_amqp_confirms": ("Publishes confirmed", lambda: counted.confirmed),
-        "entrepot_amqp_refused_publishes": ("Publishes refused", lambda: counted.refused),
-        "entrepot_amqp_returns": ("Mandatory messages returned", lambda: counted.returned),
-        "entrepot_amqp_deliveries": (
-            "Messages sent to AMQP consumers",
-            lambda: consumption.total.delivered,
-        ),
+        "entrepot_mqtt_dropped": ("QoS 0 messages dropped for slow MQTT subscribers", lambda: mqtt.counters.dropped),
+        "entrepot_amqp_publishes": ("Messages published by AMQP clients", lambda: counted.published),
+        "entrepot_amqp_confirms": ("AMQP publishes confirmed", lambda: counted.confirmed),
+        "entrepot_amqp_refused_publishes": ("AMQP publishes refused", lambda: counted.refused),
+        "entrepot_amqp_returns": ("Unroutable mandatory AMQP messages returned", lambda: counted.returned),
+        "entrepot_amqp_deliveries": ("Messages sent to AMQP consumers", lambda: consumption.total.delivered),
         "entrepot_amqp_acknowledgements": (
-            "Messages AMQP consumers acknowledged",
+            "Messages acknowledged by AMQP consumers",
             lambda: consumption.total.acknowledged,
         ),
         "entrepot_http_deliveries": (
-            "Messages handed to HTTP consumers of groups",
+            "Messages delivered to HTTP consumers of groups",
             lambda: amqp.services.sender.traffic.handed["http"],
         ),
-        "entrepot_amqp_dead_letters": ("Dead letters published", lambda: amqp.virtual_hosts.dead_letters.count),
+        "entrepot_amqp_dead_letters": (
+            "Dead letters of AMQP queues published",
+            lambda: amqp.virtual_hosts.dead_letters.count,
+        ),
         "entrepot_mqtt_refused_connections": (
-            "Connections closed before a CONNECT: limits, TLS, WebSocket, PROXY",
+            "MQTT connections closed before a CONNECT: limits, TLS, WebSocket, PROXY",
             lambda: mqtt_listeners.refused,
         ),
     }
@@ -55,13 +55,16 @@ def protocol_counters(
 def event_counters(webhooks: Webhooks, deduplication: Deduplication, admission: Admission) -> Counters:
     """The counters of events and webhooks."""
     return {
-        "entrepot_webhook_requests": ("Requests to sinks", lambda: webhooks.counters.requests),
-        "entrepot_webhook_deliveries": ("Events that sinks took", lambda: webhooks.counters.delivered),
-        "entrepot_webhook_failures": ("Tries of events that failed", lambda: webhooks.counters.failed),
-        "entrepot_webhook_dead_letters": ("Events given up", lambda: webhooks.counters.dead_letters),
-        "entrepot_event_duplicates": ("Events dropped that came before", lambda: deduplication.dropped),
-        "entrepot_event_schema_refusals": ("Events refused by a schema", lambda: admission.refused),
-        "entrepot_event_schema_diversions": ("Events diverted by a schema", lambda: admission.diverted),
+        "entrepot_webhook_requests": ("Requests to webhook sinks", lambda: webhooks.counters.requests),
+        "entrepot_webhook_deliveries": ("Events accepted by webhook sinks", lambda: webhooks.counters.delivered),
+        "entrepot_webhook_failures": ("Failed delivery attempts to webhook sinks", lambda: webhooks.counters.failed),
+        "entrepot_webhook_dead_letters": (
+            "Events dead-lettered by webhook subscriptions",
+            lambda: webhooks.counters.dead_letters,
+        ),
+        "entrepot_event_duplicates": ("Duplicate events dropped", lambda: deduplication.dropped),
+        "entrepot_event_schema_refusals": ("Events refused by a topic's schema", lambda: admission.refused),
+        "entrepot_event_schema_diversions": ("Events diverted by a topic's schema", lambda: admission.diverted),
     }
 
 
@@ -70,9 +73,15 @@ def rocketmq_counters(service: RocketMqService) -> Counters:
     counted = service.frontend.counters
     return {
         "entrepot_rocketmq_calls": ("Calls of RocketMQ clients", lambda: counted.calls),
-        "entrepot_rocketmq_refused_calls": ("Of these, refused as a whole", lambda: counted.refused),
-        "entrepot_rocketmq_publishes": ("Messages RocketMQ clients sent", lambda: counted.published),
-        "entrepot_rocketmq_deliveries": ("Messages handed to RocketMQ consumers", lambda: counted.delivered),
-        "entrepot_rocketmq_acknowledgements": ("Messages they acknowledged", lambda: counted.acknowledged),
-        "entrepot_rocketmq_transaction_checks": ("Producers asked how a transaction ends", lambda: counted.checks),
+        "entrepot_rocketmq_refused_calls": ("Calls of RocketMQ clients refused as a whole", lambda: counted.refused),
+        "entrepot_rocketmq_publishes": ("Messages sent by RocketMQ clients", lambda: counted.published),
+        "entrepot_rocketmq_deliveries": ("Messages delivered to RocketMQ consumers", lambda: counted.delivered),
+        "entrepot_rocketmq_acknowledgements": (
+            "Messages acknowledged by RocketMQ consumers",
+            lambda: counted.acknowledged,
+        ),
+        "entrepot_rocketmq_transaction_checks": (
+            "Transaction checks sent to RocketMQ producers",
+            lambda: counted.checks,
+        ),
     }

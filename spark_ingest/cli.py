@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 FAILED: Final = 1
 USAGE: Final = 2
 
-app = typer.Typer(help="Ingest topics into tables with Spark.", no_args_is_help=True)
-Table = Annotated[str, typer.Option("--table", metavar="DIR", help="Where the table lies.", show_default=False)]
+app = typer.Typer(help="Ingest topics into tables with Spark.", no_args_is_help=True, add_completion=False)
+Table = Annotated[
+    str, typer.Option("--table", metavar="DIR", help="Directory or URL of the table.", show_default=False)
+]
 Checkpoint = Annotated[
     str,
-    typer.Option("--checkpoint", metavar="DIR", help="Where Spark keeps its place.", show_default="TABLE_checkpoint"),
+    typer.Option("--checkpoint", metavar="DIR", help="Checkpoint directory of Spark.", show_default="TABLE_checkpoint"),
 ]
 
 
@@ -38,68 +40,90 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def ingest(
     ctx: typer.Context,
     table: Table = "",
-    topic: Annotated[str, typer.Option(metavar="NAME,...", help="The topics.")] = "",
-    topic_pattern: Annotated[str, typer.Option(metavar="REGEX", help="Topics whose name is like this.")] = "",
-    server: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Brokers' wire addresses.")] = "",
-    nameserver: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Name servers.")] = "",
-    data_dir: Annotated[str, typer.Option(metavar="DIR", help="A data directory that no server has open.")] = "",
+    topic: Annotated[str, typer.Option(metavar="NAME,...", help="Names of the topics.")] = "",
+    topic_pattern: Annotated[str, typer.Option(metavar="REGEX", help="Regular expression of the topic names.")] = "",
+    server: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Addresses of brokers.")] = "",
+    nameserver: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Addresses of name servers.")] = "",
+    data_dir: Annotated[str, typer.Option(metavar="DIR", help="Data directory that no server uses.")] = "",
     tier_url: Annotated[
         str,
         typer.Option(
             metavar="URL",
-            help="The object store of cold messages; without brokers it is all that is read.",
+            help="Object store of cold messages; without brokers the only source.",
             show_default="told by brokers",
         ),
     ] = "",
-    tier_endpoint: Annotated[str, typer.Option(metavar="URL", help="Where it is, if not at its provider's.")] = "",
-    tier_region: Annotated[str, typer.Option(metavar="NAME", help="Its region.")] = "",
+    tier_endpoint: Annotated[
+        str, typer.Option(metavar="URL", help="Endpoint of the object store, unless it is the provider's.")
+    ] = "",
+    tier_region: Annotated[str, typer.Option(metavar="NAME", help="Region of the object store.")] = "",
     tier_allow_http: Annotated[
-        bool, typer.Option("--tier-allow-http", help="Its endpoint may be without TLS.")
+        bool, typer.Option("--tier-allow-http", help="Allow an object store endpoint without TLS.")
     ] = False,
-    cluster: Annotated[str, typer.Option(metavar="NAME", help="Which cluster of the name servers.")] = "",
-    zone: Annotated[str, typer.Option(metavar="ZONE", help="Zone whose replicas are read, where it has some.")] = "",
+    cluster: Annotated[str, typer.Option(metavar="NAME", help="Cluster name, among those of the name servers.")] = "",
+    zone: Annotated[str, typer.Option(metavar="ZONE", help="Zone of the replicas to read, if it has any.")] = "",
     tls: Annotated[str, typer.Option(metavar="CERT,KEY,CA", help="PEM files for the brokers' TLS.")] = "",
-    table_format: Annotated[str, typer.Option("--format", help="delta, parquet or iceberg.")] = "delta",
+    table_format: Annotated[str, typer.Option("--format", help="Table format: delta, parquet or iceberg.")] = "delta",
     trigger: Annotated[
-        str, typer.Option(help="availableNow, or the time between batches, such as 10s.")
+        str, typer.Option(help="Trigger: availableNow, or the interval between batches, such as 10s.")
     ] = "availableNow",
-    master: Annotated[
-        str, typer.Option(help="Spark's master: local[*,4], spark://…, k8s://…, sc://… .")
-    ] = "local[*,4]",
+    master: Annotated[str, typer.Option(help="Spark master: local[*,4], spark://…, k8s://…, sc://… .")] = "local[*,4]",
     checkpoint: Checkpoint = "",
-    parse: Annotated[str, typer.Option(help="What bodies are: json, cbor or none.")] = "json",
-    schema: Annotated[str, typer.Option(metavar="DDL|@FILE", help="Columns of bodies.", show_default="found")] = "",
-    filter: Annotated[str, typer.Option(help="Which messages, decided at the store.")] = "",
-    filter_type: Annotated[str, typer.Option(help="subTopic, sql92 or tag.")] = "subTopic",
+    parse: Annotated[str, typer.Option(help="Format of message bodies: json, cbor or none.")] = "json",
+    schema: Annotated[
+        str, typer.Option(metavar="DDL|@FILE", help="Columns of message bodies.", show_default="found")
+    ] = "",
+    filter: Annotated[str, typer.Option(help="Filter of messages, evaluated by the store.")] = "",
+    filter_type: Annotated[str, typer.Option(help="Kind of the filter: subTopic, sql92 or tag.")] = "subTopic",
     start: Annotated[
-        str, typer.Option("--from", help="earliest, latest or offsets (JSON); of the first start.")
+        str, typer.Option("--from", help="Position of the first start: earliest, latest or offsets (JSON).")
     ] = "earliest",
-    max_messages: Annotated[int, typer.Option(min=1, help="Of a batch.")] = 1_000_000,
+    max_messages: Annotated[int, typer.Option(min=1, help="Maximum number of messages in a batch.")] = 1_000_000,
     data_loss: Annotated[
-        bool, typer.Option("--fail-on-data-loss/--no-fail-on-data-loss", help="Stop where messages are gone.")
+        bool, typer.Option("--fail-on-data-loss/--no-fail-on-data-loss", help="Stop if messages are gone.")
     ] = True,
-    properties: Annotated[bool, typer.Option("--properties", help="Keep messages' properties.")] = False,
-    device: Annotated[str, typer.Option(metavar="COLUMN", help="Who sent it.", show_default="found")] = "",
-    sequence: Annotated[str, typer.Option(metavar="COLUMN", help="Its number.", show_default="found")] = "",
-    time: Annotated[str, typer.Option(metavar="COLUMN", help="Its time.", show_default="found")] = "",
-    metrics: Annotated[str, typer.Option(metavar="COLUMN,...", help="Numbers to aggregate.", show_default="all")] = "",
-    watermark: Annotated[str, typer.Option(metavar="TIME", help="What is older than this is kept aside.")] = "",
-    dedupe: Annotated[bool, typer.Option("--dedupe", help="One row for each device and sequence number.")] = False,
+    properties: Annotated[bool, typer.Option("--properties", help="Keep message properties.")] = False,
+    device: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Column of the sending device.", show_default="found")
+    ] = "",
+    sequence: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Column of the device's sequence number.", show_default="found")
+    ] = "",
+    time: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Column of the device's time.", show_default="found")
+    ] = "",
+    metrics: Annotated[
+        str, typer.Option(metavar="COLUMN,...", help="Columns of numbers to aggregate.", show_default="all")
+    ] = "",
+    watermark: Annotated[
+        str, typer.Option(metavar="TIME", help="Age beyond which rows are late and go to a table of their own.")
+    ] = "",
+    dedupe: Annotated[bool, typer.Option("--dedupe", help="Keep one row for each device and sequence number.")] = False,
     derive: Annotated[bool, typer.Option(help="Make the tables of minutes, devices and gaps.")] = True,
-    silence: Annotated[
-        str, typer.Option(metavar="TIME", help="A device that says nothing for so long has a gap.")
-    ] = "5m",
-    optimise_every: Annotated[int, typer.Option(min=0, help="Batches between optimise and vacuum; 0 never.")] = 50,
-    vacuum_hours: Annotated[int, typer.Option(min=0, help="What readers may still need.")] = 168,
-    group: Annotated[str, typer.Option(help="The consumer group that shows the lag; - for none.")] = "",
-    metrics_address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Serve figures for Prometheus.")] = "",
-    native: Annotated[bool, typer.Option("--native", help="Delta by Spark's own library, whose jars it has.")] = False,
-    conf: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark's.")] = None,
-    catalog: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of pyiceberg's catalog.")] = None,
-    java: Annotated[str, typer.Option(metavar="PATH", help="The Java to use.", show_default="found")] = "",
+    silence: Annotated[str, typer.Option(metavar="TIME", help="Silence of a device that counts as a gap.")] = "5m",
+    optimise_every: Annotated[
+        int, typer.Option(min=0, help="Number of batches between optimise and vacuum; 0: never.")
+    ] = 50,
+    vacuum_hours: Annotated[
+        int, typer.Option(min=0, help="Retention of unreferenced files, which readers may still need, in hours.")
+    ] = 168,
+    group: Annotated[str, typer.Option(help="Consumer group that shows the lag; - for none.")] = "",
+    metrics_address: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Listening address of metrics for Prometheus.")
+    ] = "",
+    native: Annotated[
+        bool, typer.Option("--native", help="Write Delta with Spark's own library; its jars must be installed.")
+    ] = False,
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Setting of Spark; may be repeated.")
+    ] = None,
+    catalog: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Setting of pyiceberg's catalog; may be repeated.")
+    ] = None,
+    java: Annotated[str, typer.Option(metavar="PATH", help="Path of Java.", show_default="found")] = "",
     as_json: Json = False,
 ) -> None:
-    """A topic into a table, each message once: up to now, or for as long as the command runs."""
+    """Ingest topics into a table, each message once: up to now, or as long as the command runs."""
     if ctx.invoked_subcommand is not None:
         return
     if not table or bool(topic) == bool(topic_pattern):
@@ -208,12 +232,8 @@ def _run(
 
 
 @app.command()
-def status(
-    table: Table = "",
-    checkpoint: Checkpoint = "",
-    as_json: Json = False,
-) -> None:
-    """Progress of a job: its last batch, messages that wait in each queue, rows that were dead, late or twice."""
+def status(table: Table = "", checkpoint: Checkpoint = "", as_json: Json = False) -> None:
+    """Show a job's progress: last batch, lag of each queue, and dead, late and duplicate rows."""
     with _told():
         from entrepot.spark_ingest.job.status import job_status
 
@@ -231,12 +251,12 @@ def report(
     table: Table = "",
     checkpoint: Checkpoint = "",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The page.", show_default="TABLE_report.html")
+        Path | None, typer.Option("--output", "-o", help="Output file.", show_default="TABLE_report.html")
     ] = None,
-    devices: Annotated[int, typer.Option(min=1, help="Devices whose series are drawn.")] = 6,
+    devices: Annotated[int, typer.Option(min=1, help="Number of devices with a plot.")] = 6,
     as_json: Json = False,
 ) -> None:
-    """An HTML page with plots: throughput, lag, devices' series, gaps, anomalies.  It needs no server."""
+    """Write an HTML page with plots: throughput, lag, devices' series, gaps, anomalies. It needs no server."""
     with _told():
         from entrepot.spark_ingest.report.page import write_report
 
@@ -250,7 +270,7 @@ def report(
 
 @app.command()
 def script(as_json: Json = False) -> None:
-    """The file for spark-submit: `spark-submit "$(entrepot ingest script)" --topic … --table …`."""
+    """Print the path of the file for spark-submit: `spark-submit "$(entrepot ingest script)" --topic … --table …`."""
     path = str(Path(__file__).with_name("submit.py"))
     if as_json:
         _say_json({"path": path})

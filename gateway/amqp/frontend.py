@@ -1,4 +1,4 @@
-"""AmqpFrontend: the AMQP door: its connections, and what they share."""
+"""AmqpFrontend: the AMQP connections of one gateway, and their shared objects."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 TIMEOUT_LOOK_SECONDS: Final = 5.0
-"""Interval between looks for messages that consumers hold too long."""
+"""Interval between checks for messages unacknowledged for too long, in seconds."""
 FULL_SECONDS: Final = 1.0
-"""Pause of publishers before they try whether a full store has room again."""
+"""Pause of publishers before a full store is tried again, in seconds."""
 
 log = structlog.get_logger(__name__)
 
 
 class AmqpFrontend:
-    """Over the engine that it shares with RabbitMQ's HTTP API."""
+    """The AMQP front end, over the virtual hosts that it shares with RabbitMQ's HTTP API."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class AmqpFrontend:
         security.watch_principals(self._rights_changed)
 
     async def start(self) -> None:
-        """Learn the definitions and keep them.  Raises what the store raises."""
+        """Load the definitions and follow them.  Raises what the store raises."""
         await self.virtual_hosts.start()
         self._looking = self._loop.call_later(TIMEOUT_LOOK_SECONDS, self._look_for_late)
 
@@ -90,7 +90,7 @@ class AmqpFrontend:
         self.conversations.discard(conversation)
 
     def refusal(self) -> str | None:
-        """Why no connection is opened now, or None."""
+        """The reason to refuse new connections now, or None."""
         if self._is_stopping:
             return "the server is shutting down"
         if len(self.conversations) > self._settings.max_connections:
@@ -98,7 +98,7 @@ class AmqpFrontend:
         return None
 
     def _look_for_late(self) -> None:
-        """Close channels whose consumers hold a message too long."""
+        """Close channels whose consumers hold a message for too long."""
         self._looking = self._loop.call_later(TIMEOUT_LOOK_SECONDS, self._look_for_late)
         for conversation in tuple(self.conversations):
             for channel in tuple(conversation.channels.values()):
@@ -109,7 +109,7 @@ class AmqpFrontend:
     # -- a store that is full ------------------------------------------------------------------------------------
 
     def _storage_full(self) -> None:
-        """The store refuses: who publishes is told, and read no more for a while."""
+        """Block all publishing connections for a while, because the store refuses messages."""
         if not self._is_full:
             self._is_full = True
             log.warning("publishing AMQP connections are blocked: the store is full")
@@ -118,13 +118,13 @@ class AmqpFrontend:
             conversation.block("low on disk")
 
     def _look_for_room(self) -> None:
-        """Let them try again; whoever is refused again blocks all again."""
+        """Unblock all connections; the next refusal blocks them again."""
         self._is_full = False
         for conversation in tuple(self.conversations):
             conversation.unblock()
 
     def _rights_changed(self, change: PrincipalChange) -> None:
-        """Connections of who may nothing any more end."""
+        """Close connections of a revoked user; recheck the consumers of the others."""
         for conversation in tuple(self.conversations):
             principal = conversation.client.principal
             if principal is None or (change.name is not None and principal.name != change.name):
@@ -138,13 +138,13 @@ class AmqpFrontend:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def shut_down(self) -> None:
-        """Say goodbye to all."""
+        """Close all connections."""
         self._is_stopping = True
         for conversation in tuple(self.conversations):
             conversation.close_connection(ReplyCode.CONNECTION_FORCED, "broker forced connection closure")
 
     async def close(self) -> None:
-        """Give back what consumers held, and stop."""
+        """Requeue the consumers' unsettled messages, and stop."""
         self._is_stopping = True
         if self._looking is not None:
             self._looking.cancel()

@@ -15,7 +15,7 @@ from entrepot.gateway.cli.user import all_pages
 app = typer.Typer(help="Policies of a running server.", no_args_is_help=True)
 
 SubjectArgument = Annotated[
-    str, typer.Argument(metavar="SUBJECT", show_default=False, help="A user's name; * is everybody.")
+    str, typer.Argument(metavar="SUBJECT", show_default=False, help="User name; * for everybody.")
 ]
 
 
@@ -25,7 +25,7 @@ def _path(subject: str) -> str:
 
 @app.command("list")
 def list_policies(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """Every statement of every policy."""
+    """List every statement of every policy."""
     policies = all_pages(Client(server), "/api/v1/acls")
     if as_json:
         print_json(policies)
@@ -35,7 +35,7 @@ def list_policies(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = F
 
 @app.command()
 def show(subject: SubjectArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """The policy of one subject."""
+    """Show the policy of one subject."""
     policy = Client(server).get(_path(subject))
     if as_json:
         print_json(policy)
@@ -48,15 +48,18 @@ def set_policy(
     subject: SubjectArgument,
     allow: Annotated[
         list[str] | None,
-        typer.Option(metavar="ACTIONS@RESOURCES[@NETWORKS]", help="Such as PUB,SUB@Topic:factory/#@10.0.0.0/8."),
+        typer.Option(
+            metavar="ACTIONS@RESOURCES[@NETWORKS]", help="Allowed actions, such as PUB,SUB@Topic:factory/#@10.0.0.0/8."
+        ),
     ] = None,
     deny: Annotated[
-        list[str] | None, typer.Option(metavar="ACTIONS@RESOURCES[@NETWORKS]", help="Goes before what is allowed.")
+        list[str] | None,
+        typer.Option(metavar="ACTIONS@RESOURCES[@NETWORKS]", help="Denied actions; they outrank --allow."),
     ] = None,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a subject may do, in place of what was said before.  Lists are parted by commas."""
+    """Replace the policy of a subject. Lists are separated by commas."""
     statements = [_statement("ALLOW", text) for text in allow or ()] + [_statement("DENY", text) for text in deny or ()]
     policy = Client(server).put(_path(subject), {"statements": statements})
     if as_json:
@@ -67,12 +70,9 @@ def set_policy(
 
 @app.command()
 def delete(
-    subject: SubjectArgument,
-    yes: YesOption = False,
-    server: ServerOption = DEFAULT_SERVER,
-    as_json: JsonOption = False,
+    subject: SubjectArgument, yes: YesOption = False, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False
 ) -> None:
-    """Forget what is said of a subject.  A terminal is asked first."""
+    """Delete the policy of a subject. Asks for confirmation."""
     confirm(f"Delete the policy of {subject}?", yes)
     Client(server).delete(_path(subject))
     print_outcome({"subject": subject, "deleted": True}, f"policy of {subject} deleted", as_json=as_json)
@@ -81,14 +81,18 @@ def delete(
 @app.command()
 def explain(
     subject: SubjectArgument,
-    action: Annotated[str, typer.Argument(metavar="ACTION", show_default=False, help="PUB, SUB, GET and so on.")],
-    resource: Annotated[str, typer.Argument(metavar="RESOURCE", show_default=False, help="Such as Topic:a/b.")],
+    action: Annotated[
+        str, typer.Argument(metavar="ACTION", show_default=False, help="Action: PUB, SUB, GET and so on.")
+    ],
+    resource: Annotated[
+        str, typer.Argument(metavar="RESOURCE", show_default=False, help="Resource, such as Topic:a/b.")
+    ],
     source: Annotated[str, typer.Option(help="Address of the client.")] = "",
     client_id: Annotated[str, typer.Option(help="Client id.")] = "",
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """The decision on an action, and the statement that makes it."""
+    """Explain the decision on an action: the result and the statement behind it."""
     query: dict[str, str | int | float] = {"subject": subject, "action": action.upper(), "resource": resource}
     query |= {"source": source, "clientId": client_id}
     decision = Client(server).request("GET", "/api/v1/acls:explain", query=query)

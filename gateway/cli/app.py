@@ -54,7 +54,7 @@ app = typer.Typer(
 @app.callback()
 def entrepot(
     show_version: Annotated[
-        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Entrepôt: a messaging gateway in front of one durable log."""

@@ -17,7 +17,7 @@ def _bridges() -> None:
 
 @app.command("list")
 def list_bridges(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """Every bridge, its state, and what the server has carried."""
+    """List every bridge with its state and the server's message counts."""
     answer = Client(server).get("/api/v1/bridges")
     if as_json:
         print_json(answer)

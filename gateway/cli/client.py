@@ -27,7 +27,8 @@ USER_VARIABLE = "ENTREPOT_USER"
 PASSWORD_VARIABLE = "ENTREPOT_PASSWORD"
 
 ServerOption = Annotated[
-    str, typer.Option("--server", envvar="ENTREPOT_SERVER", metavar="URL", help="Address of the server's HTTP door.")
+    str,
+    typer.Option("--server", envvar="ENTREPOT_SERVER", metavar="URL", help="Address of the server's HTTP listener."),
 ]
 
 

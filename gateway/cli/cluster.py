@@ -17,7 +17,7 @@ POLL_SECONDS = 0.5
 ELECTION_SECONDS = 40.0
 """Longest wait for an election: to catch up, and to open."""
 
-app = typer.Typer(help="The brokers behind a running gateway.", no_args_is_help=True)
+app = typer.Typer(help="Brokers behind a running gateway.", no_args_is_help=True)
 app.add_typer(controllers.app, name="controller")
 app.add_typer(replicas.app, name="replica")
 
@@ -30,7 +30,7 @@ def _path(name: str) -> str:
 
 @app.command()
 def show(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """Every broker, name server and controller, and how they are."""
+    """Show every broker, name server and controller with its state."""
     client = Client(server)
     found = client.get("/api/v1/brokers")
     found["controllers"] = client.get(controllers.PATH)["value"]
@@ -107,20 +107,24 @@ def condition(log: dict[str, Any]) -> str:
 @app.command()
 def elect(
     name: NameArgument,
-    to: Annotated[int, typer.Option("--to", metavar="REPLICA", help="The next master; else the best one.")] = 0,
+    to: Annotated[
+        int,
+        typer.Option("--to", metavar="REPLICA", help="Replica to be master; else the best one.", show_default=False),
+    ] = 0,
     without: Annotated[
-        list[int] | None, typer.Option("--without", metavar="REPLICA", help="A replica that is lost for good.")
+        list[int] | None,
+        typer.Option("--without", metavar="REPLICA", help="Replica lost for good, to be left out; may be repeated."),
     ] = None,
     unclean: Annotated[
-        bool, typer.Option("--unclean", help="Also if confirmed messages may be missing from it.")
+        bool, typer.Option("--unclean", help="Allow a master that may lack confirmed messages.")
     ] = False,
     yes: YesOption = False,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a replica of a broker its master.  While the old master lives, messages wait for a moment and none is lost.
+    """Make a replica the master of its broker. While the old master lives, messages are delayed, and none is lost.
 
-    Before a lost replica is left out, or an unclean election, a terminal is asked.
+    Asks for confirmation before a lost replica is left out, or before an unclean election.
     """
     if without:
         lost = ", ".join(map(str, without))
@@ -150,16 +154,18 @@ def _is_empty(broker: dict[str, Any]) -> bool:
 @app.command()
 def drain(
     name: NameArgument,
-    wait: Annotated[bool, typer.Option("--wait", help="Until nothing is left to do on it.")] = False,
-    leave: Annotated[bool, typer.Option("--leave", help="Then let it go for good; its process ends.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait at most.", min=0)] = 3600,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until the broker is drained.")] = False,
+    leave: Annotated[
+        bool, typer.Option("--leave", help="Remove the broker once it is drained; its process ends.")
+    ] = False,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Longest wait, in seconds.", min=0)] = 3600,
     yes: YesOption = False,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Let no new messages go to a broker; consumers finish what is there.  Key-values that it keeps move away.
+    """Drain a broker: it gets no new messages, consumers finish its messages, its key-values move away.
 
-    Before a broker goes for good, a terminal is asked.
+    Asks for confirmation before a broker is removed for good.
     """
     if leave:
         confirm(f"Let the broker {name} go for good once it is empty?", yes)
@@ -203,6 +209,6 @@ def _left(broker: dict[str, Any]) -> str:
 
 @app.command()
 def undrain(name: NameArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """Let new messages go to a broker again."""
+    """Send new messages to a drained broker again."""
     broker = Client(server).put(_path(name), {"isDraining": False})
     print_outcome(broker, f"broker {name} takes messages", as_json=as_json)

@@ -10,12 +10,12 @@ from entrepot.gateway.cli import settings_flags
 from entrepot.gateway.cli.output import JsonOption, print_json, print_table
 from entrepot.gateway.cli.settings_flags import ConfigOption, SetOption
 
-app = typer.Typer(help="The settings: what is in force, and what there is.", no_args_is_help=True)
+app = typer.Typer(help="Settings in force, and the schema of all settings.", no_args_is_help=True)
 
 
 @app.command()
 def show(config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False) -> None:
-    """Every setting with its value and where that came from."""
+    """Show every setting with its value and the source of that value."""
     rows = settings_flags.load(config, set_ or [], {}).rows()
     if as_json:
         print_json({row.key: {"value": row.value, "origin": row.origin} for row in rows})
@@ -25,7 +25,7 @@ def show(config: ConfigOption = None, set_: SetOption = None, as_json: JsonOptio
 
 @app.command()
 def schema() -> None:
-    """JSON Schema of the settings file."""
+    """Print the JSON Schema of the settings file."""
     from entrepot.gateway.settings import Settings
 
     print_json(Settings.model_json_schema())

@@ -10,7 +10,7 @@ import typer
 from entrepot.domain.printable import printable
 from entrepot.gateway.cli.errors import USAGE, CommandError
 
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where there is no terminal.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation; required without a terminal.")]
 
 
 def confirm(question: str, yes: bool) -> None:

@@ -15,7 +15,7 @@ PATH = "/api/v1/controllers"
 CHANGE_SECONDS = 30.0
 """Longest wait for a change to begin: for a leading controller, and for the new one to find the others."""
 
-app = typer.Typer(help="Controllers, which elect the masters of replicated brokers.", no_args_is_help=True)
+app = typer.Typer(help="Controllers that elect the masters of replicated brokers.", no_args_is_help=True)
 
 NewArgument = Annotated[str, typer.Argument(metavar="ID=HOST:PORT", show_default=False)]
 OldArgument = Annotated[int, typer.Argument(metavar="ID", min=1, max=99, show_default=False)]
@@ -41,7 +41,7 @@ def _parsed(new: str) -> tuple[int, str]:
 
 @app.command()
 def add(new: NewArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """Take in one more controller, which runs already.  Its id was never used before."""
+    """Add a running controller. Its id must never have been used before."""
     _take_in(server, new, 0, as_json=as_json)
 
 
@@ -53,7 +53,7 @@ def replace(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Put a controller, which runs already, in the place of another one.  A terminal is asked."""
+    """Replace a controller by another running one. Asks for confirmation."""
     _parsed(new)
     confirm(f"Let controller {old} go for good?", yes)
     _take_in(server, new, old, as_json=as_json)
@@ -71,7 +71,7 @@ def _take_in(server: str, new: str, old: int, *, as_json: bool) -> None:
 def remove(
     old: OldArgument, yes: YesOption = False, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False
 ) -> None:
-    """Let a controller go for good.  A terminal is asked."""
+    """Remove a controller for good. Asks for confirmation."""
     confirm(f"Let controller {old} go for good?", yes)
     Client(server, CHANGE_SECONDS).request("DELETE", f"{PATH}/{old}")
     print_outcome({"controller": old, "hasLeft": True}, f"controller {old} has left", as_json=as_json)

@@ -13,7 +13,7 @@ from entrepot.gateway.cli.output import JsonOption, print_bytes, print_json, pri
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
-FromOption = Annotated[int, typer.Option("--from-offset", help="The first offset.", min=0)]
+FromOption = Annotated[int, typer.Option("--from-offset", help="First offset.", min=0)]
 
 
 def _path(group: str, namespace: str) -> str:
@@ -23,12 +23,12 @@ def _path(group: str, namespace: str) -> str:
 def list_dead_letters(
     group: GroupArgument,
     from_offset: FromOption = 0,
-    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 32,
+    limit: Annotated[int, typer.Option(help="Maximum number of dead letters.", min=1, max=1000)] = 32,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Dead letters of a group, the oldest first: why, when and where from."""
+    """List dead letters of a group, the oldest first, with reason, time and origin."""
     query: dict[str, str | int | float] = {"from_offset": from_offset, "limit": limit}
     answer = Client(server).request("GET", _path(group, namespace), query=query)
     if as_json:
@@ -59,13 +59,13 @@ def resend(
     group: GroupArgument,
     offsets: Annotated[list[int] | None, typer.Argument(metavar="OFFSET", show_default=False)] = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="All that are there, also those that were resent before.")
+        bool, typer.Option("--all", help="Resend all dead letters, including those resent before.")
     ] = False,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a group try dead letters once more, with all its attempts.  The dead letters stay where they are."""
+    """Resend dead letters to their group, with all its attempts. The dead letters are kept."""
     if bool(offsets) == all_:
         raise CommandError("give the offsets of dead letters, or --all", USAGE)
     body = {"all": True} if all_ else {"offsets": offsets}
@@ -84,13 +84,13 @@ def resend(
 def export(
     group: GroupArgument,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A file instead of standard output.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Output file instead of standard output.")
     ] = None,
     from_offset: FromOption = 0,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
-    """Dead letters of a group as newline-delimited JSON, with their bodies."""
+    """Export dead letters of a group, with their bodies, as newline-delimited JSON."""
     parts = Client(server).stream(f"{_path(group, namespace)}:export?from_offset={from_offset}")
     if output is None:
         print_bytes(parts)

@@ -16,32 +16,36 @@ if TYPE_CHECKING:
     from entrepot.gateway.settings import Settings
 
 NameServers = Annotated[
-    str | None, typer.Option("--nameserver", metavar="HOST:PORT,...", help="Every name server there is.")
+    str | None, typer.Option("--nameserver", metavar="HOST:PORT,...", help="Addresses of all name servers.")
 ]
-Host = Annotated[str | None, typer.Option(metavar="H", help="Address that every listener binds to.")]
+Host = Annotated[str | None, typer.Option(metavar="H", help="Bind address of every listener.")]
 ReadyFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Gets the listeners' addresses as JSON once all are up.")
+    Path | None,
+    typer.Option(metavar="FILE", help="File for the listeners' addresses as JSON, written once all are up."),
 ]
 ControllerList = Annotated[
-    str | None, typer.Option("--controllers", metavar="ID=HOST:PORT,...", help="Every controller there is.")
+    str | None, typer.Option("--controllers", metavar="ID=HOST:PORT,...", help="Ids and addresses of all controllers.")
 ]
 
 
 def nameserver(
     config: ConfigOption = None,
     controller: Annotated[
-        int | None, typer.Option(metavar="ID", help="It is this controller, too; its own address is the controller's.")
+        int | None,
+        typer.Option(
+            metavar="ID", help="Controller id of this name server, which is then a controller too, at its own address."
+        ),
     ] = None,
     controllers: ControllerList = None,
-    data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the controller.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Data directory of the controller.")] = None,
     host: Host = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="Port to listen on; 0: a free one.")] = None,
+    port: Annotated[int | None, typer.Option(metavar="N", help="Listening port; 0: a free one.")] = None,
     ready_file: ReadyFile = None,
     set_: SetOption = None,
 ) -> None:
-    """Start a name server: brokers tell it what they have, gateways ask it where that is.  By itself it keeps nothing.
+    """Start a name server: brokers register their topics, gateways look up brokers. It stores nothing.
 
-    With --controller it elects the masters of replicated brokers, too, together with the other controllers.
+    With --controller it is also one of the controllers, which elect the masters of replicated brokers.
     """
     loaded = settings_flags.load(
         config,
@@ -62,17 +66,17 @@ def nameserver(
 
 def controller(
     config: ConfigOption = None,
-    id_: Annotated[int | None, typer.Option("--id", metavar="ID", help="Its id among the controllers.")] = None,
+    id_: Annotated[int | None, typer.Option("--id", metavar="ID", help="Id of this controller.")] = None,
     controllers: ControllerList = None,
-    data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of what it keeps.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Data directory of the controller.")] = None,
     host: Host = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="Port to listen on; 0: a free one.")] = None,
+    port: Annotated[int | None, typer.Option(metavar="N", help="Listening port; 0: a free one.")] = None,
     ready_file: ReadyFile = None,
     set_: SetOption = None,
 ) -> None:
-    """Start a controller: with the others, three or five of them, it elects the masters of replicated brokers.
+    """Start a controller: one of three or five that elect the masters of replicated brokers.
 
-    Name servers can be controllers, too (entrepot nameserver --controller): then no process more is needed.
+    Name servers can be controllers, too (entrepot nameserver --controller), without further processes.
     """
     loaded = settings_flags.load(
         config,
@@ -106,13 +110,15 @@ def _check_controller(settings: Settings) -> None:
 def broker(
     config: ConfigOption = None,
     nameserver: NameServers = None,
-    data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of everything that is kept.")] = None,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Its name, the same as long as its data.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Data directory.")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Broker name, which must not change as long as its data exists.")
+    ] = None,
     host: Host = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="Port to listen on; 0: a free one.")] = None,
+    port: Annotated[int | None, typer.Option(metavar="N", help="Listening port; 0: a free one.")] = None,
     controllers: ControllerList = None,
     advertise: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where gateways reach it; else where it listens.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Address for gateways; else the listening address.")
     ] = None,
     ready_file: ReadyFile = None,
     set_: SetOption = None,
@@ -141,23 +147,26 @@ def gateway(
     config: ConfigOption = None,
     nameserver: NameServers = None,
     brokers: Annotated[
-        str | None, typer.Option("--broker", metavar="HOST:PORT,...", help="Brokers, where there is no name server.")
+        str | None,
+        typer.Option("--broker", metavar="HOST:PORT,...", help="Addresses of brokers, without a name server."),
     ] = None,
     host: Host = None,
-    mqtt_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the MQTT door; 0: a free one.")] = None,
-    amqp_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the AMQP door; 0: a free one.")] = None,
+    mqtt_port: Annotated[int | None, typer.Option(metavar="N", help="MQTT port; 0: a free one.")] = None,
+    amqp_port: Annotated[int | None, typer.Option(metavar="N", help="AMQP port; 0: a free one.")] = None,
     grpc_port: Annotated[
-        int | None, typer.Option(metavar="N", help="Port of the door for RocketMQ's clients; 0: a free one.")
+        int | None, typer.Option(metavar="N", help="gRPC port for RocketMQ clients; 0: a free one.")
     ] = None,
-    http_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the HTTP door; 0: a free one.")] = None,
-    workers: Annotated[int | None, typer.Option(metavar="N", help="Processes that share these ports.")] = None,
+    http_port: Annotated[int | None, typer.Option(metavar="N", help="HTTP port; 0: a free one.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Number of processes that share these ports.")
+    ] = None,
     free_ports: Annotated[
-        bool, typer.Option("--free-ports", help="A free port for every listener that is given none.")
+        bool, typer.Option("--free-ports", help="Use a free port for every listener without a given one.")
     ] = False,
     ready_file: ReadyFile = None,
     set_: SetOption = None,
 ) -> None:
-    """Start a gateway: MQTT, AMQP, RocketMQ and HTTP in front of brokers on other machines.  It keeps nothing."""
+    """Start a gateway: MQTT, AMQP, RocketMQ and HTTP in front of brokers on other machines. It stores nothing."""
     loaded = settings_flags.load(
         config,
         set_ or [],

@@ -23,25 +23,31 @@ from entrepot.gateway.cli.values import (
 app = typer.Typer(help="Consumer groups of a running server.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
-MaxAttemptsOption = Annotated[int | None, typer.Option(help="Deliveries of a message before it is given up.")]
-InvisibleOption = Annotated[int | None, typer.Option(help="How long a message stays with its consumer.")]
-StartOption = Annotated[str | None, typer.Option(help="earliest, latest or an RFC 3339 time.")]
+MaxAttemptsOption = Annotated[
+    int | None, typer.Option(help="Maximum number of deliveries of a message, which then becomes a dead letter.")
+]
+InvisibleOption = Annotated[int | None, typer.Option(help="Invisible duration of a received message, in seconds.")]
+StartOption = Annotated[str | None, typer.Option(help="Start position: earliest, latest or an RFC 3339 time.")]
 RetryOption = Annotated[
     str | None,
     typer.Option(
         metavar="POLICY",
-        help="How long what was given back waits: immediate, exponential:1000:60000:2 (first and longest wait in ms, "
-        "factor) or list:1000,5000.",
+        help="Delay of retries: immediate, exponential:1000:60000:2 (first and longest delay in ms, factor) or "
+        "list:1000,5000.",
     ),
 ]
 MaxInFlightOption = Annotated[
-    str | None, typer.Option(metavar="N|none", help="Messages of a topic that its consumers may hold at once.")
+    str | None, typer.Option(metavar="N|none", help="Maximum number of unsettled messages of a topic.")
 ]
-FifoOption = Annotated[bool | None, typer.Option("--fifo/--no-fifo", help="Messages of a message group in order.")]
+FifoOption = Annotated[
+    bool | None, typer.Option("--fifo/--no-fifo", help="Deliver the messages of a message group in order.")
+]
 FilterOption = Annotated[
     str | None,
     typer.Option(
-        "--filter", metavar="KIND:TEXT|none", help="What it wants: 'TAG:a || b', 'SQL92:price > 3', 'SUB_TOPIC:t/+/x'."
+        "--filter",
+        metavar="KIND:TEXT|none",
+        help="Filter of messages: 'TAG:a || b', 'SQL92:price > 3', 'SUB_TOPIC:t/+/x'.",
     ),
 ]
 
@@ -54,7 +60,7 @@ def _path(name: str, namespace: str) -> str:
 def list_groups(
     namespace: NamespaceOption = DEFAULT_NAMESPACE, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False
 ) -> None:
-    """Every group with how far behind it is."""
+    """List every group with its lag."""
     groups = Client(server).get(api_path(namespace, "groups"))["value"]
     if as_json:
         print_json(groups)
@@ -83,7 +89,7 @@ def show(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """One group and its progress on every queue it has read."""
+    """Show one group and its progress in every queue it has read."""
     group = Client(server).get(_path(name, namespace))
     if as_json:
         print_json(group)
@@ -105,7 +111,7 @@ def create(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a group, or change the one there is; what is not given stays as it is or takes its default."""
+    """Create a group, or change an existing one; omitted options keep their value or take the default."""
     fields = given(maxAttempts=max_attempts, invisibleSeconds=invisible_seconds, start=start, fifo=fifo)
     group = Client(server).put(_path(name, namespace), _wanted(fields, retry, max_in_flight, filter_))
     if as_json:
@@ -128,7 +134,7 @@ def update(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a group that is there; what is not given stays as it is."""
+    """Change an existing group; omitted options keep their value."""
     fields = given(maxAttempts=max_attempts, invisibleSeconds=invisible_seconds, start=start, fifo=fifo)
     wanted = _wanted(fields, retry, max_in_flight, filter_)
     client = Client(server)
@@ -144,16 +150,18 @@ def update(
 def reset(
     name: NameArgument,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
-    to: Annotated[str, typer.Option(help="earliest, latest, an offset or an RFC 3339 time.", show_default=False)],
-    queue: Annotated[int | None, typer.Option(help="One queue only; otherwise all of the topic's.")] = None,
+    to: Annotated[
+        str, typer.Option(help="New position: earliest, latest, an offset or an RFC 3339 time.", show_default=False)
+    ],
+    queue: Annotated[int | None, typer.Option(help="Queue to reset; else all queues of the topic.")] = None,
     yes: YesOption = False,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a group go on from another position: what is before it counts as settled, what is behind it comes (again).
+    """Reset a group to another position: messages before it count as settled, later ones are delivered (again).
 
-    Its progress is lost, so a terminal is asked first.
+    The group's progress is lost, so it asks for confirmation.
     """
     confirm(f"Let the group {name} go on at {to} in {topic}, and forget its progress there?", yes)
     body = {"topic": topic, "to": to, **given(queueId=queue)}
@@ -167,12 +175,12 @@ def reset(
 @app.command()
 def members(
     name: NameArgument,
-    topic: Annotated[str, typer.Option(help="Topic whose queues they share.", show_default=False)],
+    topic: Annotated[str, typer.Option(help="Topic of the queues.", show_default=False)],
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Consumers that have whole queues of a topic, and which."""
+    """List consumers with whole queues of a topic, and those queues."""
     shown = Client(server).get(f"{_path(name, namespace)}/topics/{segment(topic)}/members")
     if as_json:
         print_json(shown)
@@ -200,7 +208,7 @@ def delete(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete a group with its progress.  A terminal is asked first."""
+    """Delete a group with its progress. Asks for confirmation."""
     confirm(f"Delete the group {name} with its progress?", yes)
     Client(server).delete(_path(name, namespace))
     print_outcome({"group": name, "deleted": True}, f"group {name} deleted", as_json=as_json)

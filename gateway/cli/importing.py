@@ -13,7 +13,7 @@ from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, se
 from entrepot.gateway.cli.errors import FAILED, OK, USAGE, CommandError
 from entrepot.gateway.cli.output import JsonOption, print_json, print_table
 
-app = typer.Typer(help="Take in what another broker has.", no_args_is_help=True)
+app = typer.Typer(help="Import the definitions of another broker.", no_args_is_help=True)
 
 ROWS_PER_REQUEST = 500
 WAIT_SECONDS = 300.0
@@ -31,16 +31,16 @@ def _imports() -> None:
 @app.command()
 def rabbitmq(
     definitions: Annotated[
-        Path, typer.Option(metavar="FILE", help="What RabbitMQ exports: rabbitmqctl export_definitions FILE.")
+        Path, typer.Option(metavar="FILE", help="Definitions file: rabbitmqctl export_definitions FILE.")
     ],
-    vhost: Annotated[str | None, typer.Option(metavar="NAME", help="Take all of it into this virtual host.")] = None,
+    vhost: Annotated[str | None, typer.Option(metavar="NAME", help="Virtual host for all definitions.")] = None,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> int:
-    """Take in virtual hosts, users, permissions, exchanges, queues, bindings and policies.
+    """Import virtual hosts, users, permissions, exchanges, queues, bindings and policies.
 
-    What is left out is listed with the reason, and the exit code is 1 then.  Password hashes of RabbitMQ cannot be
-    used: such users are listed, to be created with `entrepot user create`.  It may be repeated.
+    Omitted definitions are listed with the reason; the exit code is then 1. Password hashes of RabbitMQ cannot be
+    used: such users are listed, to be created with `entrepot user create`. The import may be repeated.
     """
     given = _read(definitions)
     path = "/api/definitions" if vhost is None else f"/api/definitions/{segment(vhost)}"

@@ -33,22 +33,20 @@ _PLAIN_IN_A_HEADER: Final = "".join(c for c in string.punctuation if c not in '"
 @app.command()
 def publish(
     topic: TopicArgument,
-    data: Annotated[str, typer.Option(help="The message; @FILE reads a file, - standard input.", show_default=False)],
+    data: Annotated[str, typer.Option(help="Message data; @FILE reads a file, - standard input.", show_default=False)],
     type_: Annotated[str, typer.Option("--type", help="CloudEvents type.")] = "dev.entrepot.message",
     subject: Annotated[str | None, typer.Option(help="CloudEvents subject.")] = None,
     source: Annotated[str, typer.Option(help="CloudEvents source.")] = "urn:entrepot:cli",
-    id_: Annotated[str | None, typer.Option("--id", help="CloudEvents id; a new one if not given.")] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="CloudEvents id; else a new one.")] = None,
     content_type: Annotated[
-        str | None, typer.Option(help="Type of the data; JSON or text if not given, as it looks.")
+        str | None, typer.Option(help="Content type of the data; else JSON or text, by its form.")
     ] = None,
-    deliver_at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Not to be delivered before this RFC 3339 time.")
-    ] = None,
+    deliver_at: Annotated[str | None, typer.Option(metavar="TIME", help="Delivery time, as RFC 3339.")] = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Publish one message as a CloudEvent; done when the server has it safe."""
+    """Publish one message as a CloudEvent; return when it is durable."""
     content = _content(data)
     event_id = id_ or str(uuid.uuid4())
     attributes = {"specversion": "1.0", "id": event_id, "source": source, "type": type_, "subject": subject}
@@ -68,17 +66,19 @@ def publish(
 def receive(
     topic: TopicArgument,
     group: GroupArgument,
-    max_events: Annotated[int, typer.Option("--max", help="Messages to take at most.", min=1, max=100)] = 1,
-    wait_seconds: Annotated[int, typer.Option("--wait", help="Seconds to wait for the first one.", min=0, max=120)] = 0,
-    ack: Annotated[bool, typer.Option("--ack", help="Acknowledge what was received, once it is printed.")] = False,
+    max_events: Annotated[int, typer.Option("--max", help="Maximum number of messages.", min=1, max=100)] = 1,
+    wait_seconds: Annotated[
+        int, typer.Option("--wait", help="Longest wait for the first message, in seconds.", min=0, max=120)
+    ] = 0,
+    ack: Annotated[bool, typer.Option("--ack", help="Acknowledge the messages once they are printed.")] = False,
     create: Annotated[
-        bool, typer.Option("--create", help="Create the topic and the group where they are not.")
+        bool, typer.Option("--create", help="Create the topic and the group if they do not exist.")
     ] = False,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Receive messages for a group: they are this consumer's until acknowledged or their time is over."""
+    """Receive messages for a group: they stay with this consumer until acknowledged or expired."""
     client, subscription = Client(server), _subscription(namespace, topic, group)
     query: dict[str, str | int | float] = {"maxEvents": max_events, "maxWaitTime": wait_seconds}
     if not create:
@@ -106,12 +106,14 @@ def receive(
 def acknowledge(
     topic: TopicArgument,
     group: GroupArgument,
-    tokens: Annotated[list[str], typer.Argument(metavar="TOKEN...", help="Lock tokens.", show_default=False)],
+    tokens: Annotated[
+        list[str], typer.Argument(metavar="TOKEN...", help="Lock tokens of received messages.", show_default=False)
+    ],
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Acknowledge received messages: the group is done with them."""
+    """Acknowledge received messages for their group."""
     answer = _acknowledge(Client(server), _subscription(namespace, topic, group), tokens)
     if as_json:
         print_json(answer)

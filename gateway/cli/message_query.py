@@ -16,16 +16,16 @@ _TIME = "RFC 3339, or epoch milliseconds."
 
 def query(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
-    key: Annotated[str | None, typer.Option(help="One of the message's keys; the id of an event is one.")] = None,
+    key: Annotated[str | None, typer.Option(help="Key of the message; an event's id is one.")] = None,
     from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help=f"Stored at or after: {_TIME}")] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="TIME", help=f"Stored before: {_TIME}")] = None,
-    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 32,
-    cursor: Annotated[str | None, typer.Option(help="Go on where an answer ended.")] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of messages.", min=1, max=1000)] = 32,
+    cursor: Annotated[str | None, typer.Option(help="Cursor of an earlier answer, to continue there.")] = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Messages of a topic, the newest first."""
+    """List messages of a topic, the newest first."""
     wanted = {"topic": topic, "limit": limit, **given(key=key, to=to, cursor=cursor), **given(**{"from": from_})}
     answer = Client(server).request("GET", api_path(namespace, "messages"), query=wanted)
     if as_json:
@@ -56,7 +56,7 @@ def show(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """One message with all that is kept of it, and what became of it."""
+    """Show one message with all its properties and its state in every group."""
     client = Client(server)
     path = f"/api/v1/messages/{segment(id_)}"
     message = client.get(path)
@@ -79,7 +79,7 @@ def trace(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """The way of one message hop by hop, if its topic is traced."""
+    """Trace one message hop by hop, if its topic is traced."""
     hops = Client(server).get(f"/api/v1/messages/{segment(id_)}/trace")["value"]
     if as_json:
         print_json(hops)

@@ -10,7 +10,7 @@ from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, se
 from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
 from entrepot.gateway.cli.values import given
 
-app = typer.Typer(help="MQTT clients that are connected to a running server.", no_args_is_help=True)
+app = typer.Typer(help="MQTT clients connected to a running server.", no_args_is_help=True)
 
 _PATH = "/api/v1/clients"
 IdArgument = Annotated[str, typer.Argument(metavar="CLIENT", show_default=False)]
@@ -18,15 +18,17 @@ IdArgument = Annotated[str, typer.Argument(metavar="CLIENT", show_default=False)
 
 @app.command("list")
 def list_clients(
-    prefix: Annotated[str | None, typer.Option(help="What client ids begin with.")] = None,
-    user: Annotated[str | None, typer.Option(help="Clients of this user.")] = None,
-    after: Annotated[str | None, typer.Option(metavar="CLIENT", help="Go on where a list ended.")] = None,
-    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 100,
-    slow: Annotated[bool, typer.Option("--slow", help="Those that are behind the most instead.")] = False,
+    prefix: Annotated[str | None, typer.Option(help="Prefix of the client ids.")] = None,
+    user: Annotated[str | None, typer.Option(help="User name of the clients.")] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="CLIENT", help="Last client id of an earlier list, to continue there.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of clients.", min=1, max=1000)] = 100,
+    slow: Annotated[bool, typer.Option("--slow", help="List the slowest clients instead.")] = False,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Clients connected to this gateway, in the order of their ids."""
+    """List clients connected to this gateway, ordered by id."""
     if slow:
         answer = Client(server).request("GET", "/api/v1/slow-subscribers", query={"limit": limit})
         columns: tuple[str, ...] = ("id", "address", "behind", "queued", "inFlight", "dropped")
@@ -53,7 +55,7 @@ def list_clients(
 
 @app.command()
 def show(client: IdArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """All that is known of one, with its subscriptions: as JSON in any case."""
+    """Show all details of a client and its subscriptions, always as JSON."""
     http = Client(server)
     shown = http.get(f"{_PATH}/{segment(client)}")
     found = http.request("GET", "/api/v1/subscriptions", query={"client": client, "limit": 1000})["value"]
@@ -62,7 +64,7 @@ def show(client: IdArgument, server: ServerOption = DEFAULT_SERVER, as_json: Jso
 
 @app.command()
 def kick(client: IdArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """Disconnect one, of whichever gateway.  Its session stays."""
+    """Disconnect a client of any gateway. Its session is kept."""
     Client(server).delete(f"{_PATH}/{segment(client)}")
     print_outcome({"client": client, "disconnected": True}, f"client {client} disconnected", as_json=as_json)
 
@@ -70,14 +72,14 @@ def kick(client: IdArgument, server: ServerOption = DEFAULT_SERVER, as_json: Jso
 @app.command()
 def trace(
     target: Annotated[str, typer.Argument(metavar="CLIENT|ADDRESS", show_default=False)],
-    seconds: Annotated[int, typer.Option(min=1, max=3600, help="For how long.")] = 60,
-    payloads: Annotated[bool, typer.Option("--payloads", help="With the bodies of messages.")] = False,
-    show: Annotated[bool, typer.Option("--show", help="Show what there is, and begin nothing.")] = False,
-    stop: Annotated[bool, typer.Option("--stop", help="End the trace and forget it.")] = False,
+    seconds: Annotated[int, typer.Option(min=1, max=3600, help="Duration of the trace, in seconds.")] = 60,
+    payloads: Annotated[bool, typer.Option("--payloads", help="Include message bodies.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Show the trace without beginning one.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="End and delete the trace.")] = False,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Trace the packets of a client, or of all from one address; or show what was traced."""
+    """Trace the packets of a client or of one address, or show a trace."""
     http, path = Client(server), f"/api/v1/traces/{segment(target)}"
     if stop:
         http.delete(path)

@@ -21,7 +21,7 @@ def _path(name: str) -> str:
 
 @app.command("list")
 def list_namespaces(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """Every namespace with how much is in it."""
+    """List every namespace with its number of topics and groups."""
     namespaces = Client(server).get("/api/v1/namespaces")["value"]
     if as_json:
         print_json(namespaces)
@@ -31,7 +31,7 @@ def list_namespaces(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption =
 
 @app.command()
 def create(name: NameArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """Create a namespace, if it is not there."""
+    """Create a namespace unless it exists."""
     namespace = Client(server).put(_path(name), {})
     if as_json:
         print_json(namespace)
@@ -43,7 +43,7 @@ def create(name: NameArgument, server: ServerOption = DEFAULT_SERVER, as_json: J
 def delete(
     name: NameArgument, yes: YesOption = False, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False
 ) -> None:
-    """Delete a namespace without topics and groups.  A terminal is asked first."""
+    """Delete an empty namespace. Asks for confirmation."""
     confirm(f"Delete the namespace {name}?", yes)
     Client(server).delete(_path(name))
     print_outcome({"namespace": name, "deleted": True}, f"namespace {name} deleted", as_json=as_json)

@@ -29,27 +29,32 @@ class Role(StrEnum):
 
 def ping(
     target: Annotated[
-        str, typer.Argument(metavar="HOST:PORT|URL", show_default=False, help="Broker or name server; or an HTTP door.")
+        str,
+        typer.Argument(
+            metavar="HOST:PORT|URL", show_default=False, help="Broker or name server, or the URL of an HTTP listener."
+        ),
     ],
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Longest wait for it.", min=0.01)] = 3.0,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Longest wait for the answer, in seconds.", min=0.01)
+    ] = 3.0,
     ready: Annotated[
-        bool, typer.Option("--ready", help="Of a replica, ask for an open master or a slave in sync with it.")
+        bool, typer.Option("--ready", help="Require a replica to be an open master or a slave in sync with it.")
     ] = False,
     max_behind: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Largest lag of a slave that is ready.", min=0)
+        float, typer.Option(metavar="SECONDS", help="Largest lag of a ready slave, in seconds.", min=0)
     ] = 1.0,
-    role: Annotated[Role | None, typer.Option(metavar="master|slave", help="Ask for a replica in this role.")] = None,
+    role: Annotated[Role | None, typer.Option(metavar="master|slave", help="Require a replica in this role.")] = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask a broker, a name server (HOST:PORT) or a server's HTTP door (http://HOST:PORT) whether it takes requests.
+    """Check that a broker, a name server (HOST:PORT) or an HTTP listener (http://HOST:PORT) takes requests.
 
-    Ends with 0 and prints how long the answer took, or with 1 and why there was none. Of a replica of a broker it
-    prints role, epoch and lag, too. With --ready or --role it ends with 1 where that is not so. A process that is no
-    replica is ready when it answers.
+    Prints the response time and exits with 0, or prints the reason and exits with 1. For a broker's replica it also
+    prints role, epoch and lag. With --ready or --role it exits with 1 unless the replica meets them. Any other process
+    is ready when it answers.
 
-    The settings cluster.name and cluster.tls_* are those of the one that is asked.
+    The settings cluster.name and cluster.tls_* must match those of the target.
     """
     if "://" in target:
         if role is not None:

@@ -31,20 +31,21 @@ _CLI_HEAD: Final = """# Commands
 
 Made by `make docs`; not edited by hand. `--help` after any command says the same.
 
-Exit codes: 0 done, 1 refused or failed, 2 wrong usage or settings. What went wrong is one line on standard error. What
-destroys something asks first; where there is no terminal to ask, `--yes` is needed.
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage or settings. An error is one line on standard error. Destructive
+commands ask for confirmation; without a terminal they require `--yes`.
 
 These options are the same wherever a command has them:
 
 | option | is |
 |---|---|
-| `--server URL` | address of the server's HTTP door; else `ENTREPOT_SERVER`, else `http://127.0.0.1:8080` |
+| `--server URL` | address of the server's HTTP listener; else `ENTREPOT_SERVER`, else `http://127.0.0.1:8080` |
 | `--namespace NAME`, `-n` | namespace of the names; else `ENTREPOT_NAMESPACE`, else `default` |
 | `--json` | print JSON |
 
-`ENTREPOT_TOKEN`, or `ENTREPOT_USER` and `ENTREPOT_PASSWORD`, say who asks. `entrepot --version` prints the version.
+`ENTREPOT_TOKEN`, or `ENTREPOT_USER` and `ENTREPOT_PASSWORD`, have the credentials. `entrepot --version` prints the
+version.
 """
-_EVERYWHERE: Final = ("Address of the server's HTTP door.", "Namespace of the names.", "Print JSON.")
+_EVERYWHERE: Final = ("Address of the server's HTTP listener.", "Namespace of the names.", "Print JSON.")
 """Help of the options described in the head."""
 
 

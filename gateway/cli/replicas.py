@@ -27,7 +27,7 @@ def _path(name: str, replica: int) -> str:
 def add(
     name: NameArgument, replica: ReplicaArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False
 ) -> None:
-    """Have a replica count, which copies the log already: as soon as it has all of it."""
+    """Make an observer a counting replica once it has the whole log."""
     found = Client(server, CHANGE_SECONDS).put(_path(name, replica), {"isObserver": False})
     print_outcome(found, f"replica {replica} of {name} counts as soon as it has the log", as_json=as_json)
 
@@ -36,7 +36,7 @@ def add(
 def observer(
     name: NameArgument, replica: ReplicaArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False
 ) -> None:
-    """Have a replica copy the log, and count for nothing."""
+    """Make a replica an observer, which copies the log but does not count."""
     found = Client(server, CHANGE_SECONDS).put(_path(name, replica), {"isObserver": True})
     print_outcome(found, f"replica {replica} of {name} is to be an observer", as_json=as_json)
 
@@ -49,7 +49,7 @@ def remove(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a replica, which is stopped, count no more.  A terminal is asked."""
+    """Remove a stopped replica from the counting ones. Asks for confirmation."""
     confirm(f"Let replica {replica} of {name} count no more?", yes)
     Client(server, CHANGE_SECONDS).request("DELETE", _path(name, replica))
     outcome = {"broker": name, "replica": replica, "isToLeave": True}

@@ -20,12 +20,14 @@ _PATH = "/api/v1/retained"
 @app.command("list")
 def list_retained(
     topic_filter: Annotated[str, typer.Option("--filter", metavar="FILTER", help="MQTT topic filter.")] = "#",
-    after: Annotated[str | None, typer.Option(metavar="NAME", help="Go on where a list ended.")] = None,
-    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 100,
+    after: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Last name of an earlier list, to continue there.")
+    ] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of messages.", min=1, max=1000)] = 100,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Retained messages, in the order of their names."""
+    """List retained messages, ordered by name."""
     answer = Client(server).request("GET", _PATH, query=given(filter=topic_filter, after=after, limit=limit))
     if as_json:
         print_json(answer)
@@ -42,7 +44,7 @@ def list_retained(
 def get(
     name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)], server: ServerOption = DEFAULT_SERVER
 ) -> None:
-    """The body of one, as it was published."""
+    """Print the body of a retained message as it was published."""
     print_bytes(Client(server).stream(f"{_PATH}/{segment(name)}"))
 
 
@@ -50,13 +52,13 @@ def get(
 def delete(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
     topic_filter: Annotated[
-        str | None, typer.Option("--filter", metavar="FILTER", help="All that match, instead of one.")
+        str | None, typer.Option("--filter", metavar="FILTER", help="MQTT topic filter of the messages to delete.")
     ] = None,
     yes: YesOption = False,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete one, or all that match a filter.  A terminal is asked first."""
+    """Delete one retained message, or all that match a filter. Asks for confirmation."""
     if (name is None) == (topic_filter is None):
         raise CommandError("say a NAME, or a --filter", USAGE)
     confirm(f"Delete {'what' if name else 'all that'} is retained for {name or topic_filter}?", yes)

@@ -18,25 +18,28 @@ if TYPE_CHECKING:
 
 def serve(
     config: ConfigOption = None,
-    data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of everything that is kept.")] = None,
-    host: Annotated[str | None, typer.Option(metavar="H", help="Address that every listener binds to.")] = None,
-    mqtt_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the MQTT door; 0: a free one.")] = None,
-    amqp_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the AMQP door; 0: a free one.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Data directory.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="H", help="Bind address of every listener.")] = None,
+    mqtt_port: Annotated[int | None, typer.Option(metavar="N", help="MQTT port; 0: a free one.")] = None,
+    amqp_port: Annotated[int | None, typer.Option(metavar="N", help="AMQP port; 0: a free one.")] = None,
     grpc_port: Annotated[
-        int | None, typer.Option(metavar="N", help="Port of the door for RocketMQ's clients; 0: a free one.")
+        int | None, typer.Option(metavar="N", help="gRPC port for RocketMQ clients; 0: a free one.")
     ] = None,
-    http_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the HTTP door; 0: a free one.")] = None,
+    http_port: Annotated[int | None, typer.Option(metavar="N", help="HTTP port; 0: a free one.")] = None,
     broker_port: Annotated[
-        int | None, typer.Option(metavar="N", help="Open the door for gateways on other machines; 0: a free port.")
+        int | None,
+        typer.Option(metavar="N", help="Port for gateways on other machines, closed without it; 0: a free one."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(metavar="N", help="Gateway processes before one store process; 1: all in one process.")
+        int | None,
+        typer.Option(metavar="N", help="Number of gateway processes before one store process; 1: all in one process."),
     ] = None,
     free_ports: Annotated[
-        bool, typer.Option("--free-ports", help="A free port for every listener that is given none.")
+        bool, typer.Option("--free-ports", help="Use a free port for every listener without a given one.")
     ] = False,
     ready_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Gets the listeners' addresses as JSON once all are up.")
+        Path | None,
+        typer.Option(metavar="FILE", help="File for the listeners' addresses as JSON, written once all are up."),
     ] = None,
     set_: SetOption = None,
 ) -> None:

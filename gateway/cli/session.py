@@ -11,20 +11,20 @@ from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
 from entrepot.gateway.cli.values import given
 
-app = typer.Typer(help="MQTT sessions, connected or away.", no_args_is_help=True)
+app = typer.Typer(help="MQTT sessions, connected or not.", no_args_is_help=True)
 
 _PATH = "/api/v1/sessions"
 
 
 @app.command("list")
 def list_sessions(
-    prefix: Annotated[str | None, typer.Option(help="What client ids begin with.")] = None,
-    after: Annotated[str | None, typer.Option(help="Go on where a list ended.")] = None,
-    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 100,
+    prefix: Annotated[str | None, typer.Option(help="Prefix of the client ids.")] = None,
+    after: Annotated[str | None, typer.Option(help="Last client id of an earlier list, to continue there.")] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of sessions.", min=1, max=1000)] = 100,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Sessions of all gateways."""
+    """List sessions of all gateways."""
     answer = Client(server).request("GET", _PATH, query=given(prefix=prefix, after=after, limit=limit))
     if as_json:
         print_json(answer)
@@ -42,7 +42,7 @@ def delete(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """End a session: what waits for the client is lost to it.  A terminal is asked first."""
+    """Delete a session: the client loses its waiting messages. Asks for confirmation."""
     confirm(f"End the session of {client}?", yes)
     Client(server).delete(f"{_PATH}/{segment(client)}")
     print_outcome({"session": client, "deleted": True}, f"session {client} ended", as_json=as_json)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ConfigOption = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file (TOML).")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="One setting, such as store.flush=async; may be repeated."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Setting, such as store.flush=async; may be repeated."),
 ]
 
 

@@ -18,7 +18,7 @@ from entrepot.gateway.cli.output import JsonOption, print_json, print_table
 if TYPE_CHECKING:
     from entrepot.gateway.shovel.plan import OnProgress, QueueProgress, ShovelPlan
 
-app = typer.Typer(help="Carry messages of another broker here.", no_args_is_help=True)
+app = typer.Typer(help="Move messages here from another broker.", no_args_is_help=True)
 
 DEFAULT_TARGET = "amqp://guest:guest@127.0.0.1:5672/"
 MAX_PREFETCH = 10_000
@@ -33,20 +33,22 @@ def _shovels() -> None:
 @app.command()
 def rabbitmq(
     source: Annotated[
-        str, typer.Option("--from", envvar="ENTREPOT_SHOVEL_FROM", metavar="URL", help="The RabbitMQ: amqp://...")
+        str,
+        typer.Option(
+            "--from", envvar="ENTREPOT_SHOVEL_FROM", metavar="URL", help="URL of the RabbitMQ server: amqp://..."
+        ),
     ],
     target: Annotated[
-        str, typer.Option("--to", envvar="ENTREPOT_SHOVEL_TO", metavar="URL", help="The AMQP door of the server.")
+        str,
+        typer.Option("--to", envvar="ENTREPOT_SHOVEL_TO", metavar="URL", help="URL of this server's AMQP listener."),
     ] = DEFAULT_TARGET,
-    queue: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A queue; give it as often as wanted.")
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every queue that the server has and the source has.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on when the queues are empty.")] = False,
+    queue: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Queue name; may be repeated.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Move every queue that exists on both servers.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue when the queues are empty.")] = False,
     prefetch: Annotated[
-        int, typer.Option(min=1, max=MAX_PREFETCH, help="Messages of a queue on their way at a time.")
+        int, typer.Option(min=1, max=MAX_PREFETCH, help="Maximum number of messages of a queue in transit.")
     ] = 500,
-    at_a_time: Annotated[int, typer.Option(min=1, max=MAX_AT_A_TIME, help="Queues at a time.")] = 4,
+    at_a_time: Annotated[int, typer.Option(min=1, max=MAX_AT_A_TIME, help="Number of queues at the same time.")] = 4,
     origin: Annotated[
         bool, typer.Option("--origin", help="Write exchange and routing key into headers (x-original-...).")
     ] = False,
@@ -55,8 +57,8 @@ def rabbitmq(
 ) -> int:
     """Drain queues of a live RabbitMQ into queues of the same names.
 
-    A message is acknowledged there when it is durable here.  Nothing is lost when this command, or either broker, is
-    killed; start it again: messages that were on their way may then be here twice.
+    A message is acknowledged there once it is durable here. Nothing is lost if this command or either broker is
+    killed; start it again: messages in transit may then arrive twice.
     """
     from entrepot.gateway.shovel.plan import ShovelPlan
 

@@ -34,7 +34,7 @@ UrlOption = Annotated[
         "--url",
         envvar="ENTREPOT__TIER__URL",
         metavar="URL",
-        help="The object store: file:///folder, s3://bucket/prefix, gs:// or az://.",
+        help="URL of the object store: file:///folder, s3://bucket/prefix, gs:// or az://.",
         show_default=False,
     ),
 ]
@@ -44,20 +44,21 @@ EndpointOption = Annotated[
         "--endpoint",
         envvar="ENTREPOT__TIER__ENDPOINT",
         metavar="URL",
-        help="Where the store is, if it is not at its provider's.",
+        help="Endpoint of the store, unless it is the provider's.",
     ),
 ]
 RegionOption = Annotated[
     str | None, typer.Option("--region", envvar="ENTREPOT__TIER__REGION", metavar="NAME", help="Region of the store.")
 ]
 AllowHttpOption = Annotated[
-    bool, typer.Option("--allow-http", envvar="ENTREPOT__TIER__ALLOW_HTTP", help="The endpoint may be without TLS.")
+    bool, typer.Option("--allow-http", envvar="ENTREPOT__TIER__ALLOW_HTTP", help="Allow an endpoint without TLS.")
 ]
 TableOption = Annotated[
-    str | None, typer.Option("--table", metavar="PATH", help="Which table, where there are several: `tier show` says.")
+    str | None,
+    typer.Option("--table", metavar="PATH", help="Table of the topic, where there are several; see `tier show`."),
 ]
 BrokerOption = Annotated[
-    str, typer.Option("--on", metavar="BROKER", help="Name of the broker that is to have it, where there are several.")
+    str, typer.Option("--on", metavar="BROKER", help="Broker for the topic, where there are several.")
 ]
 
 
@@ -69,7 +70,7 @@ def show(
     allow_http: AllowHttpOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """The tables that are there: topics, queues with their offsets, segments, bytes, and times of storing (UTC)."""
+    """Show the tables: topics, queues with their offsets, segments, bytes, and storing times (UTC)."""
     from entrepot.gateway.clock import SystemClock
     from entrepot.store_client.embedded import tables_shown
 
@@ -95,15 +96,15 @@ def _row(table: TableShown) -> tuple[object, ...]:
 @app.command()
 def verify(
     url: UrlOption,
-    full: Annotated[bool, typer.Option("--full", help="Read all messages, too, and compare their digests.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Read all messages and compare their digests, too.")] = False,
     endpoint: EndpointOption = None,
     region: RegionOption = None,
     allow_http: AllowHttpOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Whether each table has every message once, and all of its segments are there.
+    """Verify that each table has every message once, and all of its segments.
 
-    What is wrong is named with table, queue and offsets, and the exit code is 1 then.
+    Problems are listed with table, queue and offsets; the exit code is then 1.
     """
     from entrepot.gateway.clock import SystemClock
     from entrepot.store_client.embedded import tables_verified
@@ -124,7 +125,7 @@ def verify(
 
 @app.command()
 def status(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """Progress of a running server with each topic that goes to the object store."""
+    """Show a running server's progress with each topic in the object store."""
     found = Client(server).get("/api/v1/tiering")["value"]
     if as_json:
         print_json(found)
@@ -143,21 +144,21 @@ def restore(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     tier_seconds: Annotated[
         int | None,
-        typer.Option(metavar="N", help="How long messages stay in the object store; a table does not say it."),
+        typer.Option(metavar="N", help="Retention in the object store, in seconds; a table does not contain it."),
     ] = None,
     table: TableOption = None,
     on: BrokerOption = "",
     force: Annotated[
-        bool, typer.Option("--force", help="Though the table was just written: whoever does is refused from now on.")
+        bool, typer.Option("--force", help="Restore a table written just now; its writer is refused from now on.")
     ] = False,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a topic back from the table of a broker that is lost with its disks.
+    """Restore a topic from the table of a broker that is lost with its disks.
 
-    Nothing is copied: the topic goes on behind the last message of the table.  Progress of consumer groups, sessions,
-    retained and waiting messages are in no table, and do not come back.
+    Nothing is copied: the topic continues after the table's last message. Tables do not contain progress of consumer
+    groups, sessions, retained and scheduled messages; these are not restored.
     """
     body = given(tierSeconds=tier_seconds, table=table, broker=on or None, force=force or None)
     path = api_path(namespace, "topics", segment(topic)) + ":restore"
@@ -170,25 +171,26 @@ def restore(
 @app.command()
 def attach(
     url: Annotated[
-        str, typer.Option("--url", metavar="URL", help="The other cluster's object store.", show_default=False)
+        str, typer.Option("--url", metavar="URL", help="URL of the other cluster's object store.", show_default=False)
     ],
     table: TableOption = None,
     name: Annotated[
-        str | None, typer.Option("--as", metavar="TOPIC", help="Name of the topic here; else that of the table's.")
+        str | None, typer.Option("--as", metavar="TOPIC", help="Topic name here; else the table's.")
     ] = None,
     endpoint: Annotated[
-        str | None, typer.Option("--endpoint", metavar="URL", help="Where the store is, if not at its provider's.")
+        str | None,
+        typer.Option("--endpoint", metavar="URL", help="Endpoint of the store, unless it is the provider's."),
     ] = None,
     region: Annotated[str | None, typer.Option("--region", metavar="NAME", help="Region of the store.")] = None,
-    allow_http: Annotated[bool, typer.Option("--allow-http", help="The endpoint may be without TLS.")] = False,
+    allow_http: Annotated[bool, typer.Option("--allow-http", help="Allow an endpoint without TLS.")] = False,
     on: BrokerOption = "",
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Have another cluster's table as a topic that can be read, as far as it goes now; once more: as far as then.
+    """Attach another cluster's table as a readable topic, up to its present end; attach again to move that end.
 
-    The broker reads it, with credentials of its own environment.  Nothing is written there, and deleting the topic
+    The broker reads it with the credentials in its own environment. Nothing is written there, and deleting the topic
     deletes nothing there.
     """
     body = given(

@@ -11,9 +11,9 @@ from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
 
-app = typer.Typer(help="Messages that wait for their time.", no_args_is_help=True)
+app = typer.Typer(help="Scheduled messages.", no_args_is_help=True)
 
-HandleArgument = Annotated[str, typer.Argument(metavar="HANDLE", help="As the list tells it.", show_default=False)]
+HandleArgument = Annotated[str, typer.Argument(metavar="HANDLE", help="Handle from the list.", show_default=False)]
 
 
 def _path(handle: str) -> str:
@@ -22,9 +22,9 @@ def _path(handle: str) -> str:
 
 @app.command("list")
 def list_timers(
-    topic: Annotated[str | None, typer.Option(help="Of one topic only.")] = None,
-    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 32,
-    cursor: Annotated[str | None, typer.Option(help="Go on where a list ended.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Topic of the messages; else all topics.")] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of messages.", min=1, max=1000)] = 32,
+    cursor: Annotated[str | None, typer.Option(help="Cursor of an earlier list, to continue there.")] = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
@@ -47,7 +47,7 @@ def list_timers(
 def recall(
     handle: HandleArgument, yes: YesOption = False, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False
 ) -> None:
-    """Take a message back before its time: it is never delivered.  A terminal is asked first."""
+    """Recall a scheduled message: it is never delivered. Asks for confirmation."""
     confirm("Take the message back, so that it is never delivered?", yes)
     Client(server).delete(_path(handle))
     print_outcome({"handle": handle, "recalled": True}, "recalled", as_json=as_json)
@@ -57,12 +57,13 @@ def recall(
 def retime(
     handle: HandleArgument,
     deliver_at: Annotated[
-        str, typer.Argument(metavar="TIME", help="RFC 3339, or epoch milliseconds.", show_default=False)
+        str,
+        typer.Argument(metavar="TIME", help="New delivery time: RFC 3339 or epoch milliseconds.", show_default=False),
     ],
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a message another time.  It has another handle then."""
+    """Change a message's delivery time. It gets a new handle."""
     timer = Client(server).put(_path(handle), {"deliverAt": deliver_at})
     if as_json:
         print_json(timer)

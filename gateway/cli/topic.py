@@ -16,38 +16,47 @@ app = typer.Typer(help="Topics of a running server.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 _Limit = str | None
-QueuesOption = Annotated[int | None, typer.Option(help="Message queues; fewer only once the last ones are drained.")]
-WriteQueuesOption = Annotated[
-    _Limit, typer.Option(metavar="N|none", help="How many of the queues new messages go to; none: all.")
+QueuesOption = Annotated[
+    int | None, typer.Option(help="Number of message queues; it shrinks only once the last ones are drained.")
 ]
-TypeOption = Annotated[str | None, typer.Option("--type", help="Kind of messages: NORMAL or PRIORITY.")]
-PermissionOption = Annotated[str | None, typer.Option(help="READ_WRITE, READ, WRITE or NONE.")]
+WriteQueuesOption = Annotated[
+    _Limit, typer.Option(metavar="N|none", help="Number of queues for new messages; none: all.")
+]
+TypeOption = Annotated[str | None, typer.Option("--type", help="Message type: NORMAL or PRIORITY.")]
+PermissionOption = Annotated[str | None, typer.Option(help="Permission: READ_WRITE, READ, WRITE or NONE.")]
 CleanupOption = Annotated[
     str | None,
     typer.Option(
-        help="DELETE (by age and size), CONSUMED (once every group has settled them) or COMPACT (the last per key)."
+        help="Cleanup policy: DELETE (by age and size), CONSUMED (settled by every group) or COMPACT (last per key)."
     ),
 ]
-RetentionSecondsOption = Annotated[_Limit, typer.Option(metavar="N|none", help="How long messages are kept.")]
-RetentionBytesOption = Annotated[_Limit, typer.Option(metavar="N|none", help="How much is kept.")]
+RetentionSecondsOption = Annotated[_Limit, typer.Option(metavar="N|none", help="Retention by age, in seconds.")]
+RetentionBytesOption = Annotated[_Limit, typer.Option(metavar="N|none", help="Retention by size, in bytes.")]
 TierSecondsOption = Annotated[
-    _Limit, typer.Option(metavar="N|none", help="How long they are kept in the broker's object store; none: not there.")
+    _Limit,
+    typer.Option(metavar="N|none", help="Retention in the broker's object store, in seconds; none: not stored there."),
 ]
-MaxMessageBytesOption = Annotated[_Limit, typer.Option(metavar="N|none", help="The longest body.")]
+MaxMessageBytesOption = Annotated[_Limit, typer.Option(metavar="N|none", help="Maximum body size, in bytes.")]
 MaxBacklogOption = Annotated[
-    _Limit, typer.Option(metavar="N|none", help="Messages the slowest group may be behind before new ones are refused.")
+    _Limit,
+    typer.Option(
+        metavar="N|none", help="Maximum lag of the slowest group, in messages; beyond it new ones are refused."
+    ),
 ]
 TraceOption = Annotated[
-    float | None,
-    typer.Option(metavar="SHARE", help="Share of the messages to trace, 0 (none) to 1 (all).", min=0, max=1),
+    float | None, typer.Option(metavar="SHARE", help="Share of traced messages, 0 (none) to 1 (all).", min=0, max=1)
 ]
 ConfirmOption = Annotated[
     str | None,
-    typer.Option("--confirm", help="Disks that confirm a message: RULE (of the broker) or ASYNC (the master's alone)."),
+    typer.Option("--confirm", help="Confirm level: RULE (the broker's rule) or ASYNC (the master's disk alone)."),
 ]
 PlacementOption = Annotated[
     list[str] | None,
-    typer.Option("--on", metavar="BROKER=QUEUES", help="Only on this broker, with so many queues; may be repeated."),
+    typer.Option(
+        "--on",
+        metavar="BROKER=QUEUES",
+        help="Placement on this broker alone, with this number of queues; may be repeated.",
+    ),
 ]
 _SHOWN = (
     "namespace",
@@ -75,7 +84,7 @@ def _path(name: str, namespace: str) -> str:
 def list_topics(
     namespace: NamespaceOption = DEFAULT_NAMESPACE, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False
 ) -> None:
-    """Every topic with how much it holds."""
+    """List every topic with its number of messages."""
     topics = Client(server).get(api_path(namespace, "topics"))["value"]
     if as_json:
         print_json(topics)
@@ -93,7 +102,7 @@ def show(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """One topic and the offsets of its queues."""
+    """Show one topic and the offsets of its queues."""
     topic = Client(server).get(_path(name, namespace))
     if as_json:
         print_json(topic)
@@ -125,7 +134,7 @@ def create(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a topic, or change the one there is; what is not given stays as it is or takes its default."""
+    """Create a topic, or change an existing one; omitted options keep their value or take the default."""
     wanted = _wanted(
         given(
             queues=queues,
@@ -170,7 +179,7 @@ def update(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a topic that is there; what is not given stays as it is."""
+    """Change an existing topic; omitted options keep their value."""
     wanted = _wanted(
         given(
             queues=queues,
@@ -240,7 +249,7 @@ def delete(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete a topic with its messages.  A terminal is asked first."""
+    """Delete a topic with its messages. Asks for confirmation."""
     confirm(f"Delete the topic {name} with all its messages?", yes)
     Client(server).delete(_path(name, namespace))
     print_outcome({"topic": name, "deleted": True}, f"topic {name} deleted", as_json=as_json)

@@ -18,10 +18,10 @@ from entrepot.gateway.cli.values import given
 app = typer.Typer(help="Users of a running server.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="USER", show_default=False)]
-SuperOption = Annotated[bool | None, typer.Option("--super/--no-super", help="Whether policies do not bind it.")]
-EnabledOption = Annotated[bool | None, typer.Option("--enable/--disable", help="Whether it may come in.")]
+SuperOption = Annotated[bool | None, typer.Option("--super/--no-super", help="Exempt the user from policies.")]
+EnabledOption = Annotated[bool | None, typer.Option("--enable/--disable", help="Allow or forbid logins.")]
 PasswordFileOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="File whose first line is the password; - is standard input.")
+    Path | None, typer.Option(metavar="FILE", help="File with the password in its first line; - is standard input.")
 ]
 SECRET_BYTES = 24
 _PAGE = 1000
@@ -36,7 +36,7 @@ def _path(name: str) -> str:
 
 @app.command("list")
 def list_users(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """Every user."""
+    """List every user."""
     users = all_pages(Client(server), "/api/v1/users")
     if as_json:
         print_json(users)
@@ -49,7 +49,7 @@ def list_users(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = Fals
 
 @app.command()
 def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """One user."""
+    """Show one user."""
     user = Client(server).get(_path(name))
     if as_json:
         print_json(user)
@@ -62,14 +62,14 @@ def create(
     name: NameArgument,
     password_file: PasswordFileOption = None,
     no_password: Annotated[
-        bool, typer.Option("--no-password", help="It comes in by certificate or token only.")
+        bool, typer.Option("--no-password", help="Allow logins by certificate or token only.")
     ] = False,
     is_super: SuperOption = None,
     enabled: EnabledOption = None,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a user.  The first one must be a super user: from then on every door asks for credentials."""
+    """Create a user. The first must be a super user: from then on every listener requires credentials."""
     client = Client(server)
     if any(user["name"] == name for user in all_pages(client, "/api/v1/users")):
         raise CommandError(f"there is a user {name} already")
@@ -89,7 +89,7 @@ def update(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Change what a user may; what is not given stays as it is."""
+    """Change a user; omitted options keep their value."""
     client = Client(server)
     client.get(_path(name))  # a missing one is refused
     user = client.put(_path(name), given(super=is_super, enabled=enabled))
@@ -106,7 +106,7 @@ def password(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a user another password; connections made with the old one end."""
+    """Change a user's password; connections made with the old one end."""
     client = Client(server)
     client.get(_path(name))
     user = client.put(_path(name), {"password": _password(password_file)})
@@ -117,13 +117,16 @@ def password(
 def signing_secret(
     name: NameArgument,
     secret_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File whose first line it is, - is standard input; else made.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="File with the secret in its first line, - is standard input; else a generated one."
+        ),
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Take it away.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the secret.")] = False,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a user a secret for RocketMQ's clients, whose access key is the user's name; one that is made is shown."""
+    """Set a user's secret for RocketMQ clients, whose access key is the user's name; a generated one is shown."""
     client = Client(server)
     client.get(_path(name))
     made = "" if remove else secrets.token_urlsafe(SECRET_BYTES) if secret_file is None else _password(secret_file)
@@ -138,12 +141,9 @@ def signing_secret(
 
 @app.command()
 def delete(
-    name: NameArgument,
-    yes: YesOption = False,
-    server: ServerOption = DEFAULT_SERVER,
-    as_json: JsonOption = False,
+    name: NameArgument, yes: YesOption = False, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False
 ) -> None:
-    """Delete a user; its policy stays.  A terminal is asked first."""
+    """Delete a user; its policy is kept. Asks for confirmation."""
     confirm(f"Delete the user {name}?", yes)
     Client(server).delete(_path(name))
     print_outcome({"user": name, "deleted": True}, f"user {name} deleted", as_json=as_json)
@@ -151,11 +151,11 @@ def delete(
 
 @app.command()
 def audit(
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Entries, the newest first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of entries, the newest first.")] = 50,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Failed logins, denials and changes of rights."""
+    """List failed logins, denials and changes of rights."""
     entries = Client(server).request("GET", "/api/v1/audit", query={"limit": limit})["value"]
     if as_json:
         print_json(entries)

@@ -18,7 +18,7 @@ def print_version(asked: bool) -> None:
 
 
 def version(as_json: JsonOption = False) -> None:
-    """The version of Entrepôt and of what it runs on."""
+    """Print the versions of Entrepôt and Python."""
     entrepot, python = version_of("entrepot"), platform.python_version()
     if as_json:
         print_json({"entrepot": entrepot, "python": python})

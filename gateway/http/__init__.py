@@ -1,1 +1,1 @@
-"""The HTTP door: CloudEvents in and out, administration, health and metrics."""
+"""The HTTP listener: CloudEvents in and out, administration, health and metrics."""

@@ -1,9 +1,8 @@
-"""Who asks at the HTTP door: Basic and Bearer credentials, or both as a key of Event Grid's clients, made a principal.
+"""Authentication of HTTP requests: Basic and Bearer credentials, or either as a key of Event Grid's clients.
 
-Invariants: every request has a principal before anything of its body is read.  Who shows nothing asks by a name of this
-server, or is refused: a page whose own name leads here (DNS rebinding) has no credentials.  A principal is kept for a
-header that was right for `security.cache_seconds`, by a keyed hash of the header, and no longer than users stay as they
-are.
+Invariants: every request has a principal before its body is read.  A request without credentials must use a known host
+name, or is refused: DNS rebinding pages have no credentials.  A header's principal is cached for
+`security.cache_seconds`, by a keyed hash, until any user changes.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from entrepot.gateway.transport.web_origin import WebOrigins
 
 PROTOCOL: Final = "http"
 _SHARED_KEY: Final = b"sharedaccesskey"
-"""Event Grid's: `SharedAccessKey <key>`.  A key is `<name>:<password>` of a user, or a token."""
+"""Event Grid's scheme: `SharedAccessKey <key>`.  A key is `<name>:<password>` of a user, or a token."""
 _CACHE_CONTROL: Final = b"cache-control"
 _Found = TypeVar("_Found", bound=Principal | None)
 
 
 class HttpAccess:
-    """Identity and rights, as routes ask for them."""
+    """Identity and rights for routes."""
 
     def __init__(self, security: Security, clock: Clock, origins: WebOrigins | None = None) -> None:
-        """`origins`: what hosts are known; None: localhost and addresses."""
+        """`origins`: the known host names; None: localhost and addresses."""
         self.security = security
         self._origins = origins or WebOrigins()
         self._clock = clock
@@ -43,10 +42,8 @@ class HttpAccess:
         security.watch_principals(self._forget)
 
     def at_once(self, scope: Scope) -> Principal | None:
-        """The principal of a request, if that needs no waiting.  Raises UnknownHostError.
-
-        Who shows the setup token is anonymous here.
-        """
+        """Return a request's principal if no waiting is needed, else None.  Raises UnknownHostError.  A request with
+        the setup token is anonymous here."""
         source = _source(scope)
         principal = self.security.anonymous_at_once(source)
         if principal is not None and not self.security.settings.takes_tokens:
@@ -60,7 +57,7 @@ class HttpAccess:
         return self._at_known_host(scope, found[1]) if found is not None and self._clock.now_ms() < found[0] else None
 
     async def principal(self, scope: Scope) -> Principal:
-        """The principal of a request.  Raises as `Security.authenticate`, and UnknownHostError."""
+        """Return a request's principal.  Raises as `Security.authenticate`, and UnknownHostError."""
         known = self._by_setup_token(scope) or self.at_once(scope)
         if known is not None:
             return known
@@ -80,7 +77,7 @@ class HttpAccess:
             return None
         try:
             return self.security.setup_token.principal_of(_credentials(header, _source(scope)))
-        except EntrepotError:  # other credentials: who asks may be let in whatever it shows
+        except EntrepotError:  # other credentials: an open gateway may admit any
             return None
 
     def _at_known_host(self, scope: Scope, principal: _Found) -> _Found:
@@ -89,11 +86,11 @@ class HttpAccess:
         return principal
 
     def check(self, principal: Principal, action: Action, resource_type: ResourceType, name: str) -> None:
-        """Raise FORBIDDEN unless it is allowed."""
+        """Raise FORBIDDEN unless the action is allowed."""
         self.security.check(principal, action, resource_type, name, PROTOCOL)
 
     def check_administration(self, principal: Principal) -> None:
-        """Raise FORBIDDEN unless users and policies are its to change."""
+        """Raise FORBIDDEN unless the principal may change users and policies."""
         if not self.security.may_administer(principal, PROTOCOL):
             raise EntrepotError(Code.FORBIDDEN, "users and policies are for super users")
 
@@ -102,8 +99,8 @@ class HttpAccess:
 
 
 def kept_private(scope: Scope, send: Send) -> Send:
-    """Successes of a request with a token in its query are for nobody else: no cache on the way gives them to others
-    (WebHook specification 3.2, RFC 6750 2.3)."""
+    """Mark successes as private where the query has a token, so that no cache shares them (WebHook specification 3.2,
+    RFC 6750 2.3)."""
     if b"access_token=" not in (scope.get("query_string") or b""):
         return send
 
@@ -119,7 +116,6 @@ def kept_private(scope: Scope, send: Send) -> Send:
 
 
 def _host(scope: Scope) -> str:
-    """What the request calls this server."""
     return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
 
 
@@ -130,7 +126,7 @@ def _source(scope: Scope) -> str:
 
 
 def _authorization(scope: Scope) -> bytes | None:
-    """The header's value.  Raises UNAUTHORIZED where there are several: which one another proxy saw is not known."""
+    """The Authorization header or query token.  Raises UNAUTHORIZED for several: a proxy may have checked another."""
     found: bytes | None = None
     for name, value in scope["headers"]:
         if name == b"authorization":
@@ -139,7 +135,7 @@ def _authorization(scope: Scope) -> bytes | None:
             found = value
     query: bytes = scope.get("query_string") or b""
     if b"access_token=" in query:
-        # for who can set no header: a browser's EventSource and WebSocket (WebHook specification 3.2, RFC 6750 2.3)
+        # for browsers' EventSource and WebSocket, which set no header (WebHook specification 3.2, RFC 6750 2.3)
         tokens = parse_qs(query.decode("latin-1")).get("access_token", [])
         if tokens and (found is not None or len(tokens) > 1):
             raise EntrepotError(Code.UNAUTHORIZED, "there is more than one token, or an Authorization header besides")

@@ -1,4 +1,4 @@
-"""The door as one ASGI application: hot routes first, everything else by FastAPI."""
+"""The ASGI application: hot routes first, everything else by FastAPI."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ from entrepot.gateway.version import own_version
 
 @dataclass(frozen=True)
 class HttpApp:
-    """`asgi` takes everything; `publish` is asked first for publishes, which it takes where they need no waiting."""
+    """The application.  `asgi` handles every request; `publish` is asked first and takes publishes that need no
+    waiting."""
 
     asgi: AsgiApp
     publish: PublishAtOnce
 
 
 def build_app(context: HttpContext) -> HttpApp:
-    """The application; call it on the event loop that it will serve on."""
+    """Build the application; call it on the event loop that will serve it."""
     settings = context.settings
     origins = WebOrigins(settings.http.allowed_origins, settings.hosts)
     access = HttpAccess(context.security, context.clock, origins)
@@ -73,7 +74,7 @@ def build_app(context: HttpContext) -> HttpApp:
             scope[ROUTED] = routed
         try:
             await rest(routed, receive, send)
-        except Exception:  # noqa: BLE001 - the handler has logged and answered it; the framework raises it once more
+        except Exception:  # noqa: BLE001 - already logged and answered by the handler; raised again
             return
 
     times = context.times
@@ -83,7 +84,7 @@ def build_app(context: HttpContext) -> HttpApp:
 
 
 def with_origins(app: AsgiApp, origins: Sequence[str]) -> AsgiApp:
-    """The app, whose answers pages of these origins may read (CORS); nothing in between where there are none."""
+    """The app with CORS for these origins; the app itself where there are none."""
     if not origins:
         return app
     return CORSMiddleware(
@@ -97,7 +98,7 @@ def with_origins(app: AsgiApp, origins: Sequence[str]) -> AsgiApp:
 
 
 def build_rest(context: HttpContext, access: HttpAccess, publishing: Publishing) -> tuple[FastAPI, RouteTable]:
-    """All routes, and their documentation.  Raises where one declares no rights."""
+    """Build all routes and their documentation.  Raises MissingRightsError for a route without declared rights."""
     receive, publish = receive_routes(context), publish_routes(publishing)
     stream, admin = stream_routes(context), admin_routes(context)
     subscriptions = subscription_routes(context, access)
@@ -139,7 +140,9 @@ def build_rest(context: HttpContext, access: HttpAccess, publishing: Publishing)
 
     def openapi() -> dict[str, Any]:
         if not document:
-            from entrepot.gateway.http.documents.openapi import completed  # only who asks for it needs its tables
+            from entrepot.gateway.http.documents.openapi import (
+                completed,  # imported on demand, because of its large tables
+            )
 
             document.update(completed(generate(), table))
         return document

@@ -1,4 +1,4 @@
-"""The few things of ASGI that routes share: bodies within a limit, names out of paths, one-piece answers."""
+"""ASGI helpers of the routes: limited bodies, names from paths, one-piece answers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
 _ENCODED_SLASH: Final = "\ue000"
-"""Stands for `%2F` while a path is routed, so that it does not part two segments."""
+"""Placeholder of `%2F` while a path is routed, so that it does not split a segment."""
 
 
 class ClientGoneError(Exception):
-    """The client closed its connection before its request was complete: there is nobody to answer."""
+    """The client closed its connection before its request was complete, so there is nobody to answer."""
 
 
 def declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
-    """What Content-Length says, if it says something."""
+    """The value of Content-Length, or None."""
     for name, value in headers:
         if name == b"content-length":
             return int(value) if value.isdigit() else None
@@ -31,7 +31,7 @@ def declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
 
 
 async def read_body(receive: Receive, limit: int, declared: int | None = None) -> bytes:
-    """The request's body.  Raises MESSAGE_BODY_TOO_LARGE as soon as it is known to be over the limit."""
+    """Read the request's body.  Raises MESSAGE_BODY_TOO_LARGE as soon as it is known to exceed the limit."""
     if declared is not None and declared > limit:
         raise _too_large(limit)
     message = await receive()
@@ -56,7 +56,7 @@ async def read_body(receive: Receive, limit: int, declared: int | None = None) -
 
 
 async def until_gone(receive: Receive) -> None:
-    """Returns when the client has closed; what is left of the body is passed over."""
+    """Wait until the client has closed the connection; the rest of the body is ignored."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -73,12 +73,12 @@ async def answer(send: Send, status: int, headers: Headers, body: bytes) -> None
 
 
 def decoded_name(raw: bytes) -> str:
-    """One segment of a raw path as the name it stands for.  What is not UTF-8 becomes no name that is allowed."""
+    """Decode one segment of a raw path.  Invalid UTF-8 gives a name that is never allowed."""
     return (unquote_to_bytes(raw) if b"%" in raw else raw).decode("utf-8", "replace")
 
 
 def routable(scope: Scope) -> Scope:
-    """The scope with a path whose segments are those of the raw path: an encoded slash does not part two."""
+    """Return the scope with a path split as the raw path: an encoded slash does not split a segment."""
     raw: bytes = scope.get("raw_path") or b""
     if b"%2f" not in raw.lower():
         return scope
@@ -87,5 +87,5 @@ def routable(scope: Scope) -> Scope:
 
 
 def name_in_path(parameter: str) -> str:
-    """A path parameter as it was meant, after `routable`."""
+    """Decode a path parameter routed with `routable`."""
     return parameter.replace(_ENCODED_SLASH, "/")

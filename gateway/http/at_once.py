@@ -1,4 +1,4 @@
-"""Publishes that are taken at once: what the connection, its timing and the publish route have in common."""
+"""Publishes without waiting: the interface between connection, timing and publish route."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from entrepot.gateway.http.asgi import Headers
 from entrepot.gateway.http.problems import ProblemAnswer
 
 Client = tuple[str, int] | None
-"""A peer's address and port, where it has them."""
+"""A peer's address and port, if it has them."""
 OnPublished = Callable[[ProblemAnswer | None], None]
-"""Told once what became of a request: None for the empty result."""
+"""Callback with a request's outcome, called once: None for the empty result."""
 
 
 class PublishAtOnce(Protocol):
-    """`publish.Publishing`."""
+    """The interface of `publish.Publishing`."""
 
     def may_come(self, url: bytes, headers: Headers, client: Client) -> bool:
-        """True where the body of a publish may be waited for: as far as its head says it is taken at once."""
+        """True if, judging by its head, a publish can be taken at once, so that its body may be awaited."""
 
     def at_once(self, url: bytes, headers: Headers, client: Client, body: bytes, on_published: OnPublished) -> bool:
-        """Take a whole publish; says whether it was taken."""
+        """Take a whole publish; True if it was taken."""

@@ -1,4 +1,4 @@
-"""A batch of events of which some are refused: all of it where that is known before, else the answer names them."""
+"""Batches with refused events: refused as a whole where known in advance, else the answer names the refused ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from entrepot.protocols.cloudevents.batch import events_at
 def check_batch(
     messages: Sequence[Message], topic: Topic, rule: EventRule | None, max_message_bytes: int, now_ms: int
 ) -> None:
-    """Raise where the topic's definition, or its rule, refuses some: nothing of the batch is to be stored then."""
+    """Raise if the topic's definition or rule refuses any message, so that nothing of the batch is stored."""
     refusals = refusals_ahead(messages, topic, max_message_bytes, now_ms)
     if rule is not None and rule.has_schema:
         for place, message in enumerate(messages):
@@ -28,10 +28,8 @@ def check_batch(
 
 
 def refusal_of(refusals: Refusals, others: str = "the others are stored") -> EntrepotError:
-    """What answers for messages of which some were refused: the first refusal, with the places of all.
-
-    `others`: what became of those that were not refused.
-    """
+    """Return the error for partly refused messages: the first refusal, with the places of all.  `others`: the outcome
+    of the accepted messages."""
     refused = [index for index, refusal in enumerate(refusals or ()) if refusal is not None]
     count = len(refusals or ())
     first = (refusals or ())[refused[0]]

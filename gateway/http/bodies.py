@@ -1,4 +1,4 @@
-"""Bodies of the routes that are not hot: read within the limit, answered as JSON, told to the OpenAPI document."""
+"""Bodies of the routes that are not hot: reading within the limit, JSON answers, OpenAPI schemas."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _Body = TypeVar("_Body", bound=BaseModel)
 
 
 async def json_body(request: Request, limit: int) -> bytes:
-    """The request's body, not decoded yet."""
+    """Read the request's body, undecoded."""
     return await read_body(request.receive, limit, declared_length(request.scope["headers"]))
 
 
 async def body_of(request: Request, context: HttpContext, kind: type[_Body]) -> _Body:
-    """The body of a request; none is as good as `{}`."""
+    """Read and decode a request's body; an empty one counts as `{}`."""
     body = await json_body(request, context.settings.http.max_body_bytes)
     try:
         return kind.model_validate_json(body or b"{}")
@@ -32,12 +32,12 @@ async def body_of(request: Request, context: HttpContext, kind: type[_Body]) -> 
 
 
 def json_answer(value: Any, status: int = 200) -> Response:
-    """A JSON answer, whatever its type."""
+    """A JSON answer for any value."""
     return json_response(orjson.dumps(value), status)
 
 
 def json_response(body: bytes, status: int = 200) -> Response:
-    """An answer that is JSON already."""
+    """An answer for encoded JSON."""
     return Response(body, status_code=status, media_type="application/json")
 
 

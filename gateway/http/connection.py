@@ -1,8 +1,8 @@
-"""A connection of the HTTP door: uvicorn's protocol, with limits on heads, and with publishes that are taken at once.
+"""One HTTP connection: uvicorn's protocol with limits on heads and a fast path for publishes.
 
-What uvicorn does for a request (a scope, a task, an event, a message for each part of the answer) costs more than to
-take and to store a small event.  A publish is therefore given to `PublishAtOnce` as soon as its body is whole; what
-that does not take goes the ASGI way like every other request, with nothing lost but the try.
+uvicorn's work for a request (a scope, a task, an event, messages of the answer) costs more than storing a small event.
+So a complete publish is first offered to `PublishAtOnce`.  If that declines, the request goes through ASGI like any
+other, and only the attempt is lost.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from entrepot.gateway.http.tick_transport import TickTransport
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 
 MAX_HEAD_BYTES: Final = 256 * 1024
-"""Of a request's head: 128 attributes of an event may be in it, but not the largest of each."""
+"""Maximum size of a request's head in bytes: room for 128 event attributes, but not each at its largest size."""
 MAX_HEADERS: Final = 512
 MAX_BODY_AT_ONCE: Final = HIGH_WATER_LIMIT
-"""Larger bodies are read the ASGI way, which holds back who sends them."""
+"""Maximum body size of the fast path; larger bodies go through ASGI, which has flow control."""
 MAX_URL_AT_ONCE: Final = 512
-"""Longest URL of a publish that is taken at once, as results are remembered by it."""
+"""Maximum URL length of the fast path, because results are cached by URL."""
 MAX_PARTS: Final = 64
-"""Of a body, as they came in, before they become one."""
+"""Maximum number of body fragments before they are joined."""
 _HOST: Final = re.compile(rb"(?:[A-Za-z0-9._~%!$&'()*+,;=-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
-"""RFC 9110 7.2, RFC 3986 3.2.2."""
+"""A Host header (RFC 9110 7.2, RFC 3986 3.2.2)."""
 _OF_THE_CONNECTION: Final = frozenset({b"expect", b"host", b"transfer-encoding"})
-"""Headers that say how the request is read, or whether it is."""
+"""Headers that control how the request is read."""
 _CLOSE: Final[Headers] = [(b"connection", b"close")]
 _OVERBURDENED: Final = answer_of_status(503, "too much has come in requests that are not whole")
 
 
 class RefusedHeadError(Exception):
-    """A request whose head says that it is not taken."""
+    """The request's head is refused."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -49,7 +49,6 @@ class RefusedHeadError(Exception):
 
 
 def _refusal_of(error: httptools.HttpParserError) -> tuple[int, str]:
-    """The status and the reason of what could not be parsed."""
     cause = error.__context__
     if isinstance(cause, RefusedHeadError):
         return cause.status, str(cause)
@@ -58,7 +57,7 @@ def _refusal_of(error: httptools.HttpParserError) -> tuple[int, str]:
 
 
 class _Exchange:
-    """A publish taken at once, as uvicorn sees a connection's last request (its `RequestResponseCycle`)."""
+    """A fast-path publish in the role of a connection's last request (uvicorn's `RequestResponseCycle`)."""
 
     __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete")
 
@@ -70,7 +69,8 @@ class _Exchange:
 
 
 class HttpConnection(HttpToolsProtocol):
-    """`websockets`: what takes over at a path; else the app is asked.  `publish`: takes publishes at once."""
+    """One connection.  `websockets`: the protocol of each WebSocket path; others go to the app.  `publish`: the fast
+    path."""
 
     websockets: ClassVar[Mapping[bytes, type[asyncio.Protocol]]] = {}
     publish: ClassVar[PublishAtOnce | None] = None
@@ -79,43 +79,43 @@ class HttpConnection(HttpToolsProtocol):
     early: ClassVar[EarlyBytes]
 
     waiting_since = 0.0
-    """Since when a request is on its way in, or the first one is waited for; 0: neither."""
+    """Time since which a request is incomplete or the first one awaited; 0: neither."""
     idle_since = 0.0
-    """Since when nothing has been asked; 0: something is, or nothing was yet."""
+    """Time since which the connection is idle; 0: not idle, or no request yet."""
     _head_bytes = _early_bytes = 0
     _is_head = True
     _messages = 0
-    """Requests that have come in whole."""
+    """Number of complete requests."""
     _parts: list[bytes] | None = None
-    """The body so far of a publish that may be taken at once."""
+    """The body so far of a publish for the fast path."""
     _is_new = False
-    """Whether nobody has asked yet if that body may come."""
+    """True until the publish's head was checked by `may_come`."""
     _exchange: _Exchange | None = None
     _host: bytes | None = None
-    """The Host of the request whose head is coming in."""
+    """The Host header of the incoming request."""
     _known_host: bytes | None = None
-    """One that was looked at; mostly it stays."""
+    """The last valid Host header, which is mostly repeated."""
     _last_answer: bytes | None = None
-    """A refusal that ends the connection as soon as the requests before are answered: nothing is read any more."""
+    """A refusal that ends the connection once earlier requests are answered; nothing more is read."""
     _is_upgrade_due = False
-    """Whether the connection is handed over as soon as the requests before are answered."""
+    """True if the connection is handed over once earlier requests are answered."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wrap the transport before anything is written to it."""
+        """Wrap the transport before anything is written."""
         self.waiting_since = self.loop.time()
         self._ticking = TickTransport(transport, self.loop)
         super().connection_made(self._ticking)  # type: ignore[arg-type]
 
     def data_received(self, data: bytes) -> None:
-        """Note what stays unfinished; a head that does not end is ended."""
-        if self._is_upgrade_due:  # who asks for a WebSocket waits for the answer (RFC 6455 4.1)
+        """Parse received bytes, note an incomplete request, and end a connection whose head grows too large."""
+        if self._is_upgrade_due:  # a WebSocket client must wait for the answer (RFC 6455 4.1)
             self.transport.close()
             return
         if self._last_answer is not None:
             return
         before, self.idle_since = self._messages, 0.0
         self._read(data)
-        if self._parts is not None and self._is_new:  # its refusal does not wait for its body
+        if self._parts is not None and self._is_new:  # refuse it without waiting for its body
             self._is_new = False
             if self.publish is not None and not self.publish.may_come(self.url, self.headers, self.client):
                 self._go_on_by_asgi()
@@ -128,23 +128,23 @@ class HttpConnection(HttpToolsProtocol):
             self._take_early(len(data))
 
     def _read(self, data: bytes) -> None:
-        """Parse it.  What cannot be parsed is refused, and nothing behind it is read."""
+        """Parse bytes.  Unparsable ones are refused, and nothing after them is read."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._refuse(*_refusal_of(error))  # no name here keeps the error, which knows this connection
+            self._refuse(*_refusal_of(error))  # unnamed here: the error refers to this connection
         except httptools.HttpParserUpgrade:
             if self._should_upgrade():
                 self.handle_websocket_upgrade()
 
     def _refuse(self, status: int, detail: str) -> None:
-        """End the connection with a problem.  It stands behind the answers that are owed for requests before."""
+        """End the connection with a problem, after the answers to earlier requests."""
         if self.transport.is_closing():
             return
         log_refusal("", self.url.decode("latin-1") if self.headers is not None else "", status, detail)
         last = encoded_answer(answer_of_status(status, detail), [*self.server_state.default_headers, *_CLOSE])
         self._last_answer, self.waiting_since, cycle = last, 0.0, self.cycle
-        if not self._is_head and isinstance(cycle, RequestResponseCycle):  # it is a body that cannot be read on
+        if not self._is_head and isinstance(cycle, RequestResponseCycle):  # its body cannot be read further
             if self.pipeline:
                 self.pipeline.popleft()
             elif cycle.response_started:
@@ -162,7 +162,7 @@ class HttpConnection(HttpToolsProtocol):
         self.transport.close()
 
     def _take_early(self, count: int) -> None:
-        """A head is not whole yet: it is refused where it is too large, or all of these together are."""
+        """Count an incomplete head; refuse it where it is too large, or all such heads together are."""
         if self.transport.is_closing():
             return
         if self._head_bytes > MAX_HEAD_BYTES:
@@ -178,14 +178,14 @@ class HttpConnection(HttpToolsProtocol):
             self._early_bytes = 0
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Free all that has come, at once: nothing of it refers back to this."""
+        """Free the received parts at once."""
         self._parts = None
         self._release_early()
         super().connection_lost(exc)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """As uvicorn's, which is not called: this runs for each header of each request.  One too many is refused at
-        once: a read may hold very many of them."""
+        """Take a header in place of uvicorn's method, for speed.  One too many is refused at once, because a single
+        read may hold very many."""
         if len(self.headers) >= MAX_HEADERS:
             raise RefusedHeadError(400, f"the request has more than {MAX_HEADERS} headers")
         name = name.lower()
@@ -238,8 +238,8 @@ class HttpConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Go on with what has come meanwhile.  How long it may be idle is looked at for all connections together: a
-        timer for each answer costs as much as to write it."""
+        """Go on with the next request.  Idle times are checked for all connections together: a timer for each answer
+        would cost as much as writing it."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -255,7 +255,7 @@ class HttpConnection(HttpToolsProtocol):
             self.idle_since = self.loop.time()
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand the connection over, when all requests before this one are answered."""
+        """Hand the connection over, once all earlier requests are answered."""
         other = self.websockets.get(self.url.partition(b"?")[0])
         self.waiting_since = 0.0
         if other is not None:
@@ -267,18 +267,18 @@ class HttpConnection(HttpToolsProtocol):
 
     def _hand_over(self) -> None:
         super().handle_websocket_upgrade()
-        self.parser = None  # type: ignore[assignment]  # it has this protocol, which is not needed any more
+        self.parser = None  # type: ignore[assignment]  # it refers to this protocol, a reference cycle
 
     def shutdown(self) -> None:
-        """End when the request that is on its way in, or the last one that came, is answered."""
+        """Close once the incoming request, or else the last one, is answered."""
         if self._parts is not None:
             self._go_on_by_asgi()
         super().shutdown()
 
-    # -- publishes at once -----------------------------------------------------------------------------------------
+    # -- the fast path of publishes --------------------------------------------------------------------------------
 
     def _may_be_at_once(self) -> bool:
-        """Whether it is a plain POST of HTTP/1.1 with a small body, and no answer before it is still owed."""
+        """True for a plain HTTP/1.1 POST with a small body and no earlier answer pending."""
         parser, declared = self.parser, declared_length(self.headers)
         return (
             declared is not None
@@ -292,8 +292,8 @@ class HttpConnection(HttpToolsProtocol):
         )
 
     def _go_on_by_asgi(self) -> None:
-        """Begin the request once more, the way of all others, with what has come of it.  Its target is short and has a
-        path alone, so nothing of this can fail outside the parser."""
+        """Restart the request through ASGI with its parts so far.  Its URL is short and only a path, so this cannot
+        fail outside the parser."""
         parts, self._parts = self._parts, None
         super().on_headers_complete()
         for part in parts or ():
@@ -312,7 +312,7 @@ class HttpConnection(HttpToolsProtocol):
         return False
 
     def _answer(self, problem: ProblemAnswer | None) -> None:
-        """Write a publish's answer, and go on with what has come since."""
+        """Write a publish's answer, and go on with the next request."""
         exchange = self._exchange
         assert exchange is not None
         exchange.response_complete = True
@@ -330,21 +330,21 @@ class HttpConnection(HttpToolsProtocol):
 
 
 class PublishResults:
-    """The answer of every publish that was stored; its head changes by the second."""
+    """The answer to a stored publish, whose head changes each second."""
 
     def __init__(self) -> None:
         self._headers: Headers | None = None
         self._encoded = b""
 
     def published(self, headers: Headers) -> bytes:
-        """The whole answer.  `headers`: uvicorn's, which are another list when they have changed."""
+        """The whole answer.  `headers`: uvicorn's, a new list after each change."""
         if headers is not self._headers:
             self._headers, self._encoded = headers, encoded_answer(None, headers)
         return self._encoded
 
 
 def encoded_answer(problem: ProblemAnswer | None, headers: Headers) -> bytes:
-    """A whole answer: the empty result, or a problem."""
+    """Return a whole answer: the empty result, or a problem."""
     if problem is None:
         status, own, body = 200, PUBLISHED_HEADERS, PUBLISHED
     else:
@@ -359,7 +359,7 @@ def http_connection(
     max_body_bytes: int,
     early: EarlyBytes,
 ) -> type[HttpConnection]:
-    """The protocol of a listener."""
+    """Make the protocol class of a listener."""
     own: dict[str, Any] = {
         "websockets": websockets,
         "publish": publish,

@@ -1,4 +1,4 @@
-"""What the HTTP door is given."""
+"""HttpContext: the HTTP listener's dependencies."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ from entrepot.gateway.settings import Settings
 
 @dataclass(slots=True)
 class HttpContext:
-    """The parts of the gateway that requests are handed to.
+    """The gateway's parts that routes use.
 
-    `is_ready` is false before everything is up and while the process drains.  `registry` is what `/metrics` shows;
-    `counters` are totals by name with their description; `connections` counts open connections, by door, when
-    somebody looks; `times` is how long requests take; `bridges` says how each bridge is.  `mqtt`, `amqp`: those doors,
-    where this process has them.
+    `is_ready`: False during the start and the drain.  `registry`: metrics of `/metrics`.  `counters`: totals by name,
+    with descriptions.  `connections`: number of open connections by protocol.  `times`: request durations.  `bridges`:
+    state of each bridge.  `mqtt`, `amqp`: those front ends, where enabled.
     """
 
     store: Store
@@ -56,9 +55,9 @@ class HttpContext:
     connections: dict[str, Callable[[], int]] = field(default_factory=dict)
     times: RequestTimes = field(default_factory=RequestTimes)
     addresses: Mapping[str, str] = field(default_factory=dict)
-    """Each door of this process as it is bound, `host:port` by its name."""
+    """Bound address of each listener of this process, `host:port` by its name."""
     bridges: Callable[[], list[BridgeStatus]] = list
     background: Sequence[PeriodicWork] = ()
     """Periodic work of this gateway."""
     on_drain: list[Callable[[], None]] = field(default_factory=list)
-    """Called when the process begins to drain: what would go on for ever ends."""
+    """Callbacks for the drain, which end endless requests."""

@@ -1,6 +1,6 @@
-"""Metrics of controllers and of the elections that they hold, as they tell them when somebody scrapes.
+"""Metrics of controllers and their elections, read for each scrape.
 
-Every gateway tells the same of elections; each says for itself whether it reaches a controller.
+Election metrics are the same on every gateway; reachability of a controller is each gateway's own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from entrepot.domain.cluster import AWAY, LEADS, BrokerStatus, ControllerStatus
 
 
 def controller_metrics(controllers: Sequence[ControllerStatus], brokers: Sequence[BrokerStatus]) -> Iterator[Metric]:
-    """All of them; of elections none while no controller leads."""
+    """All metrics of controllers; without a leader none of elections."""
     available = GaugeMetricFamily(
         "entrepot_controller_available", "1 while this gateway reaches the controller", labels=["controller"]
     )
@@ -30,14 +30,10 @@ def controller_metrics(controllers: Sequence[ControllerStatus], brokers: Sequenc
 
 
 def _elections(brokers: Sequence[BrokerStatus]) -> Iterator[Metric]:
-    begun = CounterMetricFamily(
-        "entrepot_broker_elections", "Elections of a broker's master that were begun", labels=["broker"]
-    )
-    in_sync = GaugeMetricFamily(
-        "entrepot_broker_in_sync_replicas", "Replicas in the set of those in sync", labels=["broker"]
-    )
+    begun = CounterMetricFamily("entrepot_broker_elections", "Elections of a broker's master begun", labels=["broker"])
+    in_sync = GaugeMetricFamily("entrepot_broker_in_sync_replicas", "Replicas of a broker in sync", labels=["broker"])
     problem = GaugeMetricFamily(
-        "entrepot_broker_election_problem", "1 while a master is wanted and cannot be elected", labels=["broker"]
+        "entrepot_broker_election_problem", "1 while a broker needs a master and none can be elected", labels=["broker"]
     )
     for broker in brokers:
         election = broker.election

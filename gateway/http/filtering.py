@@ -1,4 +1,4 @@
-"""Filters of events that stand in a query: `filters`, as the Subscriptions API writes them, and `cesql`."""
+"""Event filters in a query: `filters`, as in the Subscriptions API, and `cesql`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FiltersQuery = Annotated[
     str | None,
     Query(
         max_length=MAX_FILTERS_LENGTH,
-        description="Filters in JSON as in a subscription: events that they do not want are passed over",
+        description="Filters in JSON as in a subscription; other events are skipped",
         examples=['[{"prefix": {"subject": "line1/"}}]'],
     ),
 ]
@@ -35,14 +35,14 @@ CesqlQuery = Annotated[
     str | None,
     Query(
         max_length=MAX_CESQL_LENGTH,
-        description="A CESQL expression that must be true besides",
+        description="Further filter: a CESQL expression that must be true",
         examples=["type = 'reading' AND level > 2"],
     ),
 ]
 
 
 def filters_in(filters: str | None, cesql: str | None) -> EventFilters:
-    """What a query wants.  Raises BAD_REQUEST, EventFilterError."""
+    """Parse a query's filters.  Raises BAD_REQUEST, EventFilterError."""
     found = NO_FILTERS
     if filters is not None:
         try:
@@ -56,14 +56,14 @@ def filters_in(filters: str | None, cesql: str | None) -> EventFilters:
 
 
 def wants(filters: EventFilters, message: StoredMessage, default_type: str) -> bool:
-    """Whether a message, as an event, is wanted."""
+    """True if a message, as an event, matches."""
     if not filters.filters:
         return True
     return filters.matches(typed_attributes(to_event(message, split_name(message.topic)[0], default_type)))
 
 
 async def pop_wanted(store: Store, request: PopRequest, filters: EventFilters, default_type: str) -> Sequence[Delivery]:
-    """Pop; what the filters do not want is acknowledged, and waited on for the rest of the time."""
+    """Pop matching messages; acknowledge the others, and wait on for the remaining time."""
     if not filters.filters:
         return await store.consumption.pop(request)
     loop = asyncio.get_running_loop()
@@ -76,7 +76,7 @@ async def pop_wanted(store: Store, request: PopRequest, filters: EventFilters, d
         try:
             if others:
                 await store.consumption.acknowledge(request.topic, request.group, others)
-        except BaseException:  # who asked has gone, or is told that it failed: others get what is wanted
+        except BaseException:  # the client has gone, or gets an error: others get the matching messages
             release(store, request.topic, request.group, wanted)
             raise
         if wanted or not popped:

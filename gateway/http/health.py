@@ -22,20 +22,20 @@ _METRICS: Final = Open("open_metrics", cluster(Action.GET))
 
 
 def health_routes(context: HttpContext) -> Router:
-    """What tells how the process is."""
+    """The routes of health and metrics."""
     router = Router(["health"])
     store = context.store
     gateway = install_collectors(context)
 
-    @router.get("/healthz", _HEALTH, summary="Whether the process lives and its store works")
+    @router.get("/healthz", _HEALTH, summary="Check that the process lives and its store works")
     async def healthz() -> Response:
         if store.condition.failure is not None:
             raise store.condition.failure
-        if store.condition.damage:  # it serves what is left: a restart would mend nothing
+        if store.condition.damage:  # stay alive: a restart would not repair it
             return json_answer({"status": "damaged", "problems": store.condition.damage})
         return json_response(_GOOD)
 
-    @router.get("/readyz", _HEALTH, summary="Whether requests are taken")
+    @router.get("/readyz", _HEALTH, summary="Check that requests are accepted")
     async def readyz() -> Response:
         if store.condition.failure is not None:
             raise store.condition.failure
@@ -45,7 +45,7 @@ def health_routes(context: HttpContext) -> Router:
             raise EntrepotError(Code.UNAVAILABLE, "not ready: no broker is available")
         return json_response(_GOOD)
 
-    @router.get("/metrics", _METRICS, summary="Metrics in Prometheus' text format")
+    @router.get("/metrics", _METRICS, summary="Get metrics in Prometheus' text format")
     async def metrics() -> Response:
         await gateway.look()
         return Response(generate_latest(context.registry), headers={"content-type": CONTENT_TYPE_LATEST})

@@ -1,8 +1,8 @@
-"""HotRoutes: the router in front of the framework, for plain requests of the routes that are asked most.
+"""HotRoutes: a fast router in front of the framework, for plain requests of frequent routes.
 
-A router that knows all routes, and dependencies that know all parameters, cost as much as ten events.  What is asked is
-the same: the route's own rights, its own handler, the same problems.  Whatever is not plain (other parameters, names
-with encoded characters, values out of range) takes the way of all others, which can say what is wrong with it.
+The framework's router and dependencies cost as much as ten events.  Rights, handler and problems are the same as there.
+Requests that are not plain (other parameters, encoded names, values out of range) go to the framework, which reports
+their faults.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Work = Callable[[], Awaitable[Response]]
 
 
 class HotRoutes:
-    """Takes requests from in front of the router, or leaves them."""
+    """The fast router."""
 
     def __init__(self, context: HttpContext, access: HttpAccess, routes: Iterable[Route]) -> None:
         self._context, self._access = context, access
@@ -42,7 +42,7 @@ class HotRoutes:
                 self._routes[route.method, verb].append((pattern_of(route), route))
 
     def work_of(self, scope: Scope, receive: Receive) -> Work | None:
-        """What makes the answer; None where the request takes the way of all others."""
+        """Return the work that answers a request, or None where the framework must handle it."""
         raw_path: bytes = scope.get("raw_path") or b""
         for pattern, route in self._routes.get((scope["method"], raw_path.rpartition(b":")[2]), ()):
             found = pattern.fullmatch(raw_path)
@@ -64,7 +64,7 @@ class HotRoutes:
 
 
 def pattern_of(route: Route) -> re.Pattern[bytes]:
-    """The raw paths that a hot route takes, with its parameters as named groups."""
+    """Pattern of a hot route's raw paths, with its parameters as named groups."""
     name = _ANY_NAME if route.hot is not None and route.hot.takes_any_name else _PLAIN_NAME
     parts = _PARAMETER.split(route.path)
     text = "".join(f"(?P<{part}>{name})" if at % 2 else re.escape(part) for at, part in enumerate(parts))
@@ -72,7 +72,7 @@ def pattern_of(route: Route) -> re.Pattern[bytes]:
 
 
 async def answer(work: Work, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send what the work makes, or what is wrong with it."""
+    """Send the work's response, or its problem."""
     try:
         response = await work()
     except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer

@@ -1,4 +1,4 @@
-"""What every path answers besides its own methods: HEAD wherever there is GET, OPTIONS, and `Allow` (RFC 9110, 9.3)."""
+"""Methods of every path besides its own: HEAD for each GET, OPTIONS, and `Allow` (RFC 9110, 9.3)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from entrepot.gateway.http.problems import answer_of_status, log_refusal, send_p
 from entrepot.gateway.http.routes import routes_of
 
 SERVER_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
-"""Methods that `OPTIONS *` tells: those that some path has."""
+"""Methods in the answer to `OPTIONS *`: those of any path."""
 _HEAD: Final = "entrepot.head"
 
 
 class RouteMethods:
-    """The methods of each path, out of an app's routes."""
+    """The methods of each path, read from an app's routes."""
 
     def __init__(self, app: FastAPI) -> None:
         methods: dict[str, set[str]] = {}
@@ -28,7 +28,7 @@ class RouteMethods:
         self._known = [(compile_path(path)[0], frozenset(own)) for path, own in methods.items()]
 
     def at(self, path: str) -> list[str]:
-        """What a path may be asked for, in the order of `SERVER_METHODS`; nothing where there is no such path."""
+        """The methods of a path, in the order of `SERVER_METHODS`; empty where there is no such path."""
         found = {method for pattern, methods in self._known if pattern.match(path) for method in methods}
         if "GET" in found:
             found.add("HEAD")
@@ -37,7 +37,7 @@ class RouteMethods:
         return [method for method in SERVER_METHODS if method in found]
 
     async def answer_options(self, scope: Scope, send: Send) -> None:
-        """Tell what may be asked for."""
+        """Answer OPTIONS with `Allow`."""
         allowed = SERVER_METHODS if scope["path"] == "*" else self.at(scope["path"])
         if allowed:
             await answer(send, HTTPStatus.OK, [(b"allow", ", ".join(allowed).encode())], b"")
@@ -48,7 +48,7 @@ class RouteMethods:
 
 
 def as_get(scope: Scope, send: Send) -> tuple[Scope, Send]:
-    """A HEAD as the GET that it asks about.  Its answer is over with its head, also that of a stream."""
+    """Turn HEAD into the corresponding GET.  Its answer ends after the head, also for a stream."""
     is_over = False
 
     async def send_head(message: MutableMapping[str, Any]) -> None:
@@ -63,5 +63,5 @@ def as_get(scope: Scope, send: Send) -> tuple[Scope, Send]:
 
 
 def is_head(request: Request) -> bool:
-    """Whether nobody wants what a GET does, but to hear of it."""
+    """True for a HEAD request, which must have no effect."""
     return _HEAD in request.scope

@@ -1,4 +1,4 @@
-"""Metrics, read off the parts of the gateway when somebody scrapes: nothing is counted twice, nothing locks."""
+"""Metrics, read from the gateway's parts for each scrape: nothing is counted twice, nothing locks."""
 
 from __future__ import annotations
 
@@ -27,47 +27,56 @@ from entrepot.gateway.http.replica_metrics import replica_metrics
 from entrepot.gateway.version import own_version
 
 STORE_TIMES: Final = {
-    "append": "From taking messages to their confirm, each message counts",
-    "sync": "One round of making data durable",
-    "pop": "From claiming messages for a consumer to answering, without waiting for messages to come",
+    "append": "Time from a message's receipt to its confirm, counted for each message",
+    "sync": "Duration of one sync of the store to disk",
+    "pop": "Duration of a pop, without the wait for messages",
 }
 STORE_GAUGES: Final = {
-    "timing_messages": ("rocketmq_timing_messages", "Messages that wait for their time"),
-    "half_messages": ("rocketmq_half_messages", "Messages that wait for the end of their transaction"),
-    "missing_bytes": ("entrepot_missing_bytes", "Bytes of the log that had been kept and are not there"),
-    "storage_size": ("rocketmq_storage_size", "Bytes of the log, from its first segment to its end"),
+    "timing_messages": ("rocketmq_timing_messages", "Scheduled messages"),
+    "half_messages": ("rocketmq_half_messages", "Half messages, waiting for the end of their transaction"),
+    "missing_bytes": ("entrepot_missing_bytes", "Bytes of the log that are missing, although they should be stored"),
+    "storage_size": ("rocketmq_storage_size", "Size of the log in bytes, from its first segment to its end"),
     "flush_behind_bytes": ("rocketmq_storage_flush_behind_bytes", "Bytes of the log that are not durable yet"),
-    "dispatch_behind_bytes": ("rocketmq_storage_dispatch_behind_bytes", "Bytes of the log not visible to readers yet"),
-    "checkpoint_behind_bytes": ("entrepot_checkpoint_behind_bytes", "Bytes of the log that recovery would read again"),
-    "disk_state": ("entrepot_disk_state", "0 fine, 1 filling up, 2 new messages are refused, 3 old ones go early"),
-    "deleted_segments": ("entrepot_deleted_segments", "Segments of the log that retention deleted"),
-    "dropped_hops": ("entrepot_trace_dropped_hops", "Hops of traced messages that there was no room for"),
-    "tier_lag_messages": ("entrepot_tier_lag_messages", "Messages of tiered topics that are on the disk alone"),
-    "tier_segments": ("entrepot_tier_segments", "Segments of tables in the object store"),
-    "tier_bytes": ("entrepot_tier_bytes", "Bytes of these segments"),
-    "tier_problems": ("entrepot_tier_problems", "Topics that do not get on into the object store; 1 while it is away"),
-    "tier_failed_requests": (
-        "entrepot_tier_failed_requests",
-        "Requests to the object store that failed since the start",
+    "dispatch_behind_bytes": (
+        "rocketmq_storage_dispatch_behind_bytes",
+        "Bytes of the log that are not visible to readers yet",
     ),
-    "tier_kept_bytes": ("entrepot_tier_kept_bytes", "Bytes of the log that stay until the object store has them"),
+    "checkpoint_behind_bytes": (
+        "entrepot_checkpoint_behind_bytes",
+        "Bytes of the log after the last checkpoint, which a recovery would read",
+    ),
+    "disk_state": (
+        "entrepot_disk_state",
+        "State of the disk: 0 fine, 1 filling up, 2 new messages are refused, 3 old messages are deleted early",
+    ),
+    "deleted_segments": ("entrepot_deleted_segments", "Segments of the log deleted by retention"),
+    "dropped_hops": ("entrepot_trace_dropped_hops", "Hops of traced messages dropped for lack of room"),
+    "tier_lag_messages": (
+        "entrepot_tier_lag_messages",
+        "Messages of tiered topics that are not in the object store yet",
+    ),
+    "tier_segments": ("entrepot_tier_segments", "Segments of tables in the object store"),
+    "tier_bytes": ("entrepot_tier_bytes", "Bytes of the segments of tables in the object store"),
+    "tier_problems": (
+        "entrepot_tier_problems",
+        "Topics whose uploads to the object store fail; 1 while it is unavailable",
+    ),
+    "tier_failed_requests": ("entrepot_tier_failed_requests", "Failed requests to the object store since the start"),
+    "tier_kept_bytes": ("entrepot_tier_kept_bytes", "Bytes of the log kept until they are in the object store"),
     "tier_missing_messages": (
         "entrepot_tier_missing_messages",
-        "Messages within tables that are nowhere: they left the disk before the object store had them",
+        "Messages missing from tables, deleted from disk before their upload to the object store",
     ),
 }
 
 
 BRIDGE_COUNTERS: Final = {
-    "received": (
-        "entrepot_bridge_received",
-        "Messages of a bridge that came in: stored, and acknowledged to the remote",
-    ),
-    "sent": ("entrepot_bridge_sent", "Messages of a bridge that went out and were taken by the remote"),
-    "refused_in": ("entrepot_bridge_refused_in", "Messages of a bridge that the store refused for good"),
-    "refused_out": ("entrepot_bridge_refused_out", "Messages of a bridge that the remote refused for good"),
-    "ignored": ("entrepot_bridge_ignored", "Messages that a bridge did not carry: expired, its own, or of no rule"),
-    "connects": ("entrepot_bridge_connects", "Connections of a bridge that came to stand"),
+    "received": ("entrepot_bridge_received", "Incoming messages of a bridge, stored and acknowledged to the remote"),
+    "sent": ("entrepot_bridge_sent", "Outgoing messages of a bridge, accepted by the remote"),
+    "refused_in": ("entrepot_bridge_refused_in", "Incoming messages of a bridge refused by the store for good"),
+    "refused_out": ("entrepot_bridge_refused_out", "Outgoing messages of a bridge refused by the remote for good"),
+    "ignored": ("entrepot_bridge_ignored", "Messages that a bridge did not carry: expired, its own, or without a rule"),
+    "connects": ("entrepot_bridge_connects", "Successful connections of a bridge"),
 }
 
 
@@ -78,11 +87,11 @@ DELIVERIES: Final = {
     "rocketmq": "entrepot_rocketmq_deliveries",
     "webhook": "entrepot_webhook_deliveries",
 }
-"""The counters of what consumers were handed, by door."""
+"""Counters of delivered messages, by protocol."""
 
 
 class GatewayCollector(Collector):
-    """Call `look` before a scrape: the store is asked asynchronously, collectors answer at once."""
+    """The collector; call `look` before a scrape, because the store is asynchronous and collectors are not."""
 
     def __init__(self, context: HttpContext) -> None:
         self._context = context
@@ -94,7 +103,7 @@ class GatewayCollector(Collector):
         self._controllers: list[ControllerStatus] = []
 
     async def look(self) -> None:
-        """Take a view of topics and groups."""
+        """Read the status of topics and groups."""
         store = self._context.store
         self._topics = await statuses_of((topic.name for topic in store.topology.topics()), store.topology.topic_status)
         self._groups = await statuses_of((group.name for group in store.topology.groups()), store.topology.group_status)
@@ -104,23 +113,25 @@ class GatewayCollector(Collector):
             self._controllers = await store.operations.controllers()
 
     def describe(self) -> list[Metric]:
-        """Nothing: what there is depends on the topics and groups of the moment."""
+        """Return nothing: the metrics depend on the current topics and groups."""
         return []
 
     def collect(self) -> Iterator[Metric]:
         sender = self._context.sender
-        yield CounterMetricFamily("entrepot_messages_in", "Messages taken from all doors", value=sender.sent)
-        yield CounterMetricFamily("entrepot_messages_refused", "Messages the store refused", value=sender.refused)
+        yield CounterMetricFamily("entrepot_messages_in", "Messages accepted from all protocols", value=sender.sent)
+        yield CounterMetricFamily("entrepot_messages_refused", "Messages refused by the store", value=sender.refused)
         for name, (description, total) in self._context.counters.items():
             yield CounterMetricFamily(name, description, value=total())
-        out = CounterMetricFamily("entrepot_messages_out", "Messages handed to consumers, by door", labels=["door"])
+        out = CounterMetricFamily(
+            "entrepot_messages_out", "Messages delivered to consumers, by protocol", labels=["door"]
+        )
         for door, name in DELIVERIES.items():
             if name in self._context.counters:
                 out.add_metric([door], self._context.counters[name][1]())
         yield out
         yield _build_info()
         yield from self._context.times.metrics()
-        connections = GaugeMetricFamily("entrepot_connections", "Open connections", labels=["door"])
+        connections = GaugeMetricFamily("entrepot_connections", "Open connections, by protocol", labels=["door"])
         for door, count in self._context.connections.items():
             connections.add_metric([door], count())
         yield connections
@@ -128,13 +139,15 @@ class GatewayCollector(Collector):
         yield from self._background()
         yield GaugeMetricFamily(
             "entrepot_store_failed",
-            "1 once the store has stopped for good",
+            "1 once the store has failed and stopped for good",
             value=self._context.store.condition.failure is not None,
         )
         retained = self._context.retained
-        yield GaugeMetricFamily("entrepot_mqtt_retained_messages", "Messages that are retained", value=retained.count)
+        yield GaugeMetricFamily("entrepot_mqtt_retained_messages", "Retained messages", value=retained.count)
         yield GaugeMetricFamily(
-            "entrepot_mqtt_retained_bytes", "Bytes of these with their properties", value=retained.size_bytes
+            "entrepot_mqtt_retained_bytes",
+            "Bytes of the retained messages with their properties",
+            value=retained.size_bytes,
         )
         if self._context.mqtt is not None:
             yield from mqtt_metrics(self._context.mqtt)
@@ -166,14 +179,21 @@ class GatewayCollector(Collector):
             yield family
 
     def _background(self) -> Iterator[Metric]:
-        """Periodic work of the gateway, each by its name."""
         labels = ["work"]
         runs = CounterMetricFamily("entrepot_background_runs", "Runs of background work", labels=labels)
-        failures = CounterMetricFamily("entrepot_background_failures", "Runs that failed", labels=labels)
-        seconds = CounterMetricFamily("entrepot_background_seconds", "Time of all runs", labels=labels)
-        failing = GaugeMetricFamily("entrepot_background_failing", "1 while the last run failed", labels=labels)
-        period = GaugeMetricFamily("entrepot_background_period_seconds", "Time between two runs", labels=labels)
-        age = GaugeMetricFamily("entrepot_background_age_seconds", "Time since the last run ended", labels=labels)
+        failures = CounterMetricFamily("entrepot_background_failures", "Failed runs of background work", labels=labels)
+        seconds = CounterMetricFamily(
+            "entrepot_background_seconds", "Total duration of all runs of background work", labels=labels
+        )
+        failing = GaugeMetricFamily(
+            "entrepot_background_failing", "1 while the last run of background work has failed", labels=labels
+        )
+        period = GaugeMetricFamily(
+            "entrepot_background_period_seconds", "Interval between runs of background work", labels=labels
+        )
+        age = GaugeMetricFamily(
+            "entrepot_background_age_seconds", "Time since the last run of background work ended", labels=labels
+        )
         for work in self._context.background:
             runs.add_metric([work.name], work.runs)
             failures.add_metric([work.name], work.failures)
@@ -184,31 +204,29 @@ class GatewayCollector(Collector):
         yield from (runs, failures, seconds, failing, period, age)
 
     def _store(self) -> Iterator[Metric]:
-        """What the store tells of itself."""
         for name, histogram in self._measurements.items():
             buckets = [("+Inf" if bound == inf else str(bound), count) for bound, count in histogram.cumulative()]
             yield HistogramMetricFamily(
                 f"entrepot_store_{name}_seconds", STORE_TIMES[name], buckets, sum_value=histogram.total_seconds
             )
         for key, value in self._gauges.items():
-            if key in STORE_GAUGES:  # brokers of a later version tell more
+            if key in STORE_GAUGES:  # brokers of a later version report more
                 yield GaugeMetricFamily(*STORE_GAUGES[key], value=value)
 
     def _numbers(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily(
-            "rocketmq_topic_number", "Topics, those of the system included", value=len(self._topics)
-        )
+        yield GaugeMetricFamily("rocketmq_topic_number", "Topics, including system topics", value=len(self._topics))
         yield GaugeMetricFamily("rocketmq_consumer_group_number", "Consumer groups", value=len(self._groups))
 
     def _traffic(self) -> Iterator[Metric]:
-        """What this gateway has taken and handed out of topics and groups that are there."""
         topics = {status.topic.name for status in self._topics}
         groups = {status.group.name for status in self._groups}
         traffic = self._context.sender.traffic
         traffic.forget_all_but(topics, groups)
         labels = ["topic"]
-        messages = CounterMetricFamily("rocketmq_messages_in", "Messages the store took, from all doors", labels=labels)
-        size = CounterMetricFamily("rocketmq_throughput_in", "Bytes of the bodies of these messages", labels=labels)
+        messages = CounterMetricFamily(
+            "rocketmq_messages_in", "Messages stored, from all protocols, by topic", labels=labels
+        )
+        size = CounterMetricFamily("rocketmq_throughput_in", "Body bytes of stored messages, by topic", labels=labels)
         for topic, flow in traffic.incoming.items():
             messages.add_metric([topic], flow.messages)
             size.add_metric([topic], flow.size)
@@ -216,9 +234,11 @@ class GatewayCollector(Collector):
         yield size
         labels = ["topic", "consumer_group"]
         messages = CounterMetricFamily(
-            "rocketmq_messages_out", "Messages handed to consumers of groups, each time anew", labels=labels
+            "rocketmq_messages_out", "Messages delivered to consumers of groups, redeliveries included", labels=labels
         )
-        size = CounterMetricFamily("rocketmq_throughput_out", "Bytes of the bodies of these messages", labels=labels)
+        size = CounterMetricFamily(
+            "rocketmq_throughput_out", "Body bytes of messages delivered to consumers of groups", labels=labels
+        )
         for (topic, group), flow in traffic.outgoing.items():
             messages.add_metric([topic, group], flow.messages)
             size.add_metric([topic, group], flow.size)
@@ -226,7 +246,7 @@ class GatewayCollector(Collector):
         yield size
 
     def _dead_letters(self) -> Metric:
-        """Offsets begin at 0 and only grow: the end of a dead-letter topic is how many went there."""
+        """Number of dead letters: the end offset of each dead-letter topic, as offsets begin at 0 and only grow."""
         sent = CounterMetricFamily(
             "rocketmq_send_to_dlq_messages", "Messages that became dead letters of a group", labels=["consumer_group"]
         )
@@ -238,9 +258,7 @@ class GatewayCollector(Collector):
 
     def _offsets(self) -> Iterator[Metric]:
         labels = ["topic", "queue_id"]
-        least = GaugeMetricFamily(
-            "entrepot_topic_min_offset", "First offset of a queue that can be read", labels=labels
-        )
+        least = GaugeMetricFamily("entrepot_topic_min_offset", "First readable offset of a queue", labels=labels)
         end = GaugeMetricFamily("entrepot_topic_max_offset", "Offset after the last message of a queue", labels=labels)
         for status in self._topics:
             for queue in status.queues:
@@ -253,13 +271,17 @@ class GatewayCollector(Collector):
     def _progress(self) -> Iterator[Metric]:
         labels = ["topic", "consumer_group"]
         lag = GaugeMetricFamily(
-            "rocketmq_consumer_lag_messages", "Messages not settled yet, in flight ones included", labels=labels
+            "rocketmq_consumer_lag_messages", "Unsettled messages of a group, including those in flight", labels=labels
         )
         in_flight = GaugeMetricFamily(
-            "rocketmq_consumer_inflight_messages", "Messages delivered and not settled", labels=labels
+            "rocketmq_consumer_inflight_messages",
+            "Messages in flight of a group: delivered and unsettled",
+            labels=labels,
         )
         ready = GaugeMetricFamily(
-            "rocketmq_consumer_ready_messages", "Messages neither settled nor in flight", labels=labels
+            "rocketmq_consumer_ready_messages",
+            "Messages ready for a group: neither settled nor in flight",
+            labels=labels,
         )
         for status in self._groups:
             sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -276,14 +298,14 @@ class GatewayCollector(Collector):
 
 
 def _build_info() -> Metric:
-    """Always 1: what is of interest are its labels."""
-    family = GaugeMetricFamily("entrepot_build_info", "What runs here", labels=["version", "python"])
+    """Build information: always 1, with labels."""
+    family = GaugeMetricFamily("entrepot_build_info", "Versions of Entrepôt and Python", labels=["version", "python"])
     family.add_metric([own_version(), platform.python_version()], 1)
     return family
 
 
 def install_collectors(context: HttpContext) -> GatewayCollector:
-    """Put the gateway, its process and its interpreter into the context's registry."""
+    """Register the collectors of the gateway, its process and its interpreter."""
     gateway = GatewayCollector(context)
     context.registry.register(gateway)
     ProcessCollector(registry=context.registry)

@@ -1,6 +1,6 @@
-"""Metrics of the MQTT door, read off its counters and connections when somebody scrapes.
+"""Metrics of MQTT, read from its counters and connections for each scrape.
 
-Their names begin with `entrepot_mqtt_`.  `version` is the protocol: 3.1, 3.1.1 or 5.
+Names begin with `entrepot_mqtt_`.  `version` is the protocol: 3.1, 3.1.1 or 5.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.protocols.mqtt.packets import Publish
 
 VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5"}
-"""Protocols by their level; level 0 is a connection that has not said which."""
+"""Protocol versions by level; level 0 is a connection before CONNECT."""
 
 
 def version_name(level: int) -> str:
-    """What people call a protocol level."""
+    """The version name of a protocol level."""
     return VERSIONS.get(level, "none")
 
 
 def mqtt_metrics(mqtt: MqttFrontend) -> Iterator[Metric]:
-    """All of them."""
+    """All metrics of MQTT."""
     yield _packets(mqtt)
     yield from _traffic(mqtt)
     yield from _connections(mqtt)
@@ -34,7 +34,9 @@ def mqtt_metrics(mqtt: MqttFrontend) -> Iterator[Metric]:
 
 
 def _packets(mqtt: MqttFrontend) -> Metric:
-    family = CounterMetricFamily("entrepot_mqtt_packets", "Control packets", labels=["version", "type", "direction"])
+    family = CounterMetricFamily(
+        "entrepot_mqtt_packets", "MQTT control packets, by direction", labels=["version", "type", "direction"]
+    )
     counts, sent = mqtt.counters.packets, mqtt.counters.publishes_sent
     for level, types in counts.received.items():
         for kind, count in types.items():
@@ -49,18 +51,18 @@ def _packets(mqtt: MqttFrontend) -> Metric:
 
 def _traffic(mqtt: MqttFrontend) -> Iterator[Metric]:
     counters = mqtt.counters
-    size = CounterMetricFamily("entrepot_mqtt_bytes", "Bytes of the connections", labels=["direction"])
+    size = CounterMetricFamily("entrepot_mqtt_bytes", "Bytes of MQTT connections, by direction", labels=["direction"])
     size.add_metric(["in"], counters.bytes_received)
     size.add_metric(["out"], counters.bytes_sent)
     yield size
     publishes = CounterMetricFamily(
-        "entrepot_mqtt_publishes", "Messages that clients published", labels=["version", "qos"]
+        "entrepot_mqtt_publishes", "Messages published by MQTT clients", labels=["version", "qos"]
     )
     for (level, qos), count in counters.publishes.items():
         publishes.add_metric([version_name(level), str(qos)], count)
     yield publishes
     refused = CounterMetricFamily(
-        "entrepot_mqtt_refused", "Publishes and subscriptions that were refused, by reason code", labels=["reason"]
+        "entrepot_mqtt_refused", "MQTT publishes and subscriptions refused, by reason code", labels=["reason"]
     )
     for reason, count in counters.refused.items():
         refused.add_metric([reason.lower()], count)
@@ -70,22 +72,22 @@ def _traffic(mqtt: MqttFrontend) -> Iterator[Metric]:
 def _connections(mqtt: MqttFrontend) -> Iterator[Metric]:
     connects = CounterMetricFamily(
         "entrepot_mqtt_connects",
-        "CONNECT packets: accepted, or the reason code of the refusal",
+        "CONNECT packets by outcome: accepted, or the reason code of the refusal",
         labels=["version", "outcome"],
     )
     for (level, outcome), count in mqtt.counters.connects.items():
         connects.add_metric([version_name(level), outcome], count)
     yield connects
-    there = GaugeMetricFamily("entrepot_mqtt_connections", "Open connections by protocol", labels=["version"])
+    there = GaugeMetricFamily(
+        "entrepot_mqtt_connections", "Open MQTT connections, by protocol version", labels=["version"]
+    )
     for level, count in Counter(conversation.machine.version for conversation in mqtt.conversations).items():
         there.add_metric([version_name(level)], count)
     yield there
     sessions = sum(each.client.session is not None and each.client.session.persists for each in mqtt.conversations)
-    yield GaugeMetricFamily(
-        "entrepot_mqtt_lasting_sessions", "Sessions connected here that outlive their connection", value=sessions
-    )
+    yield GaugeMetricFamily("entrepot_mqtt_lasting_sessions", "Persistent MQTT sessions connected here", value=sessions)
     yield CounterMetricFamily(
-        "entrepot_mqtt_sessions_expired", "Sessions that this gateway ended in time", value=mqtt.sweeper.expired
+        "entrepot_mqtt_sessions_expired", "Expired MQTT sessions ended by this gateway", value=mqtt.sweeper.expired
     )
 
 
@@ -93,17 +95,17 @@ def _waiting(mqtt: MqttFrontend) -> Iterator[Metric]:
     there = mqtt.conversations
     yield GaugeMetricFamily(
         "entrepot_mqtt_inflight_messages",
-        "Sent with QoS 1 or 2 and not acknowledged",
+        "Messages of QoS 1 or 2 sent to MQTT clients and not acknowledged yet",
         value=sum(len(each.machine.window.held) for each in there),
     )
     yield GaugeMetricFamily(
         "entrepot_mqtt_queued_messages",
-        "Messages that wait in memory for slow subscribers",
+        "Messages in memory waiting for slow MQTT subscribers",
         value=sum(each.outbox.waiting for each in there),
     )
     yield GaugeMetricFamily(
         "entrepot_mqtt_subscriptions",
-        "Subscriptions of connected clients",
+        "Subscriptions of connected MQTT clients",
         value=sum(len(each.subscribing.records) for each in there),
     )
 
@@ -111,11 +113,15 @@ def _waiting(mqtt: MqttFrontend) -> Iterator[Metric]:
 def _shares(mqtt: MqttFrontend) -> Iterator[Metric]:
     shares = mqtt.services.shares
     yield CounterMetricFamily(
-        "entrepot_mqtt_share_deliveries", "Messages handed to members of shares", value=shares.delivered
+        "entrepot_mqtt_share_deliveries",
+        "Messages delivered to members of MQTT shared subscriptions",
+        value=shares.delivered,
     )
     yield CounterMetricFamily(
-        "entrepot_mqtt_share_renewals", "Leases of messages of shares that were renewed", value=shares.renewed
+        "entrepot_mqtt_share_renewals", "Message leases of MQTT shared subscriptions renewed", value=shares.renewed
     )
     yield CounterMetricFamily(
-        "entrepot_mqtt_share_losses", "Leases that the store ended while a member had the message", value=shares.lost
+        "entrepot_mqtt_share_losses",
+        "Message leases of MQTT shared subscriptions lost while a member had the message",
+        value=shares.lost,
     )

@@ -1,7 +1,7 @@
-"""Names of routes that are there twice: plain, for the default namespace, and below `/namespaces/{namespace}`.
+"""Names in routes that exist twice: plain, for the default namespace, and below `/namespaces/{namespace}`.
 
-A handler is one function; `topic_name` and `group_name` give it names as the store knows them, whichever way it was
-reached.  A plain path never reaches into a namespace: a name with a slash is none.
+One handler serves both; `topic_name` and `group_name` return the store's names.  A plain path never reaches into a
+namespace, because a name with a slash is invalid.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ NAMESPACE_PATH: Final = "/namespaces/{namespace}"
 
 
 def asked_namespace(request: Request) -> str:
-    """The namespace that the path names, whether or not there is one, or the default one."""
+    """The path's namespace, existing or not; else the default one."""
     named = request.path_params.get("namespace")
     return DEFAULT_NAMESPACE if named is None else name_in_path(named)
 
 
 def asked_topic(request: Request, parameter: str) -> str:
-    """A topic as the store would know it: who may ask is decided before whether there is such a namespace."""
+    """The store's name of a topic, without checking that its namespace exists: rights are checked before existence."""
     name = name_in_path(parameter)
     if NAMESPACE_SEPARATOR in name:
-        check_topic_name(name)  # refuses it
+        check_topic_name(name)  # raises
     return qualified(asked_namespace(request), name)
 
 
 def asked_group(request: Request, parameter: str) -> str:
-    """A group likewise."""
+    """The store's name of a group, likewise."""
     name = name_in_path(parameter)
     if NAMESPACE_SEPARATOR in name:
         check_group_name(name)
@@ -41,12 +41,12 @@ def asked_group(request: Request, parameter: str) -> str:
 
 
 def namespace_of(store: Store, request: Request) -> str:
-    """The namespace that the path names, or the default one.  Raises where there is none of that name."""
+    """The path's namespace, or the default one.  Raises MissingError if it does not exist."""
     return known_namespace(store, asked_namespace(request))
 
 
 def known_namespace(store: Store, name: str) -> str:
-    """The name, if there is such a namespace."""
+    """Return the name.  Raises MissingError if there is no such namespace."""
     if name not in store.topology.namespaces():
         raise MissingError(
             "namespace-not-found", "The namespace does not exist", f"there is no namespace {name[:80]!r}"
@@ -55,12 +55,12 @@ def known_namespace(store: Store, name: str) -> str:
 
 
 def topic_name(store: Store, request: Request, parameter: str) -> str:
-    """A topic as the store knows it, from a path's parameter or any other place that has a plain name."""
+    """The store's name of a topic, from its plain name in the request."""
     namespace_of(store, request)
     return asked_topic(request, parameter)
 
 
 def group_name(store: Store, request: Request, parameter: str) -> str:
-    """A group as the store knows it."""
+    """The store's name of a group, from its plain name in the request."""
     namespace_of(store, request)
     return asked_group(request, parameter)

@@ -1,7 +1,6 @@
-"""What stands in front of every HTTP route: pages of other origins are refused, and bodies that a page may send without
-asking first.
+"""A guard in front of every route against pages of other origins, and bodies that need no preflight.
 
-Publishes that the connection takes at once pass by here: one that a page may have sent is never among them.
+Fast-path publishes bypass it: they exclude any request that a page may have sent.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ FORM_TYPES: Final = frozenset({b"application/x-www-form-urlencoded", b"multipart
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _CONSENT: Final = f"{CALLBACK_PATH}/"
 _LINKED: Final = ("/docs", "/openapi.json", _CONSENT)
-"""Paths to which links of other pages may lead: what is public, and the consent, whose token is the right."""
+"""Paths that other pages may link to: public ones, and the consent, whose token is the right."""
 
 
 def guarded(app: AsgiApp, origins: WebOrigins) -> AsgiApp:
-    """The app, which hears of no request that is refused here.  WebSockets ask by themselves: they refuse otherwise."""
+    """The app behind the guard.  WebSockets make the check themselves, because they are refused differently."""
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -38,7 +37,7 @@ def guarded(app: AsgiApp, origins: WebOrigins) -> AsgiApp:
 
 
 def check_page(headers: RequestHeaders, origins: WebOrigins) -> None:
-    """Raise ForeignPageError where a page of another origin asks."""
+    """Raise ForeignPageError for a request of a page of another origin."""
     page = origins.foreign_page(headers)
     if page is not None:
         raise ForeignPageError(page)
@@ -50,7 +49,7 @@ def _check(scope: Scope, origins: WebOrigins) -> None:
         check_page(headers, origins)
     if scope["method"] in _SAFE_METHODS or is_publish(scope.get("raw_path") or b"") or path.startswith(_CONSENT):
         return
-    if declared_length(headers) == 0:  # libraries call an empty body a form, and nothing is read of it
+    if declared_length(headers) == 0:  # libraries label an empty body as a form; it is never read
         return
     for name, value in headers:
         if name == b"content-type":
@@ -60,7 +59,7 @@ def _check(scope: Scope, origins: WebOrigins) -> None:
 
 
 def _is_link(scope: Scope) -> bool:
-    """Whether a person has followed a link, as the browser says: nobody but that person sees the answer."""
+    """True for a followed link, according to the browser: only the user sees the answer."""
     said = {name: value for name, value in scope["headers"] if name.startswith(b"sec-fetch-")}
     is_navigation = (said.get(b"sec-fetch-mode"), said.get(b"sec-fetch-dest")) == (b"navigate", b"document")
     return scope["method"] == "GET" and is_navigation

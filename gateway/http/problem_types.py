@@ -1,6 +1,6 @@
-"""Problem types: every refusal in HTTP's words, a status and the type and title of an RFC 9457 problem.
+"""Problem types: the status, type and title of an RFC 9457 problem for every refusal.
 
-`PROBLEMS` is the complete table from the domain's `Code`; `EVENT_PROBLEMS` has the faults of an event itself.
+`PROBLEMS` is the complete table of the domain's `Code`; `EVENT_PROBLEMS` has the faults of an event itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Problem details (RFC 9457): the one form of every refusal at this door."""
+"""Problem details (RFC 9457): the one form of every HTTP refusal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from entrepot.protocols.cloudevents.errors import CloudEventError
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 PROBLEM_TYPE_PREFIX: Final = "urn:entrepot:problem:"
 CHALLENGE: Final = 'Basic realm="entrepot", charset="UTF-8", Bearer realm="entrepot"'
-"""Challenges for a client that was refused for showing nothing right."""
+"""Challenges of a 401 answer."""
 RETRY_AFTER_SECONDS: Final[Mapping[int, int]] = {429: 1, 503: 1, 507: 10}
 
 _log = structlog.get_logger(__name__)
@@ -33,7 +33,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ProblemAnswer:
-    """A response that carries a problem."""
+    """A response with a problem."""
 
     status: int
     headers: dict[str, str]
@@ -44,7 +44,7 @@ class ProblemAnswer:
 
 
 class HttpRefusalError(EntrepotError):
-    """A refusal that only HTTP has a word for."""
+    """A refusal that exists in HTTP only."""
 
     def __init__(self, code: Code, problem: Problem, message: str) -> None:
         super().__init__(code, message)
@@ -52,14 +52,14 @@ class HttpRefusalError(EntrepotError):
 
 
 class MissingError(HttpRefusalError):
-    """Something that is not there and that the store has no code for: answered with 404."""
+    """Something missing for which the store has no code: answered with 404."""
 
     def __init__(self, slug: str, title: str, message: str) -> None:
         super().__init__(Code.BAD_REQUEST, Problem(HTTPStatus.NOT_FOUND, slug, title), message)
 
 
 class ForeignPageError(HttpRefusalError):
-    """A page of another origin asks, and no setting lets it."""
+    """A request of a page of another origin that no setting allows."""
 
     problem_of_all: Final = Problem(403, "foreign-page", "Pages of other origins may not ask")
 
@@ -69,7 +69,7 @@ class ForeignPageError(HttpRefusalError):
 
 
 class UnknownHostError(HttpRefusalError):
-    """Somebody without credentials asks by a name that may be anybody's."""
+    """A request without credentials, by an unknown host name."""
 
     problem_of_all: Final = Problem(421, "unknown-host", "The host is not known")
 
@@ -79,7 +79,7 @@ class UnknownHostError(HttpRefusalError):
 
 
 class FormBodyError(HttpRefusalError):
-    """A body of a type that any page may send."""
+    """A body of a content type that any page may send."""
 
     problem_of_all: Final = Problem(415, "unsupported-media-type", "The content type is not supported")
 
@@ -94,11 +94,11 @@ MISSING: Final = (
     *("topic", "namespace", "subscription", "message", "retained", "session", "client", "trace", "user", "consent"),
     *("vhost", "channel", "connection", "node", "permission", "policy"),
 )
-"""Nouns of which `MissingError` is said."""
+"""Nouns of `MissingError`."""
 
 
 def problem_types() -> list[str]:
-    """The `type` of every refusal that has a word of its own; others have that of their HTTP status."""
+    """The `type` of every refusal with a type of its own; others have that of their HTTP status."""
     slugs = [problem.slug for problem in (*PROBLEMS.values(), *EVENT_PROBLEMS.values())]
     own = (ForeignPageError.problem_of_all, UnknownHostError.problem_of_all, FormBodyError.problem_of_all, SETUP_NEEDED)
     slugs += [problem.slug for problem in own]
@@ -107,11 +107,8 @@ def problem_types() -> list[str]:
 
 
 def problem_answer(problem: Problem, detail: str, **members: object) -> ProblemAnswer:
-    """The response for a problem; `members` are its extension members.
-
-    `error` repeats code and detail as OData has them, which Azure's clients read (`azure.core.exceptions`), unless the
-    members have one.
-    """
+    """The response for a problem; `members` are its extension members.  `error` repeats code and detail in OData's form
+    for Azure's clients (`azure.core.exceptions`), unless it is in the members."""
     headers = {"content-type": PROBLEM_MEDIA_TYPE}
     if problem.status in RETRY_AFTER_SECONDS:
         headers["retry-after"] = str(RETRY_AFTER_SECONDS[problem.status])
@@ -129,7 +126,7 @@ def problem_answer(problem: Problem, detail: str, **members: object) -> ProblemA
 
 
 def sentence_of(error: EntrepotError) -> str:
-    """What a refusal says, with a definition's field spelled as it is in JSON."""
+    """A refusal's message, with a definition's field spelled as in JSON."""
     return f"{to_camel(error.field)} {error.sentence}" if isinstance(error, FieldError) else error.message
 
 
@@ -154,13 +151,13 @@ def answer_of(error: EntrepotError | CloudEventError) -> ProblemAnswer:
 
 
 def answer_of_status(status: int, detail: str) -> ProblemAnswer:
-    """The response for what has no word of its own: a route or a method that is not there."""
+    """The response for a status without a type of its own, such as an unknown route or method."""
     title = HTTPStatus(status).phrase
     return problem_answer(Problem(status, title.lower().replace(" ", "-"), title), detail)
 
 
 def log_refusal(method: str, path: str, status: int, detail: str) -> None:
-    """Say once what was refused, here at the boundary."""
+    """Log a refusal, once, at the boundary."""
     tell = _log.warning if status >= 500 else _log.info
     tell(
         "http request refused",
@@ -173,18 +170,18 @@ def log_refusal(method: str, path: str, status: int, detail: str) -> None:
 
 
 def log_fault(method: str, path: str, error: BaseException) -> ProblemAnswer:
-    """A fault of ours: everything to the log, nothing to the client."""
+    """Log an internal error with all details; return an answer without any."""
     _log.error("http request failed", seldom=type(error).__name__, method=method, path=path[:200], exc_info=error)
     return problem_answer(PROBLEMS[Code.INTERNAL_ERROR], "the server met an error of its own; its log tells more")
 
 
 async def send_problem(send: Send, problem: ProblemAnswer) -> None:
-    """Send it from a plain ASGI route."""
+    """Send a problem from a plain ASGI route."""
     await answer(send, problem.status, problem.raw_headers(), problem.body)
 
 
 async def send_what_is_wrong(scope: Scope, send: Send, error: Exception) -> None:
-    """Answer a request of a plain ASGI route that failed, and log it; a client that has gone is told nothing."""
+    """Answer and log a failed request of a plain ASGI route; a client that has gone gets no answer."""
     if isinstance(error, EntrepotError | CloudEventError):
         problem = answer_of(error)
         log_refusal(scope["method"], scope["path"], problem.status, error.message)
@@ -194,19 +191,19 @@ async def send_what_is_wrong(scope: Scope, send: Send, error: Exception) -> None
 
 
 def bad_request(message: str) -> EntrepotError:
-    """A refusal of what was sent."""
+    """A BAD_REQUEST error."""
     return EntrepotError(Code.BAD_REQUEST, message)
 
 
 def bad_json(error: msgspec.MsgspecError | pydantic.ValidationError | UnicodeDecodeError) -> EntrepotError:
-    """A refusal of a JSON body, in the decoder's own words."""
+    """A BAD_REQUEST error for a JSON body, in the decoder's own words."""
     if isinstance(error, pydantic.ValidationError):
         return bad_request("; ".join(_sentence(found) for found in error.errors()))
     return bad_request(f"the body is not what is expected here: {error}")
 
 
 def install(app: FastAPI, methods_at: Callable[[str], Sequence[str]]) -> None:
-    """Make every refusal of an app's routes a problem.  `methods_at` says what a path has."""
+    """Turn every refusal of an app's routes into a problem.  `methods_at`: the methods of a path."""
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, EntrepotError | CloudEventError)
@@ -226,14 +223,14 @@ def install(app: FastAPI, methods_at: Callable[[str], Sequence[str]]) -> None:
         else:
             detail = str(error.detail)
         problem = answer_of_status(error.status_code, detail)
-        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:  # the framework names those of one route
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:  # the framework names only one route's methods
             problem.headers["allow"] = ", ".join(methods_at(request.scope["path"]))
         else:
             problem.headers.update(error.headers or {})
         return _told(request, problem, detail)
 
     async def gone(request: Request, error: Exception) -> Response:
-        return Response(status_code=499)  # nobody reads it
+        return Response(status_code=499)  # the client has gone
 
     async def fault(request: Request, error: Exception) -> Response:
         return _response(log_fault(request.method, request.url.path, error))
@@ -256,14 +253,13 @@ def _response(problem: ProblemAnswer) -> Response:
 
 
 def _sentence(found: Mapping[str, Any]) -> str:
-    """One finding of pydantic's: where, and what."""
     where = ".".join(str(step) for step in found["loc"] if step not in ("query", "body", "path"))
     message = found["msg"].removeprefix("Value error, ")
     return f"{where}: {message}" if where else str(message)
 
 
 def _encodable(fields: dict[str, object]) -> dict[str, object]:
-    """Text that has lone surrogates cannot be written as JSON: they are replaced."""
+    """Replace lone surrogates, which JSON cannot encode."""
     return {
         name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
         for name, value in fields.items()

@@ -1,7 +1,7 @@
-"""`POST /topics/{topic}:publish`: at once where nothing is to be waited for but the store, so that a request costs
-little more than its event; else as the other hot routes.
+"""`POST /topics/{topic}:publish` and its form below `/namespaces/{namespace}`.
 
-The same below `/namespaces/{namespace}`, never at once.
+The fast path takes a publish that only waits for the store, so that a request costs little more than its event.
+Others, and all of namespaces, go as hot routes.
 
 Binary, structured and batched mode of the CloudEvents HTTP binding.  The answer comes when every event is durable.
 """
@@ -56,14 +56,14 @@ PUBLISHED_HEADERS: Final[Headers] = [(b"content-type", b"application/json")]
 
 
 def is_publish(raw_path: bytes) -> bool:
-    """True for the path of publishing to a topic, of whichever namespace."""
+    """True for a publish path of any namespace."""
     return raw_path.endswith(SUFFIX) and _PATH.fullmatch(raw_path) is not None
 
 
 def publish_routes(publishing: Publishing) -> Routes:
-    """Publishing, and the handshake of webhooks."""
+    """The routes of publishing and of the webhook handshake."""
     routes, hot = Routes(["events"]), Hot(lambda query: {}, takes_any_name=True)
-    of_the_document = {"include_in_schema": False}  # which describes it by hand
+    of_the_document = {"include_in_schema": False}  # described by hand in the document
 
     @routes.post(PUBLISH, IN_THE_BODY, hot=hot, **of_the_document)
     async def publish(request: Request, topic: str) -> Response:
@@ -71,14 +71,14 @@ def publish_routes(publishing: Publishing) -> Routes:
 
     @routes.add("OPTIONS", PUBLISH, Open(None), hot=hot, **of_the_document)
     async def handshake(request: Request, topic: str) -> Response:
-        """Say that anybody who asks may send, at any rate (WebHook specification 4)."""
+        """Allow anybody to send, at any rate (WebHook specification 4)."""
         return _with_headers(b"", webhook.consent(request.scope["headers"]))
 
     return routes
 
 
 class Publishing:
-    """What becomes of requests to publish."""
+    """Publishing over HTTP.  Implements `PublishAtOnce`."""
 
     def __init__(self, context: HttpContext, access: HttpAccess) -> None:
         self._access = access
@@ -95,18 +95,15 @@ class Publishing:
         self._max_batch_events = context.settings.http.max_batch_events
 
     def may_come(self, url: bytes, headers: Headers, client: Client) -> bool:
-        """Whether a POST is taken at once as far as its head says; else it is refused, or waited for, by `publish`."""
+        """True if, judging by its head, a POST can be taken at once; else `publish` refuses or awaits it."""
         try:
             return not examined(headers)[-1] and self._publisher(url, headers, client) is not None
-        except Exception:  # noqa: BLE001 - it is met once more the other way, where it is logged and answered
+        except Exception:  # noqa: BLE001 - it recurs in `publish`, where it is logged and answered
             return False
 
     def at_once(self, url: bytes, headers: Headers, client: Client, body: bytes, on_published: OnPublished) -> bool:
-        """Take a whole POST; says whether it was taken.
-
-        It is not where something else than the store is to be waited for (who it is, room, a new topic, what is known
-        of earlier events), or where a page may be asking; nothing is done then.
-        """
+        """Take a whole POST; True if it was taken.  False, with nothing done, where it must wait for more than the
+        store (authentication, room, a new topic, deduplication), or where a page may have sent it."""
 
         def on_sent(failure: EntrepotError | None, refusals: Refusals) -> None:
             refusal = failure if refusals is None else refusal_of(refusals)
@@ -126,12 +123,12 @@ class Publishing:
             self._sender.send(messages, on_sent)
         except (EntrepotError, CloudEventError) as error:
             on_published(_told(url, error))
-        except Exception:  # noqa: BLE001 - it is met once more the other way, where it is logged and answered
+        except Exception:  # noqa: BLE001 - it recurs in `publish`, where it is logged and answered
             return False
         return True
 
     def _publisher(self, url: bytes, headers: Headers, client: Client) -> tuple[Principal, str] | None:
-        """Who publishes, and to which topic; None where something has to be waited for to say so, or to answer."""
+        """The publisher and the topic; None where either, or the answer, needs waiting."""
         plain = _topic_at(url)
         if not plain or not self._is_ready_for(plain):
             return None
@@ -139,14 +136,14 @@ class Publishing:
         return None if principal is None else (principal, plain)
 
     def _is_ready_for(self, topic: str) -> bool:
-        """Whether a topic takes events now, and only has to store them."""
+        """True if a topic takes events now and only has to store them."""
         if self._store.topology.topic(topic) is None or self._store.messages.backlogged:
             return False
         rule = self._rules.of(topic)
         return rule is None or not rule.dedup_ms
 
     async def publish(self, request: Request, plain: str) -> Response:
-        """Answer one request.  Raises what refuses it."""
+        """Answer one request.  Raises its refusal."""
         scope, principal = request.scope, request.state.principal
         headers, named = scope["headers"], request.path_params.get("namespace")
         namespace = DEFAULT_NAMESPACE if named is None else name_in_path(named)
@@ -169,7 +166,7 @@ class Publishing:
     async def _messages(
         self, principal: Principal, headers: Headers, receive: Receive, plain: str, namespace: str = DEFAULT_NAMESPACE
     ) -> list[Message]:
-        """The request's events as messages of a topic that is there, by its plain name."""
+        """The request's events as messages of a topic, which is created if needed."""
         topic = qualified(namespace, plain)
         is_known = self._store.topology.topic(topic) is not None
         if not is_known or _is_reserved(plain):
@@ -183,13 +180,13 @@ class Publishing:
         if not is_known:
             known_namespace(self._store, namespace)
             await self._topology.ensure(topic)
-        if namespace != DEFAULT_NAMESPACE:  # sub-topics have the plain name
+        if namespace != DEFAULT_NAMESPACE:  # sub-topics keep the plain name
             for message in messages:
                 message.topic = topic
         return messages
 
     def _check(self, principal: Principal, messages: list[Message], namespace: str) -> None:
-        """Raise FORBIDDEN where one of the names may not be published to; then nothing is."""
+        """Raise FORBIDDEN if any of the names may not be published to."""
         allows = self._access.security.allows
         names = {message.sub_topic for message in messages} if len(messages) != 1 else (messages[0].sub_topic,)
         for name in names:
@@ -198,13 +195,13 @@ class Publishing:
                 raise rights_refusal(Action.PUB, ResourceType.TOPIC, asked)
 
     def _check_batch(self, messages: list[Message]) -> None:
-        """Raise where some of a batch would be refused for what is known here; then nothing is stored."""
+        """Raise if any message of a batch would be refused, as far as known here, so that nothing is stored."""
         topic = self._store.topology.topic(messages[0].topic) if len(messages) > 1 else None
         if topic is not None:
             check_batch(messages, topic, self._rules.of(topic.name), self._max_message_bytes, self._clock.now_ms())
 
     async def _relief(self) -> None:
-        """Wait until the store keeps up again, before more is read."""
+        """Wait until the store has caught up before reading the body."""
         relieved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._store.messages.when_relieved(lambda: None if relieved.done() else relieved.set_result(None))
         await relieved
@@ -219,19 +216,18 @@ _PUBLISHED: Final = _with_headers(PUBLISHED, PUBLISHED_HEADERS)
 
 @lru_cache(_CACHED_URLS)
 def _topic_at(url: bytes) -> str:
-    """The topic of the default namespace that a request's target publishes to; empty where that has to be looked at."""
+    """The topic in a publish URL of the default namespace; empty where the fast path does not apply."""
     found = _PATH.fullmatch(url)
     topic = "" if found is None or found["namespace"] or b"?" in found["topic"] else decoded_name(found["topic"])
     return "" if _is_reserved(topic) else topic
 
 
 def _is_reserved(plain: str) -> bool:
-    """Whether a plain name is none that clients publish to, though there may be such a topic."""
+    """True for names of internal topics, which clients do not publish to."""
     return NAMESPACE_SEPARATOR in plain or is_system_topic(plain) or is_subscription_feed(plain)
 
 
 def _told(url: bytes, error: EntrepotError | CloudEventError) -> ProblemAnswer:
-    """The answer for a refusal of a POST, which is logged."""
     problem = answer_of(error)
     log_refusal("POST", unquote(url.decode("latin-1")), problem.status, error.message)
     return problem

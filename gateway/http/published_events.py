@@ -1,5 +1,4 @@
-"""What a publish request says: its events as messages, in binary, structured or batched mode, before anything is asked
-of the topic."""
+"""The events of a publish request as messages, in binary, structured or batched mode."""
 
 from __future__ import annotations
 
@@ -15,10 +14,10 @@ from entrepot.protocols.cloudevents.event import MAX_ATTRIBUTES, CloudEvent
 from entrepot.protocols.cloudevents.mapping import to_message
 
 Trace = list[tuple[str, str]]
-"""`traceparent` and `tracestate` of a request, as attributes; empty where it has none."""
+"""`traceparent` and `tracestate` of a request as attributes; empty where there are none."""
 TRACE_HEADERS: Final = frozenset({b"traceparent", b"tracestate"})
 CONFIRM_HEADER: Final = b"entrepot-confirm"
-"""In a request: asks for the level of its confirm.  In an answer: that level."""
+"""In a request: asks for its confirm level.  In an answer: that level."""
 _EXAMINED: Final = (
     TRACE_HEADERS | PAGE_HEADERS | {b"content-type", b"content-length", b"content-encoding", CONFIRM_HEADER}
 )
@@ -27,11 +26,9 @@ NO_TRACE: Final[Trace] = []
 
 
 def examined(headers: Headers) -> tuple[bytes, int | None, Trace, bool]:
-    """Content-Type (empty if none), Content-Length, trace, and whether more is to be done than to store and answer: a
-    page may be asking, or somebody who wants to know how it was confirmed.
-
-    Refuses a coded body, which nobody here would decode.
-    """
+    """Return Content-Type (empty if none), Content-Length, trace, and True where the fast path does not apply.  That is
+    where a page may have sent the request, or it asks for its confirm level.  Raises for an encoded body, which nobody
+    here would decode."""
     content_type, declared, trace, may_be_page = b"", None, NO_TRACE, False
     for name, value in headers:
         if name not in _EXAMINED:
@@ -65,7 +62,7 @@ def messages_of(
 
 
 def _traced(event: CloudEvent, trace: Trace) -> CloudEvent:
-    """The event with the request's trace context (distributed tracing extension), unless it has one of its own."""
+    """The event with the request's trace context (distributed tracing extension), unless it has its own."""
     if trace and dict(trace).get("traceparent") and "traceparent" not in event.attributes:
         for name, value in trace:
             if value.isprintable() and len(event.attributes) < MAX_ATTRIBUTES:

@@ -1,6 +1,6 @@
 """Pull delivery: receive, acknowledge, release, reject, renewLock, by the paths of Event Grid Namespaces.
 
-A topic is read by its name and a group is its subscription.  Lock tokens are the store's receipt handles.
+A topic is read by its name, and a group is its subscription.  Lock tokens are the store's receipt handles.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from entrepot.protocols.cloudevents.recorded import event_json_of
 MAX_LOCK_TOKENS: Final = 1000
 DEFAULT_WAIT_SECONDS: Final = 60.0
 LONGEST_DELAY_SECONDS: Final = 1_000_000_000
-"""A release with a longer delay is one with this delay, which is over thirty years."""
+"""Longest delay of a release, in seconds, over thirty years: longer ones are cut to it."""
 
 _CONSUMING: Final = consuming("topic", "group")
 _QUERY: Final = re.compile(rb"(?:maxEvents=([0-9]{1,4}))?(?:(?:^|&)maxWaitTime=([0-9]{1,4}))?")
@@ -48,7 +48,7 @@ _TOKENS_SCHEMA: Final = {
     },
 }
 
-CreateQuery = Annotated[bool, Query(description="Whether a topic or group that is not there comes into being")]
+CreateQuery = Annotated[bool, Query(description="Create a missing topic or group")]
 Outcomes = Sequence[EntrepotError | None]
 Settle = Callable[[str, str, list[str]], Awaitable[Outcomes]]
 
@@ -61,7 +61,7 @@ _DECODER: Final = msgspec.json.Decoder(_LockTokens)
 
 
 def receive_routes(context: HttpContext) -> Routes:
-    """The five operations."""
+    """The five routes of pull delivery."""
     routes = Routes(["pull delivery"])
     _add_receive(routes, context)
     _add_settling(routes, context)
@@ -69,7 +69,6 @@ def receive_routes(context: HttpContext) -> Routes:
 
 
 def _limits(query: bytes, longest_wait: float) -> Mapping[str, Any] | None:
-    """Events and seconds that a query of a hot receive asks for."""
     said = _QUERY.fullmatch(query)
     if said is None:
         return None
@@ -87,7 +86,7 @@ def _add_receive(routes: Routes, context: HttpContext) -> None:
         f"{SUBSCRIPTION_PATH}:receive",
         _CONSUMING,
         hot=Hot(lambda query: _limits(query, longest)),
-        summary="Receive events, which stay locked until settled or their time is over",
+        summary="Receive events, locked until they are settled or expire",
     )
     async def receive(
         request: Request,
@@ -117,7 +116,7 @@ def _add_receive(routes: Routes, context: HttpContext) -> None:
 
 
 def _check_both_are_there(store: Store, topic: str, group: str) -> None:
-    """Raises TOPIC_NOT_FOUND, CONSUMER_GROUP_NOT_FOUND: a typo makes neither."""
+    """Raise TOPIC_NOT_FOUND, CONSUMER_GROUP_NOT_FOUND: a typo creates neither."""
     if store.topology.topic(topic) is None:
         raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
     if store.topology.group(group) is None:
@@ -125,17 +124,17 @@ def _check_both_are_there(store: Store, topic: str, group: str) -> None:
 
 
 async def ensure_both(context: HttpContext, topic: str, group: str) -> None:
-    """Let a topic and its group come into being where the settings allow that.  Raises what says that they do not."""
+    """Create the topic and the group where the settings allow it.  Raises otherwise."""
     if context.store.topology.topic(topic) is None:
         await context.topology.ensure_readable(topic)
     if context.store.topology.group(group) is None:
-        context.settings.groups.by_use(group)  # the store makes it with the first pop
+        context.settings.groups.by_use(group)  # the store creates it with the first pop
 
 
 async def _pop_while_connected(
     context: HttpContext, request: PopRequest, receive: Receive, filters: EventFilters
 ) -> Sequence[Delivery]:
-    """Pop, but claim nothing for a client that has gone meanwhile."""
+    """Pop, but claim nothing for a client that has disconnected meanwhile."""
     default_type = context.settings.http.event_type
     pop: asyncio.Future[Sequence[Delivery]] = asyncio.ensure_future(
         pop_wanted(context.store, request, filters, default_type)
@@ -156,13 +155,13 @@ async def _pop_while_connected(
 
 
 def _take_back(context: HttpContext, request: PopRequest, pop: asyncio.Future[Sequence[Delivery]]) -> None:
-    """What was popped in the moment in which the client went."""
+    """Release messages popped just as the client disconnected."""
     if not pop.cancelled() and pop.exception() is None:
         release(context.store, request.topic, request.group, pop.result())
 
 
 def _received(deliveries: Sequence[Delivery], default_type: str) -> bytes:
-    """Event Grid's ReceiveResult, written once: a lock token needs no escapes, an event is JSON already."""
+    """Event Grid's ReceiveResult, joined from encoded events; lock tokens need no escapes."""
     value = [
         b'{"brokerProperties":{"lockToken":"%b","deliveryCount":%d},"event":%b}'
         % (
@@ -189,7 +188,7 @@ def _add_settling(routes: Routes, context: HttpContext) -> None:
         f"{SUBSCRIPTION_PATH}:acknowledge",
         _CONSUMING,
         hot=Hot(lambda query: None if query else {}),
-        summary="Acknowledge: the group is done with these events",
+        summary="Acknowledge events for the group",
         openapi_extra=body,
     )
     async def acknowledge(request: Request, topic: str, group: str) -> Response:
@@ -198,7 +197,7 @@ def _add_settling(routes: Routes, context: HttpContext) -> None:
     @routes.post(
         f"{SUBSCRIPTION_PATH}:release",
         _CONSUMING,
-        summary="Give back: others may have them after the delay",
+        summary="Release events to other consumers, after a delay",
         openapi_extra=body,
     )
     async def release(
@@ -217,7 +216,7 @@ def _add_settling(routes: Routes, context: HttpContext) -> None:
     @routes.post(
         f"{SUBSCRIPTION_PATH}:reject",
         _CONSUMING,
-        summary="Reject: to the group's dead-letter topic at once",
+        summary="Reject events to the group's dead-letter topic",
         openapi_extra=body,
     )
     async def reject(request: Request, topic: str, group: str) -> Response:
@@ -226,7 +225,7 @@ def _add_settling(routes: Routes, context: HttpContext) -> None:
     @routes.post(
         f"{SUBSCRIPTION_PATH}:renewLock",
         _CONSUMING,
-        summary="Keep the locks for another invisible time",
+        summary="Renew the locks for another invisible duration",
         openapi_extra=body,
     )
     async def renew_lock(request: Request, topic: str, group: str) -> Response:
@@ -237,7 +236,7 @@ def _add_settling(routes: Routes, context: HttpContext) -> None:
 
 
 async def _settled(context: HttpContext, request: Request, topic: str, group: str, settle: Settle) -> Response:
-    """Do it for the tokens of the body; each has its own outcome."""
+    """Settle the tokens of the body; each has its own outcome."""
     body = await json_body(request, context.settings.http.max_body_bytes)
     try:
         tokens = _DECODER.decode(body).lock_tokens

@@ -1,6 +1,6 @@
-"""Metrics of brokers and their replicas, as the masters tell them when somebody scrapes.
+"""Metrics of brokers and their replicas, read from the masters for each scrape.
 
-Every gateway tells the same of a broker group; each says for itself whether it reaches a broker.
+Metrics of a broker group are the same on every gateway; reachability of a broker is each gateway's own.
 """
 
 from __future__ import annotations
@@ -17,18 +17,16 @@ ROLES: Final = ("master", "slave", "away")
 
 
 def replica_metrics(brokers: Sequence[BrokerStatus]) -> Iterator[Metric]:
-    """All of them; of replicas none while their master does not answer."""
+    """All metrics of brokers; without an answer of the master none of its replicas."""
     available = GaugeMetricFamily(
         "entrepot_broker_available", "1 while this gateway reaches the broker, or its master", labels=["broker"]
     )
-    epoch = GaugeMetricFamily("entrepot_broker_epoch", "Epoch of the master of a broker's replicas", labels=["broker"])
+    epoch = GaugeMetricFamily("entrepot_broker_epoch", "Epoch of a replicated broker's master", labels=["broker"])
     labels = ["broker", "replica"]
     role = GaugeMetricFamily(
-        "entrepot_replica_role", "1 for the role that a replica has, 0 for the others", labels=[*labels, "role"]
+        "entrepot_replica_role", "1 for the role of a replica, 0 for its other roles", labels=[*labels, "role"]
     )
-    in_sync = GaugeMetricFamily(
-        "entrepot_replica_in_sync", "1 while a replica is a member of the set of replicas in sync", labels=labels
-    )
+    in_sync = GaugeMetricFamily("entrepot_replica_in_sync", "1 while a replica is in sync", labels=labels)
     behind = GaugeMetricFamily(
         "entrepot_replica_behind_bytes", "Bytes of the master's log that a replica lacks", labels=labels
     )

@@ -1,7 +1,7 @@
-"""Times and ends of requests: by method, the route's template and status, for `/metrics`.
+"""Request durations and outcomes by method, route template and status, for `/metrics`.
 
-A request ends here when the head of its answer begins: a stream goes on for as long as its client likes.  Paths never
-become labels, only the templates of routes do; what no route takes is `other`.
+A request ends with the head of its answer, because a stream lasts as long as its client likes.  Labels are route
+templates, never paths; unrouted requests are `other`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from entrepot.gateway.http.problems import ProblemAnswer
 
 TEMPLATE: Final = "entrepot.template"
-"""Key of a scope for the template of its route, once that is known; else FastAPI's route says it."""
+"""Scope key of the route's template, where set; else FastAPI's route has it."""
 ROUTED: Final = "entrepot.routed"
-"""Key of a scope for the other one that was routed in its place."""
+"""Scope key of the scope that was routed in place of this one."""
 PUBLISH: Final = "/topics/{topic}:publish"
 OTHER: Final = "other"
 _OK: Final = 200
@@ -34,7 +34,7 @@ _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "O
 
 
 class RouteTimes:
-    """Of one method and template.  `others`: answers by status, but for those of 200, which are the rest."""
+    """One method and template.  `others`: answers by status except 200; the rest are 200."""
 
     __slots__ = ("durations", "others")
 
@@ -54,13 +54,13 @@ class RouteTimes:
 
 
 class RequestTimes:
-    """Of all requests."""
+    """Durations of all requests."""
 
     def __init__(self) -> None:
         self._routes: dict[tuple[str, str], RouteTimes] = {}
 
     def of(self, method: str, template: str) -> RouteTimes:
-        """Those of a route.  Methods that there are not are one."""
+        """The durations of a route.  Unknown methods share one entry."""
         key = (method if method in _METHODS else OTHER, template)
         found = self._routes.get(key)
         if found is None:
@@ -68,10 +68,10 @@ class RequestTimes:
         return found
 
     def metrics(self) -> Iterator[Metric]:
-        """For a scrape."""
+        """The metrics for a scrape."""
         times = HistogramMetricFamily(
             "entrepot_http_request_seconds",
-            "From the head of an HTTP request to that of its answer, by route",
+            "Time from the head of an HTTP request to the head of its answer, by route",
             labels=["method", "route"],
         )
         counts = CounterMetricFamily(
@@ -86,7 +86,7 @@ class RequestTimes:
         yield counts
 
     def timed(self, app: AsgiApp) -> AsgiApp:
-        """The app, whose answers are counted as they begin."""
+        """The app with its answers counted and timed."""
 
         async def measured(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -106,8 +106,8 @@ class RequestTimes:
 
 
 class TimedPublish:
-    """What takes publishes at once, with how long each took: 3 % of a publish is all that measuring it may cost, hence
-    one function without attributes to look up."""
+    """Fast-path publishes with their durations.  Measuring may cost 3 % of a publish, hence one function without
+    attribute look-ups."""
 
     def __init__(self, publish: PublishAtOnce, times: RequestTimes) -> None:
         self.may_come = publish.may_come
@@ -115,7 +115,7 @@ class TimedPublish:
 
 
 def _timed_at_once(publish: PublishAtOnce, route: RouteTimes) -> Callable[..., bool]:
-    """`PublishAtOnce.at_once`; what is not taken is measured where it goes."""
+    """A timed `PublishAtOnce.at_once`; declined requests are measured in the app."""
     take, durations, counts, others = publish.at_once, route.durations, route.durations.counts, route.others
 
     def at_once(url: bytes, headers: Headers, client: Client, body: bytes, on_published: OnPublished) -> bool:

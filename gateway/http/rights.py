@@ -1,7 +1,7 @@
-"""Rights that routes need, as words for their declarations, and the guard that asks for them before a handler runs.
+"""Rights of routes: declarations, and the guard that checks them before a handler runs.
 
-Invariant: a route that declares none makes the start fail (`routes.RouteTable`), so nothing is served that nobody
-thought about.  Who lacks rights hears the same whether or not there is what the path names.
+Invariant: a route without declared rights makes the start fail (`routes.RouteTable`).  A refusal is the same whether or
+not the named entity exists.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from entrepot.gateway.http.namespaced import asked_group, asked_topic
 from entrepot.gateway.security.security import refusal_of
 
 DEFAULT_CLUSTER: Final = "default"
-"""Name of the Cluster resource where the settings name none."""
+"""Name of the Cluster resource if the settings have none."""
 
 Needs: TypeAlias = Callable[[HttpContext, Request], list[Need]]
 
 
 @dataclass(frozen=True)
 class Open:
-    """Everybody may, where the security setting of that name says so; None: always."""
+    """Open to everybody if the security setting of that name allows it; None: always."""
 
     setting: str | None
     otherwise: Needs | None = None
 
 
 class SuperUsers:
-    """Super users only."""
+    """For super users only."""
 
 
 @dataclass(frozen=True)
 class Veiled:
-    """Needs that depend on what there is: the refusal is another sentence, which does not."""
+    """Needs that depend on the existing entity, with a refusal text that does not."""
 
     needs: Needs
     refusal: Callable[[Request], str]
@@ -51,7 +51,7 @@ Rule: TypeAlias = Needs | Open | SuperUsers | Veiled
 
 
 def topic(action: Action, parameter: str = "name") -> Needs:
-    """A right on the topic that the path names."""
+    """A right on the path's topic."""
 
     def needs(context: HttpContext, request: Request) -> list[Need]:
         stored = asked_topic(request, request.path_params[parameter])
@@ -61,7 +61,7 @@ def topic(action: Action, parameter: str = "name") -> Needs:
 
 
 def contents(parameter: str = "name") -> Needs:
-    """Reading all that is in the topic that the path names."""
+    """Reading all messages of the path's topic."""
 
     def needs(context: HttpContext, request: Request) -> list[Need]:
         stored = asked_topic(request, request.path_params[parameter])
@@ -71,7 +71,7 @@ def contents(parameter: str = "name") -> Needs:
 
 
 def group(action: Action, parameter: str = "name") -> Needs:
-    """A right on the consumer group that the path names."""
+    """A right on the path's consumer group."""
 
     def needs(context: HttpContext, request: Request) -> list[Need]:
         stored = asked_group(request, request.path_params[parameter])
@@ -87,7 +87,7 @@ def consuming(of_topic: str, of_group: str) -> Needs:
 
 
 def listed(resource_type: ResourceType) -> Needs:
-    """Listing all of a kind."""
+    """Listing all entities of a kind."""
     return fixed((Action.LIST, resource_type))
 
 
@@ -106,7 +106,7 @@ def cluster(action: Action) -> Needs:
 
 
 def topic_in_query(action: Action, *, contents: bool) -> Needs:
-    """The topic that the query names; all of them if it names none."""
+    """A right on the query's topic; on all topics if it names none."""
 
     def needs(context: HttpContext, request: Request) -> list[Need]:
         # the route takes the last of several, as the framework does
@@ -120,31 +120,31 @@ def topic_in_query(action: Action, *, contents: bool) -> Needs:
 
 
 def no_rights(context: HttpContext, request: Request) -> list[Need]:
-    """A principal, and no right."""
+    """No right, only a principal."""
     return []
 
 
 IN_THE_BODY: Final = no_rights
-"""The handler asks: what it is about stands in the body."""
+"""Rights that the handler checks, because the body names the subject."""
 PER_TOPIC: Final = no_rights
-"""The handler leaves out what may not be seen."""
+"""Rights that the handler checks for each listed entity."""
 ANY_CONTENTS: Final = fixed((Action.SUB, ResourceType.TOPIC))
-"""Reading every topic: what the path names tells none."""
+"""Reading every topic, because the path names none."""
 SUPER_USERS: Final = SuperUsers()
 
 
 def putting(kind: str, needs: Needs) -> Veiled:
-    """Creating what the path names, or changing it: the refusal does not tell which."""
+    """Creating or changing the path's entity: the refusal does not tell which."""
     return Veiled(needs, lambda request: f"to create or change the {kind} {shown(request, 'name')} is not allowed")
 
 
 def shown(request: Request, parameter: str) -> str:
-    """A path parameter in a sentence."""
+    """A path parameter as quoted text."""
     return repr(name_in_path(request.path_params[parameter])[:80])
 
 
 async def check_rights(context: HttpContext, access: HttpAccess, request: Request, rule: Rule) -> None:
-    """Raise UNAUTHORIZED or FORBIDDEN; else `request.state.principal` is who asks."""
+    """Raise UNAUTHORIZED or FORBIDDEN; else set `request.state.principal`."""
     if isinstance(rule, Open):
         if rule.setting is None or getattr(context.settings.security, rule.setting):
             return

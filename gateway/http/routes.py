@@ -1,7 +1,7 @@
-"""Routes: every HTTP route with the rights that it needs.
+"""Routes: the table of all HTTP routes with their rights.
 
-FastAPI, the guard that asks for rights and the router of hot routes all read this one table.  A route is there once, or
-twice: plain, for the default namespace, and below `/namespaces/{namespace}`.
+FastAPI, the guard and the hot router read this one table.  A route exists once, or twice: plain, for the default
+namespace, and below `/namespaces/{namespace}`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from entrepot.gateway.http.namespaced import NAMESPACE_PATH
 from entrepot.gateway.http.rights import Rule
 
 DOCUMENTATION: Final = frozenset({"/openapi.json", "/docs", "/docs/page.js", "/docs/page.css"})
-"""Paths of the documentation, which is public."""
+"""Paths of the public documentation."""
 
 Handler: TypeAlias = Callable[..., Any]
 _HandlerT = TypeVar("_HandlerT", bound=Handler)
@@ -26,11 +26,9 @@ _HandlerT = TypeVar("_HandlerT", bound=Handler)
 
 @dataclass(frozen=True, slots=True)
 class Hot:
-    """A route that plain requests reach without the framework.
-
-    `arguments`: the handler's further arguments by the raw query, None where the framework has to look at that.
-    `takes_any_name`: True where names in the path may have encoded characters; else only plain ones are hot.
-    """
+    """A route that plain requests reach without the framework.  `arguments`: the handler's further arguments by the raw
+    query; None where the framework must parse it. `takes_any_name`: True if path names may contain encoded characters;
+    else only plain ones are hot."""
 
     arguments: Callable[[bytes], Mapping[str, Any] | None]
     takes_any_name: bool = False
@@ -48,7 +46,7 @@ class Route:
 
 
 class MissingRightsError(Exception):
-    """A route that does not say which rights it needs."""
+    """A route without declared rights."""
 
 
 class _Methods(ABC):
@@ -90,7 +88,7 @@ class Router(_Methods):
 
 
 class Routes(_Methods):
-    """The routes of one subject, in both places.  Those of namespaces stand behind all plain ones."""
+    """Routes of one subject, in both places.  Those of namespaces stand behind all plain ones."""
 
     def __init__(self, tags: Iterable[str], prefix: str = "") -> None:
         self.plain = Router(tags, prefix)
@@ -115,21 +113,21 @@ class RouteTable:
         self._rights = {(route.method, route.path): route.rights for route in self.routes}
 
     def rights_of(self, method: str, path: str) -> Rule:
-        """The rights that a route needs, by its template.  Raises MissingRightsError."""
+        """The rights of a route, by its template.  Raises MissingRightsError."""
         rights = self._rights.get((method, path))
         if rights is None:
             raise MissingRightsError(f"{method} {path} says nothing of the rights it needs")
         return rights
 
     def check(self, app: FastAPI) -> None:
-        """Raise MissingRightsError for a route of the app that nobody thought about."""
+        """Raise MissingRightsError if the app has a route without declared rights."""
         for method, path in routes_of(app):
             if path not in DOCUMENTATION:
                 self.rights_of(method, path)
 
 
 def routes_of(app: FastAPI) -> list[tuple[str, str]]:
-    """Method and path of every route.  What is not FastAPI's own, such as a mount, has no method."""
+    """Method and path of every route; routes that are not FastAPI's, such as a mount, have no method."""
     found: list[tuple[str, str]] = []
     for context in iter_route_contexts(app.routes):
         route = context.original_route

@@ -1,6 +1,6 @@
-"""HttpListener: uvicorn on a socket that is bound already, in the event loop that is running already.
+"""HttpListener: uvicorn on a bound socket, in the running event loop.
 
-With TLS, connections are accepted here and handed to uvicorn's protocol: each with the certificates of its moment.
+With TLS, connections are accepted here and then given to uvicorn's protocol, each with the current certificates.
 """
 
 from __future__ import annotations
@@ -29,18 +29,15 @@ BACKLOG: Final = 2048
 SWEEP_SECONDS: Final = 5.0
 NO_WEBSOCKETS: Final[Mapping[bytes, type[asyncio.Protocol]]] = MappingProxyType({})
 HANDSHAKE_SECONDS: Final = 10.0
-"""Longest time for a client's TLS handshake."""
+"""Longest TLS handshake, in seconds."""
 _STEP_SECONDS: Final = 0.01
 
 log = structlog.get_logger(__name__)
 
 
 class HttpListener:
-    """One listener.  It leaves signals, logging and the event loop to the process.
-
-    `websockets`: what connections are handed over to that ask for a WebSocket at a path; at others the app is asked.
-    `publish`: takes publishes that need no waiting before the app is asked.
-    """
+    """One listener.  It leaves signals, logging and the event loop to the process.  `websockets`: the protocol of each
+    WebSocket path; others go to the app.  `publish`: the fast path of publishes."""
 
     def __init__(
         self,
@@ -84,16 +81,16 @@ class HttpListener:
 
     @property
     def connections(self) -> int:
-        """Open ones."""
+        """Number of open connections."""
         return len(self._server.server_state.connections)
 
     @property
     def requests(self) -> int:
-        """Answered ones."""
+        """Number of answered requests."""
         return self._server.server_state.total_requests
 
     async def start(self) -> None:
-        """Returns when connections are accepted."""
+        """Start accepting connections."""
         self._config.load()
         self._server.lifespan = self._config.lifespan_class(self._config)
         await self._server.startup(sockets=[] if self.certificates is not None else [self._socket])
@@ -101,17 +98,17 @@ class HttpListener:
             intake = Intake("https", IntakeLimits(), asyncio.get_running_loop().time())
             self._acceptor = Acceptor(self._socket, self._begin, intake, HANDSHAKE_SECONDS, self.certificates)
             await self._acceptor.start()
-        self._ticker = asyncio.create_task(self._server.main_loop())  # keeps the Date header
+        self._ticker = asyncio.create_task(self._server.main_loop())  # updates the Date header
         self._sweeper = asyncio.create_task(self._sweep())
 
     def _begin(self, place: Place) -> Callable[[ProxyHeader | None], asyncio.Protocol]:
-        """A connection whose TLS is to come.  Its place holds a limit of nothing here: it is left at once."""
+        """A connection before its TLS handshake.  Its place is left at once: no limit applies here."""
         place.leave()
         state = self._server.lifespan.state
         return lambda header: self._protocol(self._config, self._server.server_state, state)
 
     async def _sweep(self) -> None:
-        """End connections whose request does not come to its end (slow ones, half-open ones), and idle ones."""
+        """Close idle connections, and those with an incomplete request for too long."""
         loop = asyncio.get_running_loop()
         keep_alive = self._config.timeout_keep_alive
         while True:
@@ -126,7 +123,7 @@ class HttpListener:
                     connection.transport.close()
 
     async def stop(self, grace_seconds: float) -> None:
-        """Accept no more, let requests finish for so long, then end what is left."""
+        """Stop accepting, let requests finish for the grace period, then close the rest."""
         if self._ticker is None:
             return
         self._ticker.cancel()
@@ -142,7 +139,7 @@ class HttpListener:
         for connection in tuple(state.connections):
             try:
                 connection.shutdown()
-            except Exception:  # a fault of one connection does not keep the others from their answers
+            except Exception:  # one connection's failure must not end the others early
                 log.exception("a connection could not be ended in peace")
                 connection.transport.abort()
         loop = asyncio.get_running_loop()
@@ -152,7 +149,7 @@ class HttpListener:
         for task in tuple(state.tasks):
             task.cancel("the server is stopping")
         while state.connections and loop.time() < end:  # noqa: ASYNC110 - uvicorn has no event for it
-            await asyncio.sleep(_STEP_SECONDS)  # last answers are on their way out
+            await asyncio.sleep(_STEP_SECONDS)  # last answers are being written
         for connection in tuple(state.connections):
             if connection.transport is not None:
                 connection.transport.abort()

@@ -1,6 +1,6 @@
-"""`/subscriptions`: the CloudEvents Subscriptions API (draft); and where receivers call back to consent.
+"""`/subscriptions`: the CloudEvents Subscriptions API (draft), and the receivers' consent callback.
 
-Who subscribes to a topic needs the right to consume all of it.
+A subscription needs the right to consume all of its topic.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ _EXAMPLE: Final = {
 
 
 def _body_schema() -> dict[str, Any]:
-    """The body's schema with its parts in place."""
     schema = SubscriptionModel.model_json_schema()
     parts = schema.pop("$defs", {})
 
@@ -62,7 +61,7 @@ def _body_schema() -> dict[str, Any]:
 
 
 def subscription_routes(context: HttpContext, access: HttpAccess) -> Routes:
-    """The five operations."""
+    """The five routes of subscriptions."""
     routes = Routes(["subscriptions"])
     _add_changes(routes, context, access)
     _add_reads(routes, context, access)
@@ -73,7 +72,12 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
     store, subscriptions = context.store, context.subscriptions
     body = schema_of_body(_body_schema())
 
-    @routes.post(PATH, IN_THE_BODY, summary="Subscribe: events of a topic are delivered to a sink", openapi_extra=body)
+    @routes.post(
+        PATH,
+        IN_THE_BODY,
+        summary="Create a subscription, which delivers events of a topic to a sink",
+        openapi_extra=body,
+    )
     async def create(request: Request) -> Response:
         namespace = asked_namespace(request)
         model = await _model_of(request, context)
@@ -88,7 +92,7 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
         made = await subscriptions.create(record, position_of(record.start))
         return _answer(context, made, CREATED, {"location": f"{request.url.path.rstrip('/')}/{made.id}"})
 
-    @routes.put(PATH + "/{id}", _CONSUMING, summary="Change a subscription, as a whole", openapi_extra=body)
+    @routes.put(PATH + "/{id}", _CONSUMING, summary="Replace a subscription", openapi_extra=body)
     async def update(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
         before = found(context, request)
         model = await _model_of(request, context)
@@ -103,7 +107,7 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
         await subscriptions.renew_state(made, state, is_new_sink=record.sink != before.record.sink)
         return _answer(context, made, OK)
 
-    @routes.delete(PATH + "/{id}", _CONSUMING, summary="End a subscription", status_code=NO_CONTENT)
+    @routes.delete(PATH + "/{id}", _CONSUMING, summary="Delete a subscription", status_code=NO_CONTENT)
     async def delete(request: Request, id: str) -> Response:  # noqa: A002
         await subscriptions.delete(found(context, request))
         return Response(status_code=NO_CONTENT)
@@ -112,15 +116,15 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
 def _add_reads(routes: Routes, context: HttpContext, access: HttpAccess) -> None:
     store, subscriptions = context.store, context.subscriptions
 
-    @routes.get(PATH, PER_TOPIC, summary="The subscriptions of topics that the caller may consume")
+    @routes.get(PATH, PER_TOPIC, summary="List subscriptions to topics that the caller may consume")
     async def list_subscriptions(
         request: Request,
-        source: Annotated[str | None, Query(max_length=256, description="Of this topic alone")] = None,
-        after: Annotated[str | None, Query(max_length=64, description="Those behind this id")] = None,
+        source: Annotated[str | None, Query(max_length=256, description="Topic of the subscriptions")] = None,
+        after: Annotated[str | None, Query(max_length=64, description="Id after which the list begins")] = None,
         limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
     ) -> Response:
         namespace = asked_namespace(request)
-        if _may_consume(access, request, EVERYTHING):  # who may not sees none of any
+        if _may_consume(access, request, EVERYTHING):  # without this right, none is visible
             known_namespace(store, namespace)
         plain = None if source is None else source.rpartition("/")[2]
 
@@ -134,13 +138,14 @@ def _add_reads(routes: Routes, context: HttpContext, access: HttpAccess) -> None
         listed = sorted(may, key=lambda each: each.id)[:limit]
         return json_answer_list([_shape(context, each) for each in listed])
 
-    @routes.get(PATH + "/{id}", _CONSUMING, summary="One subscription, and how it is")
+    @routes.get(PATH + "/{id}", _CONSUMING, summary="Get a subscription with its state")
     async def get(request: Request, id: str) -> Response:  # noqa: A002
         return _answer(context, found(context, request), OK)
 
 
 def _needs(context: HttpContext, request: Request) -> list[Need]:
-    """Of a subscription that is there: consuming its topic.  Of another: all topics, so that nobody learns of them."""
+    """Needs of a subscription: consuming its topic; if it does not exist, all topics, so that existence is not
+    revealed."""
     known = context.subscriptions.get(asked_namespace(request), name_in_path(request.path_params["id"]))
     name = EVERYTHING if known is None else whole_topic(known.topic)
     return [Need(Action.SUB, ResourceType.TOPIC, name)]
@@ -152,14 +157,14 @@ _CONSUMING: Final = Veiled(
 
 
 def add_consent(routes: Routes, context: HttpContext) -> None:
-    """Where a receiver consents later than it was asked (WebHook specification 4.1.3)."""
+    """Add the route for a receiver's later consent (WebHook specification 4.1.3)."""
 
     async def consent(request: Request, namespace: str, id: str, token: str) -> Response:  # noqa: A002
         webhooks = context.webhooks
         subscription = webhooks.handshake.of_callback(name_in_path(namespace), name_in_path(id), token)
         if subscription is None:
             raise MissingError("consent-not-found", "Nobody asked for this consent", "there is nothing to consent to")
-        if is_head(request):  # nothing is agreed to by looking
+        if is_head(request):  # a HEAD grants nothing
             return Response(status_code=NO_CONTENT)
         rate = webhook.rate_of(request.headers.get(webhook.ALLOWED_RATE))
         if rate == 0:
@@ -175,12 +180,12 @@ def add_consent(routes: Routes, context: HttpContext) -> None:
             Open(None),  # the token is the right
             status_code=NO_CONTENT,
             operation_id=f"consent_{method.lower()}",
-            summary="A receiver consents to deliveries that it was asked about",
+            summary="Consent to deliveries as their receiver",
         )(consent)
 
 
 def found(context: HttpContext, request: Request) -> Subscription:
-    """The subscription that a path names.  Raises MissingError."""
+    """The path's subscription.  Raises MissingError."""
     given = name_in_path(request.path_params["id"])
     subscription = context.subscriptions.get(namespace_of(context.store, request), given)
     if subscription is None:
@@ -221,7 +226,7 @@ def _may_consume(access: HttpAccess, request: Request, names: str) -> bool:
 def _shape(context: HttpContext, subscription: Subscription) -> dict[str, Any]:
     shown = shape(subscription, context.subscriptions.state(subscription))
     deliverer = context.webhooks.deliverer(subscription)
-    if deliverer is not None:  # as this gateway sees it
+    if deliverer is not None:  # this gateway's view
         shown["status"]["lastanswer"] = deliverer.last_answer or None
         shown["status"]["circuitopen"] = deliverer.is_open
     return shown
@@ -236,5 +241,5 @@ def _answer(
 
 
 def json_answer_list(value: list[dict[str, Any]]) -> Response:
-    """A list, as the Subscriptions API has it: without anything around it."""
+    """A list in the Subscriptions API's form: a bare array."""
     return json_response(orjson.dumps(value))

@@ -1,7 +1,7 @@
-"""One write to a socket for each tick of the event loop.
+"""TickTransport: one write to the socket for each tick of the event loop.
 
-uvicorn writes the head and the body of an answer one after the other, and the transport makes a system call of each:
-for a small answer they cost as much as the whole rest of the request.
+uvicorn writes head and body of an answer separately, and the transport makes a system call of each.  For a small answer
+they cost as much as the rest of the request.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class TickTransport:
-    """A transport that keeps what is written until the tick is over.  Everything else is the transport's own."""
+    """A transport that buffers writes until the tick ends; everything else is passed through."""
 
     __slots__ = ("_call_soon", "_parts", "_transport")
 
@@ -21,13 +21,13 @@ class TickTransport:
         self._parts: list[bytes] = []
 
     def write(self, data: bytes) -> None:
-        """Take it; it is on its way when this tick is over."""
+        """Buffer data until the tick ends."""
         if not self._parts:
             self._call_soon(self._flush)
         self._parts.append(data)
 
     def write_now(self, data: bytes) -> None:
-        """The same for a whole answer, which needs no more to be waited for."""
+        """Write a whole answer without waiting for the tick's end."""
         if self._parts:
             self._parts.append(data)
             self._flush()
@@ -35,11 +35,11 @@ class TickTransport:
             self._transport.write(data)
 
     def is_closing(self) -> bool:
-        """Asked at every answer."""
+        """True if the transport is closing; called for every answer."""
         return self._transport.is_closing()
 
     def close(self) -> None:
-        """Close after all that was written."""
+        """Close after all written data."""
         self._flush()
         self._transport.close()
 

@@ -1,4 +1,4 @@
-"""MqttFrontend: what all MQTT connections of a gateway share."""
+"""MqttFrontend: the MQTT connections of one gateway, and their shared objects."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ log = structlog.get_logger(__name__)
 
 
 class MqttFrontend:
-    """Makes a conversation per connection; knows them by client id.  `is_alone`: no other gateway is on the store."""
+    """The MQTT front end: a conversation per connection, by client id.  `is_alone`: True if no other gateway is on the
+    store."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class MqttFrontend:
         mqtt, gateway, loop = settings.mqtt, secrets.token_hex(8), asyncio.get_running_loop()
         self.registry: ClientRegistry[MqttConversation] = ClientRegistry()
         self.conversations: set[MqttConversation] = set()
-        """Those there are, not accepted yet among them."""
+        """All conversations, unaccepted ones included."""
         self.counters, self.traces = MqttCounters(self._clients), Traces(clock, self._clients)
         routes = Routes(store, topology, settings.topics.rules)
         hub.any_level_topics = routes.rule_topics
@@ -97,7 +98,7 @@ class MqttFrontend:
         security.watch_principals(self._rights_changed)
 
     async def start(self) -> None:
-        """Look after sessions from here on.  Raises what the store raises."""
+        """Begin to manage sessions.  Raises what the store raises."""
         try:
             await self.census.start()
             if self.services.presence is not None:
@@ -111,7 +112,7 @@ class MqttFrontend:
             self.services.max_session_expiry_seconds = 0
 
     def converse(self) -> MqttConversation:
-        """A conversation for a new connection."""
+        """Return a conversation for a new connection."""
         return MqttConversation(self.services, self)
 
     # -- connections -----------------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ class MqttFrontend:
         self.counters.closed(conversation.client)
 
     def refusal(self, client: MqttClient, connect: Connect) -> tuple[ReasonCode, str] | None:
-        """Why a CONNECT is not accepted, or None."""
+        """The reason to refuse a CONNECT, or None."""
         settings, services = self.services.settings, self.services
         elsewhere = ReasonCode.USE_ANOTHER_SERVER if settings.server_reference else None
         if self._is_stopping:
@@ -138,7 +139,6 @@ class MqttFrontend:
         return services.admission.refusal_of(client.host, connect.client_id, services.loop.time())
 
     def _taken(self, name: str, epoch: int) -> Awaitable[None]:
-        """Another gateway has a session that was ours."""
         conversation = self.registry.of_name(name)
         if conversation is None:
             return asyncio.sleep(0)
@@ -146,20 +146,20 @@ class MqttFrontend:
         return conversation.publishing.settle()
 
     def _kicked(self, name: str, ends: bool) -> None:
-        """An operator at another gateway wants a client of ours to go."""
+        """Disconnect a client by order of an operator at another gateway."""
         conversation = self.registry.of_name(name)
         if conversation is not None:
             conversation.kick(ends_session=ends)
 
     def _declared_dead(self) -> str:
-        """Others gave the sessions of this gateway up while it was silent: its clients have to come anew."""
+        """Close all connections, because other gateways took over the sessions of this silent gateway."""
         self.services.sessions.gateway = secrets.token_hex(8)
         for conversation in tuple(self.conversations):
             conversation.fenced()
         return self.services.sessions.gateway
 
     def _rights_changed(self, change: PrincipalChange) -> None:
-        """Connections of who may nothing any more end; the others are asked again for what they are subscribed to."""
+        """Close connections of a revoked user; recheck the subscriptions of the others."""
         for conversation in tuple(self.conversations):
             principal = conversation.client.principal
             if principal is None or (change.name is not None and principal.name != change.name):
@@ -172,18 +172,18 @@ class MqttFrontend:
     # -- stopping ------------------------------------------------------------------------------------------------
 
     def shut_down(self) -> None:
-        """Say goodbye to everybody."""
+        """Disconnect all clients."""
         self._is_stopping = True
         for conversation in tuple(self.conversations):
             conversation.shut_down()
 
     async def settle(self) -> None:
-        """Return when what ended connections leave behind is durable."""
+        """Wait until the ended connections' last writes are durable."""
         await self.services.tasks.settle()
         await self.services.sessions.journal.settle()
 
     async def close(self) -> None:
-        """Stop looking after sessions."""
+        """Stop managing sessions."""
         await self.sweeper.close()
         await self.census.close()
         if self.services.presence is not None:

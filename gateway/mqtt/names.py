@@ -1,12 +1,12 @@
-"""Topic names and filters that mean something to the server: `$share/...`, `$delayed/...`, `$replay/...`, `$SYS/...`.
+"""Topic names and filters with a meaning for the server: `$share/...`, `$delayed/...`, `$replay/...`, `$SYS/...`.
 
 | form                           | meaning                                                                        |
 |--------------------------------|--------------------------------------------------------------------------------|
 | `$share/<name>/<filter>`       | a shared subscription (MQTT 5.0, 4.8.2)                                        |
-| `$replay/<from>/<filter>`      | what was published since `<from>`, then what is: `earliest`, `-2h` (s, m, h, d |
-|                                | or a bare number of seconds), an RFC 3339 time, or an offset of each queue     |
-| `$delayed/<seconds>/<topic>`   | published to `<topic>` after a delay                                           |
-| `$SYS/broker/...`              | figures of the server                                                          |
+| `$replay/<from>/<filter>`      | messages since `<from>`, then new ones: `earliest`, `-2h` (s, m, h, d or a     |
+|                                | bare number of seconds), an RFC 3339 time, or an offset of each queue          |
+| `$delayed/<seconds>/<topic>`   | a publish to `<topic>` after a delay                                           |
+| `$SYS/broker/...`              | statistics of the server                                                       |
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ REPLAY: Final = "$replay/"
 DELAYED: Final = "$delayed/"
 SYS: Final = "$SYS"
 SERVERS_LEVELS: Final = frozenset((SYS, "$share", "$replay", "$delayed", "$queue"))
-"""First levels that mean something to the server: clients do not publish to them."""
+"""First levels reserved for the server: clients do not publish to them."""
 MAX_DELAY_SECONDS: Final = 40 * 24 * 3600
 _BACK: Final = re.compile(r"-(\d{1,9})([smhd]?)", re.ASCII)
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class Share(NamedTuple):
-    """A shared subscription's parts."""
+    """The parts of a shared subscription."""
 
     name: str
     filter: str
 
 
 class Replay(NamedTuple):
-    """A replay's parts.  `start`: an offset of each queue, or below 0 a time: epoch milliseconds, negated."""
+    """The parts of a replay.  `start`: an offset of each queue, or below 0 a time: epoch milliseconds, negated."""
 
     start: int
     filter: str
 
 
 def parse_share(text: str) -> Share | None:
-    """The parts of `$share/...`, or None where it is not one (4.8.2-1, -2)."""
+    """Return the parts of `$share/...`, or None for any other text (4.8.2-1, -2)."""
     name, separator, topic_filter = text.removeprefix(SHARE).partition("/")
     if not name or not separator or any(c in name for c in "+#") or not is_valid_filter(topic_filter):
         return None
@@ -52,7 +52,7 @@ def parse_share(text: str) -> Share | None:
 
 
 def parse_replay(text: str, now_ms: int) -> Replay | None:
-    """The parts of `$replay/...`, or None where it is not one."""
+    """Return the parts of `$replay/...`, or None for any other text."""
     since, separator, topic_filter = text.removeprefix(REPLAY).partition("/")
     if not separator or not is_valid_filter(topic_filter) or topic_filter.startswith("$"):
         return None
@@ -77,14 +77,14 @@ def _start(since: str, now_ms: int) -> int | None:
 
 
 class Delayed(NamedTuple):
-    """A delayed publish's parts."""
+    """The parts of a delayed publish."""
 
     seconds: int
     topic: str
 
 
 def parse_delayed(name: str) -> Delayed | None:
-    """The parts of `$delayed/...`, or None where it is not one."""
+    """Return the parts of `$delayed/...`, or None for any other text."""
     seconds, separator, topic = name.removeprefix(DELAYED).partition("/")
     if not separator or not (seconds.isascii() and seconds.isdecimal()) or len(seconds) > 9:
         return None
@@ -94,13 +94,13 @@ def parse_delayed(name: str) -> Delayed | None:
 
 
 def published_name(name: str) -> str:
-    """The name that a publish is to in the end: what rights are asked for."""
+    """The destination topic of a publish, which is checked for rights."""
     delayed = parse_delayed(name) if name.startswith(DELAYED) else None
     return name if delayed is None else delayed.topic
 
 
 def unpublishable(name: str) -> tuple[ReasonCode, str] | None:
-    """Why clients may not publish to a name that starts with `$`, or None."""
+    """The reason why clients may not publish to a name that starts with `$`, or None."""
     if name.startswith(DELAYED):
         if parse_delayed(name) is None:
             return ReasonCode.TOPIC_NAME_INVALID, f"{name[:80]!r} is not $delayed/<seconds>/<topic>"

@@ -11,39 +11,41 @@ from entrepot.gateway.settings.table import KIB, MIB, Bytes, Count, Port, Second
 
 
 class AmqpSettings(Table):
-    """The AMQP 0-9-1 door."""
+    """The AMQP 0-9-1 listener."""
 
-    enabled: bool = Field(True, description="Whether this door is open")
-    port: Port = Field(5672, description="TCP port; 0 takes a free one")
-    max_connections: Count = Field(50_000, description="Connections at one time; more are refused")
-    max_channels: int = Field(2047, ge=1, le=65_535, description="Channels of one connection")
-    frame_max_bytes: int = Field(128 * KIB, ge=8 * KIB, le=16 * MIB, description="Largest frame, as offered to clients")
-    heartbeat_seconds: int = Field(60, ge=0, le=65_535, description="Heartbeat offered to clients; 0 offers none")
-    handshake_timeout_seconds: Seconds = Field(10, description="Time a client has to log in")
-    max_message_bytes: Bytes = Field(4 * MIB, description="Largest body of a message")
+    enabled: bool = Field(True, description="Open the AMQP listener")
+    port: Port = Field(5672, description="TCP port; 0: a free one")
+    max_connections: Count = Field(50_000, description="Maximum connections; more are refused")
+    max_channels: int = Field(2047, ge=1, le=65_535, description="Maximum channels of a connection")
+    frame_max_bytes: int = Field(
+        128 * KIB, ge=8 * KIB, le=16 * MIB, description="Maximum frame size offered to clients"
+    )
+    heartbeat_seconds: int = Field(60, ge=0, le=65_535, description="Heartbeat interval offered to clients; 0: none")
+    handshake_timeout_seconds: Seconds = Field(10, description="Longest time for a client's login")
+    max_message_bytes: Bytes = Field(4 * MIB, description="Maximum size of a message body")
     max_unacknowledged: Count = Field(
-        20_000, description="Messages that a channel's consumers may hold where they set no prefetch"
+        20_000, description="Maximum unacknowledged messages of a channel whose consumers set no prefetch"
     )
     max_transaction_bytes: Bytes = Field(
-        64 * MIB, description="What a channel's transaction may hold; beyond it the channel is closed"
+        64 * MIB, description="Maximum size of a channel's transaction; beyond it the channel is closed"
     )
-    max_queues: Count = Field(100_000, description="Queues of all virtual hosts together")
+    max_queues: Count = Field(100_000, description="Maximum queues in all virtual hosts together")
     consumer_timeout_seconds: Seconds = Field(
-        1800, description="Longest that a consumer may hold a message: then its channel is closed"
+        1800, description="Longest time until a consumer acknowledges a message; then its channel is closed"
     )
-    write_buffer_bytes: Bytes = Field(1 * MIB, description="What may wait to be written to one socket")
+    write_buffer_bytes: Bytes = Field(1 * MIB, description="Maximum size of one socket's output buffer")
     exchange_topics: bool = Field(
-        True, description="Whether what is published to an exchange is kept in a Topic of its name too, for other doors"
+        True, description="Store messages to an exchange in a topic of its name too, for other protocols"
     )
     tls_certificate: Path | None = Field(None, description="Certificate (PEM) of tls_port")
-    tls_key: Path | None = Field(None, description="Its private key (PEM), where that is in a file of its own")
-    tls_ca: Path | None = Field(None, description="Certificates (PEM) that clients' must be signed by")
+    tls_key: Path | None = Field(None, description="Private key (PEM), if the certificate's file has none")
+    tls_ca: Path | None = Field(None, description="Certificate authorities (PEM) for client certificates")
     tls_client_certificates: Literal["no", "optional", "required"] = Field(
-        "no", description="Whether clients over TLS show a certificate"
+        "no", description="Client certificates over TLS: not requested, requested, or required"
     )
-    tls_port: Port | None = Field(None, description="Port of AMQP over TLS; 0 takes a free one, none leaves it closed")
-    product: str = Field("RabbitMQ", description="The product that clients are told: some ask for this one")
-    product_version: str = Field("3.13.7", description="The version that clients are told")
+    tls_port: Port | None = Field(None, description="Port of AMQP over TLS; 0: a free one; unset: closed")
+    product: str = Field("RabbitMQ", description="Product name in the server properties; some clients expect this one")
+    product_version: str = Field("3.13.7", description="Product version in the server properties")
 
     @field_validator("tls_client_certificates")
     @classmethod

@@ -25,18 +25,20 @@ U16 = Annotated[int, Field(ge=1, le=65_535)]
 
 
 class BridgeRule(Table):
-    """What is carried, which way, and under which names.
+    """Rule of a bridge: the messages to carry, their direction and their names.
 
-    The filter stands behind both prefixes: a name `<remote_prefix>x` there is `<local_prefix>x` here.
+    The filter follows both prefixes: a name `<remote_prefix>x` there is `<local_prefix>x` here.
     """
 
-    direction: Literal["in", "out", "both"] = Field(description="in: from the remote to us; out: from us to the remote")
-    filter: str = Field(description="MQTT topic filter of what is carried, without the prefixes")
-    local_prefix: str = Field("", description="What names begin with here; it is taken off on the way out")
-    remote_prefix: str = Field("", description="What names begin with there; it is taken off on the way in")
-    qos: int = Field(1, ge=0, le=1, description="Strongest delivery; with 0 messages may be lost on the way")
+    direction: Literal["in", "out", "both"] = Field(
+        description="Direction: in is from the remote to here, out is from here to the remote"
+    )
+    filter: str = Field(description="MQTT topic filter of the messages, without the prefixes")
+    local_prefix: str = Field("", description="Prefix of names here, removed on the way out")
+    remote_prefix: str = Field("", description="Prefix of names at the remote, removed on the way in")
+    qos: int = Field(1, ge=0, le=1, description="Maximum QoS; with 0 messages may be lost on the way")
     start: Literal["earliest", "latest"] = Field(
-        "latest", description="Where a new rule out begins: with all that is kept, or with what comes from then on"
+        "latest", description="Start of a new outgoing rule: earliest is all stored messages, latest is new ones only"
     )
 
     @model_validator(mode="after")
@@ -68,32 +70,33 @@ class BridgeRule(Table):
 
 
 class BridgeRemote(Table):
-    """Another MQTT broker, how to reach it, and what to carry."""
+    """A remote MQTT broker: its address, credentials, limits and rules."""
 
     name: str = Field(description="Name of the bridge: 1 to 64 characters out of a-z A-Z 0-9 _ -")
-    url: str = Field(description="mqtt://host[:port] or mqtts://host[:port]")
-    username: str | None = Field(None, description="User name")
-    password_file: Path | None = Field(None, description="File with the password; read at every connect")
-    client_id: str = Field("", description="Client identifier there, the key of the session; entrepot-bridge-<name>")
-    ca_file: Path | None = Field(None, description="Certificates to trust (PEM) instead of the system's")
-    cert_file: Path | None = Field(None, description="Our own certificate (PEM)")
-    key_file: Path | None = Field(None, description="The key of our certificate (PEM)")
+    url: str = Field(description="URL of the remote: mqtt://host[:port] or mqtts://host[:port]")
+    username: str | None = Field(None, description="User name at the remote")
+    password_file: Path | None = Field(None, description="File with the password, read at every connect")
+    client_id: str = Field(
+        "", description="Client identifier at the remote, the key of the session; empty: entrepot-bridge-<name>"
+    )
+    ca_file: Path | None = Field(None, description="Certificate authorities (PEM) instead of the system's")
+    cert_file: Path | None = Field(None, description="Client certificate (PEM)")
+    key_file: Path | None = Field(None, description="Private key (PEM) of the client certificate")
     version: Literal[4, 5] = Field(5, description="MQTT protocol level: 4 is 3.1.1")
-    keep_alive_seconds: int = Field(60, ge=5, le=65_535, description="How long the connection may be silent")
+    keep_alive_seconds: int = Field(60, ge=5, le=65_535, description="Keep-alive interval of the connection")
     session_expiry_seconds: int = Field(
-        WEEK_SECONDS, ge=1, le=0xFFFF_FFFF, description="How long the remote keeps our session (MQTT 5)"
+        WEEK_SECONDS, ge=1, le=0xFFFF_FFFF, description="Session expiry interval at the remote (MQTT 5)"
     )
-    receive_maximum: U16 = Field(1000, description="Messages that may be on their way in and not stored yet")
-    max_inflight_messages: U16 = Field(
-        200, description="Messages that may be on their way out and not acknowledged yet"
-    )
+    receive_maximum: U16 = Field(1000, description="Maximum incoming messages that are not stored yet")
+    max_inflight_messages: U16 = Field(200, description="Maximum outgoing messages that are not acknowledged yet")
     max_backoff_seconds: float = Field(
-        60, ge=0.1, le=3600, description="Longest wait before another try to connect; the first is half a second"
+        60, ge=0.1, le=3600, description="Longest wait before a reconnect; the first is half a second"
     )
     announce_bridge: bool = Field(
-        False, description="Tell a 3.1.1 remote that we are a bridge (mosquitto's try_private): it sends nothing back"
+        False,
+        description="Announce the bridge to a 3.1.1 remote (mosquitto's try_private), which then sends nothing back",
     )
-    rules: list[BridgeRule] = Field(min_length=1, max_length=MAX_RULES, description="What is carried")
+    rules: list[BridgeRule] = Field(min_length=1, max_length=MAX_RULES, description="Rules of the messages to carry")
 
     @field_validator("name")
     @classmethod
@@ -156,7 +159,7 @@ class BridgeRemote(Table):
 
 
 class BridgeSettings(Table):
-    """Bridges: messages are carried from and to other MQTT brokers."""
+    """Bridges that carry messages from and to other MQTT brokers."""
 
     remotes: list[BridgeRemote] = Field([], max_length=MAX_REMOTES, description="Brokers to bridge to, with rules")
 

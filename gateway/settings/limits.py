@@ -14,28 +14,32 @@ Limit = Annotated[int, Field(ge=0)]
 
 
 class MqttLimitSettings(Table):
-    """Admission of MQTT clients beyond what their listener takes."""
+    """Limits on MQTT clients behind their listener."""
 
-    max_connects_per_second: Rate = Field(0, description="CONNECTs of this gateway each second; 0 for any number")
+    max_connects_per_second: Rate = Field(0, description="Maximum CONNECTs to this gateway each second; 0: no limit")
     max_connects_per_client: Limit = Field(
-        0, description="CONNECTs of one client id and address within 10 s; beyond it is banned; 0 for any number"
+        0, description="Maximum CONNECTs of one client id and address in 10 s; beyond it a ban; 0: no limit"
     )
-    client_ban_seconds: Seconds = Field(60, description="How long a client that connects too often is refused")
-    max_connections_per_user: Limit = Field(0, description="Connections of one user to this gateway; 0 for any number")
+    client_ban_seconds: Seconds = Field(60, description="Duration of the ban on a client that connects too often")
+    max_connections_per_user: Limit = Field(0, description="Maximum connections of a user to this gateway; 0: no limit")
     max_sessions: Limit = Field(
-        0, description="Sessions that outlive their connection, of all gateways, counted now and then; 0 for any number"
+        0, description="Maximum persistent sessions of all gateways, counted periodically; 0: no limit"
     )
     max_topic_levels: int = Field(
-        DEFAULT_LEVELS, ge=1, le=MAX_LEVELS, description="Levels of a topic name or filter that clients may use"
+        DEFAULT_LEVELS, ge=1, le=MAX_LEVELS, description="Maximum levels of a topic name or filter"
     )
     max_publishes_per_second_per_client: Rate = Field(
-        0, description="Messages a client may publish each second before it is read more slowly; 0 for any number"
+        0, description="Maximum publish rate of a client, in messages each second; above it reading slows; 0: no limit"
     )
-    max_publish_bytes_per_second_per_client: Rate = Field(0, description="The same of the bytes of their payloads")
+    max_publish_bytes_per_second_per_client: Rate = Field(
+        0, description="Maximum publish rate of a client, in payload bytes each second; 0: no limit"
+    )
     max_publishes_per_second_per_user: Rate = Field(
-        0, description="Messages that all connections of a user to this gateway may publish each second"
+        0, description="Maximum publish rate of a user on this gateway, in messages each second; 0: no limit"
     )
-    max_publish_bytes_per_second_per_user: Rate = Field(0, description="The same of the bytes of their payloads")
+    max_publish_bytes_per_second_per_user: Rate = Field(
+        0, description="Maximum publish rate of a user on this gateway, in payload bytes each second; 0: no limit"
+    )
     publish_patience_seconds: Seconds = Field(
-        30, description="A client that would have to wait for longer because of its rates is disconnected; 0: never"
+        30, description="Longest delay by publish rates; a client that needs a longer one is disconnected; 0: no limit"
     )

@@ -23,72 +23,81 @@ from entrepot.gateway.settings.transports import HttpTransportSettings, MqttTran
 class ServerSettings(Table):
     """The process as a whole."""
 
-    host: str = Field("127.0.0.1", min_length=1, description="Address that every listener binds to")
+    host: str = Field("127.0.0.1", min_length=1, description="Bind address of every listener")
     ready_file: Path | None = Field(
-        None, description="File that gets a JSON object of every listener's real address once everything is up"
+        None, description="File for the bound address of every listener as JSON, written once all are up"
     )
-    drain_seconds: Seconds = Field(10, description="Longest time a stop waits for what is under way")
+    drain_seconds: Seconds = Field(10, description="Longest wait of a stop for work under way")
     max_unauthenticated_bytes: Bytes = Field(
-        64 * MIB, description="Sent by all connections together that have not logged in; beyond it they are refused"
+        64 * MIB,
+        description="Maximum bytes received from all unauthenticated connections together; beyond it they are refused",
     )
-    free_ports: bool = Field(False, description="Every listener without a port of its own takes a free one")
+    free_ports: bool = Field(False, description="Use a free port for every listener without a configured one")
 
 
 class MqttSettings(MqttTransportSettings, MqttLimitSettings):
-    """The MQTT door (3.1.1 and 5)."""
+    """The MQTT listener (3.1.1 and 5)."""
 
-    enabled: bool = Field(True, description="Whether this door is open")
-    port: Port = Field(1883, description="TCP port; 0 takes a free one")
-    max_connections: Count = Field(100_000, description="Connections at one time; more are refused")
-    connect_timeout_seconds: Seconds = Field(10, description="Time a client has for its CONNECT")
+    enabled: bool = Field(True, description="Open the MQTT listener")
+    port: Port = Field(1883, description="TCP port; 0: a free one")
+    max_connections: Count = Field(100_000, description="Maximum connections; more are refused")
+    connect_timeout_seconds: Seconds = Field(10, description="Longest wait for a client's CONNECT")
     keep_alive_max_seconds: int = Field(
-        65_535, ge=1, le=65_535, description="Longest keep-alive granted; MQTT 5 clients are told a shorter one"
+        65_535, ge=1, le=65_535, description="Longest keep-alive granted; a shorter one is announced to MQTT 5 clients"
     )
     max_packet_size_bytes: int = Field(
-        4 * MIB + 64 * KIB, ge=1 * KIB, le=268_435_460, description="Largest packet taken from a client"
+        4 * MIB + 64 * KIB, ge=1 * KIB, le=268_435_460, description="Maximum size of a client's packet"
     )
     max_connect_size_bytes: int = Field(
-        64 * KIB, ge=256, le=268_435_460, description="Largest CONNECT, its will and password included"
+        64 * KIB, ge=256, le=268_435_460, description="Maximum size of a CONNECT with its will and password"
     )
     receive_maximum: int = Field(
-        1024, ge=1, le=65_535, description="Publishes a client may have unconfirmed, as announced in CONNACK"
+        1024, ge=1, le=65_535, description="Maximum unconfirmed publishes of a client, announced in CONNACK"
     )
-    max_subscriptions_per_client: Count = Field(1000, description="Topic filters one client may subscribe to")
-    max_queued_messages: Count = Field(1000, description="Messages that may wait for one slow subscriber")
-    max_queued_bytes: Bytes = Field(1 * MIB, description="Bytes of these; what is beyond waits in the log")
+    max_subscriptions_per_client: Count = Field(1000, description="Maximum subscriptions of a client")
+    max_queued_messages: Count = Field(1000, description="Maximum messages in memory waiting for one slow subscriber")
+    max_queued_bytes: Bytes = Field(
+        1 * MIB,
+        description="Maximum bytes of messages in memory waiting for one slow subscriber; later ones wait in the log",
+    )
     max_inflight_messages: int = Field(
-        1024, ge=1, le=65_535, description="QoS 1 messages sent to one subscriber and not acknowledged yet"
+        1024, ge=1, le=65_535, description="Maximum unacknowledged messages of QoS 1 and 2 to one subscriber"
     )
-    write_buffer_bytes: Bytes = Field(1 * MIB, description="What may wait to be written to one socket")
-    max_retained_messages: Count = Field(1_000_000, description="Messages that are retained; more are refused")
-    max_retained_bytes: Bytes = Field(1 * GIB, description="Bytes of these with their properties; more are refused")
+    write_buffer_bytes: Bytes = Field(1 * MIB, description="Maximum size of one socket's output buffer")
+    max_retained_messages: Count = Field(1_000_000, description="Maximum retained messages; more are refused")
+    max_retained_bytes: Bytes = Field(
+        1 * GIB, description="Maximum bytes of all retained messages with their properties; more are refused"
+    )
     max_retained_message_bytes: int = Field(
-        MAX_RETAINED_BYTES, ge=1, le=MAX_RETAINED_BYTES, description="Largest of them, with its properties"
+        MAX_RETAINED_BYTES,
+        ge=1,
+        le=MAX_RETAINED_BYTES,
+        description="Maximum size of a retained message with its properties",
     )
     max_session_expiry_seconds: int = Field(
         7 * 86_400,
         ge=0,
         le=0xFFFF_FFFF,
-        description="Longest that a session outlives its connection, and how long those of MQTT 3 do; 0: for ever",
+        description="Longest session expiry after the connection, and that of MQTT 3 sessions; 0: no expiry",
     )
     topic_alias_maximum: int = Field(
-        64, ge=0, le=65_535, description="Topic aliases of a connection, in each direction (MQTT 5)"
+        64, ge=0, le=65_535, description="Maximum topic aliases of a connection in each direction (MQTT 5)"
     )
-    checks_payload_format: bool = Field(
-        False, description="Whether a payload that is said to be UTF-8 is refused where it is not (MQTT 5)"
-    )
+    checks_payload_format: bool = Field(False, description="Refuse payloads declared as UTF-8 that are not (MQTT 5)")
     tells_no_subscribers: bool = Field(
         False,
-        description="Whether PUBACK and PUBREC say 0x10 where nobody is subscribed (MQTT 5): follows all sessions",
+        description="Send reason code 0x10 in PUBACK and PUBREC without subscribers (MQTT 5); follows all sessions",
     )
     response_topic_prefix: str = Field(
-        "", description="Response information for clients that ask: this, and the client id below it; empty: none"
+        "", description="Prefix of the response information, followed by the client id; empty: none"
     )
     server_reference: str = Field(
         "",
-        description="Where clients are told to go when this gateway stops or is full (MQTT 5), as host:port; empty: no",
+        description="Server reference (host:port) for clients when this gateway stops or is full (MQTT 5); empty: none",
     )
-    sys_interval_seconds: Seconds = Field(10, description="Time between two updates of the $SYS topics; 0 has none")
+    sys_interval_seconds: Seconds = Field(
+        10, description="Interval between updates of the $SYS topics; 0: no such topics"
+    )
 
     @property
     def retained_limits(self) -> RetainedLimits:
@@ -97,37 +106,37 @@ class MqttSettings(MqttTransportSettings, MqttLimitSettings):
 
 
 class HttpSettings(HttpTransportSettings):
-    """The HTTP door: CloudEvents, administration, metrics."""
+    """The HTTP listener: CloudEvents, administration, metrics."""
 
-    enabled: bool = Field(True, description="Whether this door is open")
-    port: Port = Field(8080, description="TCP port; 0 takes a free one")
-    max_body_bytes: Bytes = Field(4 * MIB, description="Largest request body")
-    max_batch_events: Count = Field(1000, description="Events in one batched publish")
-    keep_alive_seconds: Seconds = Field(75, description="How long an idle connection is kept")
+    enabled: bool = Field(True, description="Open the HTTP listener")
+    port: Port = Field(8080, description="TCP port; 0: a free one")
+    max_body_bytes: Bytes = Field(4 * MIB, description="Maximum size of a request body")
+    max_batch_events: Count = Field(1000, description="Maximum events in one batched publish")
+    keep_alive_seconds: Seconds = Field(75, description="Longest time of an idle connection")
     request_seconds: Seconds = Field(
-        60, gt=0, description="Time a client has for a whole request, and for the first one after it has connected"
+        60, gt=0, description="Longest time for receiving a request, and for the first one after connecting"
     )
-    max_wait_seconds: Seconds = Field(120, description="Longest a receive may wait for a message")
-    max_streams: Count = Field(10_000, description="Streams of server-sent events at one time; more are refused")
-    max_event_sockets: Count = Field(10_000, description="WebSockets that receive events, at one time")
+    max_wait_seconds: Seconds = Field(120, description="Longest wait of a receive for a message")
+    max_streams: Count = Field(10_000, description="Maximum server-sent event streams; more are refused")
+    max_event_sockets: Count = Field(10_000, description="Maximum WebSockets that receive events; more are refused")
     allowed_origins: list[str] = Field(
-        [], description="Origins whose pages may call this door and read its answers; * is all. Without, its own alone"
+        [], description="Allowed origins of pages that call the API (CORS); *: all; none: its own alone"
     )
     hosts: list[str] = Field(
         [],
-        description="Host names of this server that callers without credentials may ask for, besides localhost and "
-        "addresses; * is all",
+        description="Host names of this server for callers without credentials, besides localhost and addresses; "
+        "*: all",
     )
     event_type: str = Field(
-        "dev.entrepot.message", min_length=1, description="CloudEvents type of messages that came by another protocol"
+        "dev.entrepot.message", min_length=1, description="CloudEvents type of messages from other protocols"
     )
 
 
 class TopicRule(Table):
-    """One rule of which Topic an MQTT name belongs to."""
+    """A rule that maps MQTT topic names to a topic."""
 
-    filter: str = Field(description="MQTT topic filter that the name must match")
-    topic: str = Field(description="Topic that takes the messages")
+    filter: str = Field(description="MQTT topic filter of the names")
+    topic: str = Field(description="Topic for the messages")
 
     @field_validator("filter")
     @classmethod
@@ -145,27 +154,27 @@ class TopicRule(Table):
 
 
 class TopicsSettings(Table):
-    """Topics, and how names become topics."""
+    """Topics, and the mapping of names to topics."""
 
-    auto_create: bool = Field(True, description="Whether a first publish or receive creates its topic")
-    default_queues: int = Field(4, ge=1, le=MAX_QUEUES, description="Message queues of a new topic")
-    max_auto_created: Count = Field(10_000, description="Topics beyond which none is created by use")
+    auto_create: bool = Field(True, description="Create a topic on the first publish or receive")
+    default_queues: int = Field(4, ge=1, le=MAX_QUEUES, description="Number of message queues of a new topic")
+    max_auto_created: Count = Field(10_000, description="Maximum topics for automatic creation")
     rules: list[TopicRule] = Field(
-        [], description="Rules from MQTT filters to topics, first match wins; else the first level is the topic"
+        [], description="Rules from MQTT filters to topics, the first match wins; else the first level is the topic"
     )
 
 
 class GroupsSettings(Table):
-    """Consumer groups: how they come into being, and what one has unless it says otherwise."""
+    """Consumer groups: automatic creation, and defaults."""
 
-    auto_create: bool = Field(True, description="Whether a first receive or share creates its group")
+    auto_create: bool = Field(True, description="Create a consumer group on the first receive or shared subscription")
     max_attempts: int = Field(
-        16, ge=1, le=MAX_ATTEMPTS_LIMIT, description="Deliveries of one message before it is dead-lettered"
+        16, ge=1, le=MAX_ATTEMPTS_LIMIT, description="Maximum deliveries of a message before it is dead-lettered"
     )
     invisible_seconds: int = Field(
-        30, ge=1, le=MAX_INVISIBLE_SECONDS, description="How long a received message stays with its consumer"
+        30, ge=1, le=MAX_INVISIBLE_SECONDS, description="Invisible duration of a received message"
     )
-    start: Literal["earliest", "latest"] = Field("earliest", description="Where a new group begins to read")
+    start: Literal["earliest", "latest"] = Field("earliest", description="Start position of a new group")
 
     def new_group(self, name: str) -> ConsumerGroup:
         """A group with the defaults."""

@@ -87,12 +87,7 @@ LISTENERS: Final = tuple(section for section, table in _SECTIONS.items() if "por
 """Sections with a listener of their name, in the order of the tree."""
 
 
-_PORT_KEYS: Final = {
-    "mqtts": "mqtt.tls_port",
-    "ws": "mqtt.ws_port",
-    "wss": "mqtt.wss_port",
-    "amqps": "amqp.tls_port",
-}
+_PORT_KEYS: Final = {"mqtts": "mqtt.tls_port", "ws": "mqtt.ws_port", "wss": "mqtt.wss_port", "amqps": "amqp.tls_port"}
 
 
 def port_key(door: str) -> str:

@@ -21,59 +21,65 @@ ALGORITHMS: Final = (
 
 
 class SecuritySettings(Table):
-    """Who may come in, and how they are recognised (docs/security.md)."""
+    """Authentication and access (docs/security.md)."""
 
     anonymous: Literal["loopback", "never", "always"] = Field(
         "loopback",
-        description="Clients without a user: from this machine while no user is defined, never, or always (their "
-        "rights are then those of the policies of anonymous)",
+        description="Anonymous clients: from this machine while no user is defined, never, or always (with the "
+        "rights in the policies of anonymous)",
     )
-    open_health: bool = Field(True, description="Whether /healthz and /readyz answer everybody")
-    open_metrics: bool = Field(False, description="Whether /metrics answers everybody")
+    open_health: bool = Field(True, description="Allow everybody to read /healthz and /readyz")
+    open_metrics: bool = Field(False, description="Allow everybody to read /metrics")
     setup_token_file: Path | None = Field(
         None,
-        description="File for the token that defining the first user takes; without: setup-token in store.data_dir, "
-        "where the store is there, else the start prints it",
+        description="File for the setup token, which creates the first user; unset: setup-token in store.data_dir, "
+        "or printed at the start without a local store",
     )
     initial_admin: str | None = Field(
-        None, description="Super user that is made before the doors open, where there is no super user yet"
+        None, description="Super user to create before the listeners open, if there is none yet"
     )
     initial_admin_password: SecretStr | None = Field(
-        None, description="Its password; without, one is made up: see initial-admin-password in store.data_dir"
+        None, description="Password of initial_admin; unset: generated into initial-admin-password in store.data_dir"
     )
-    initial_admin_password_file: Path | None = Field(None, description="File whose first line is its password")
-    argon2_memory_bytes: int = Field(19 * MIB, ge=8 * KIB, le=4 * GIB, description="Memory of one password check")
-    argon2_iterations: int = Field(2, ge=1, le=100, description="Passes of one password check")
-    argon2_parallelism: int = Field(1, ge=1, le=64, description="Lanes of one password check")
-    password_threads: int = Field(2, ge=1, le=64, description="Password checks at one time")
-    max_waiting_logins: Count = Field(1000, description="Password checks that may wait; more are refused")
+    initial_admin_password_file: Path | None = Field(
+        None, description="File with the password of initial_admin in its first line"
+    )
+    argon2_memory_bytes: int = Field(
+        19 * MIB, ge=8 * KIB, le=4 * GIB, description="Memory of one password hash (Argon2)"
+    )
+    argon2_iterations: int = Field(2, ge=1, le=100, description="Passes of one password hash (Argon2)")
+    argon2_parallelism: int = Field(1, ge=1, le=64, description="Lanes of one password hash (Argon2)")
+    password_threads: int = Field(2, ge=1, le=64, description="Number of concurrent password checks")
+    max_waiting_logins: Count = Field(1000, description="Maximum waiting password checks; more are refused")
     scram_iterations: int = Field(
         4096, ge=4096, le=1_000_000, description="Iterations of the SCRAM-SHA-256 keys of new passwords"
     )
-    cache_seconds: Seconds = Field(60, description="How long a password or token that was right need not be checked")
-    max_cached_logins: Count = Field(100_000, description="Logins that are remembered so")
-    max_cached_decisions: Count = Field(65_536, description="Decisions that are remembered until a right changes")
-    audit_entries: Count = Field(10_000, description="Entries that the audit list keeps, the newest")
+    cache_seconds: Seconds = Field(60, description="Cache time of a valid password or token")
+    max_cached_logins: Count = Field(100_000, description="Maximum cached logins")
+    max_cached_decisions: Count = Field(
+        65_536, description="Maximum cached access decisions, all dropped when a right changes"
+    )
+    audit_entries: Count = Field(10_000, description="Number of entries in the audit list, the newest")
     audit_per_second: Count = Field(
-        100, description="Failures and denials that are audited in a second; more are counted"
+        100, description="Maximum audited failures and denials each second; more are only counted"
     )
-    jwt_issuer: str | None = Field(None, description="iss that tokens must have; with it, tokens are taken")
-    jwt_audience: str | None = Field(None, description="aud that tokens must have")
-    jwt_algorithms: list[str] = Field(["RS256", "ES256"], description="Signatures that are taken")
-    jwt_key_file: Path | None = Field(None, description="Keys of tokens: PEM or a JWK set; read again when it changes")
-    jwks_url: str | None = Field(None, description="URL of the keys of tokens; https, or on this machine")
-    jwks_refresh_seconds: Seconds = Field(300, description="Age at which the keys of the URL are fetched again")
-    jwks_timeout_seconds: float = Field(5, gt=0, allow_inf_nan=False, description="Longest wait for the keys")
-    jwks_max_bytes: Bytes = Field(262_144, description="Largest set of keys taken from the URL")
-    jwt_username_claim: str = Field("sub", min_length=1, description="Claim with the name of the user")
-    jwt_acl_claim: str | None = Field(
-        None, description="Claim with statements that hold for the token besides policies"
+    jwt_issuer: str | None = Field(None, description="Required issuer (iss) of tokens; setting it enables tokens")
+    jwt_audience: str | None = Field(None, description="Required audience (aud) of tokens")
+    jwt_algorithms: list[str] = Field(["RS256", "ES256"], description="Accepted signature algorithms of tokens")
+    jwt_key_file: Path | None = Field(
+        None, description="File of the token keys: PEM or a JWK set; reloaded when it changes"
     )
-    jwt_leeway_seconds: int = Field(0, ge=0, le=300, description="Difference of clocks that is forgiven in exp and nbf")
+    jwks_url: str | None = Field(None, description="URL of the token keys (JWK set); https, or on this machine")
+    jwks_refresh_seconds: Seconds = Field(300, description="Interval between fetches of the token keys")
+    jwks_timeout_seconds: float = Field(5, gt=0, allow_inf_nan=False, description="Longest wait for the token keys")
+    jwks_max_bytes: Bytes = Field(262_144, description="Maximum size of the token keys")
+    jwt_username_claim: str = Field("sub", min_length=1, description="Claim with the user name")
+    jwt_acl_claim: str | None = Field(None, description="Claim with access statements for the token, besides policies")
+    jwt_leeway_seconds: int = Field(0, ge=0, le=300, description="Tolerated clock difference in exp and nbf")
     certificate_identity: Literal["none", "cn", "san_uri", "san_dns"] = Field(
-        "none", description="Part of a client's certificate that is the name of its user"
+        "none", description="Part of a client certificate with the user name"
     )
-    certificate_needs_user: bool = Field(True, description="Whether a user of the certificate's name must be defined")
+    certificate_needs_user: bool = Field(True, description="Require a defined user of the certificate's name")
 
     @field_validator("initial_admin_password")
     @classmethod

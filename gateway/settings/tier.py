@@ -17,40 +17,42 @@ Wait = Annotated[float, Field(gt=0, le=ASK_SECONDS, allow_inf_nan=False)]
 
 
 class TierSettings(Table):
-    """The object store to which topics with `tierSeconds` go (docs/tiered.md).  The environment has credentials."""
+    """The object store of topics with `tierSeconds` (docs/tiered.md). Credentials are in the environment."""
 
-    url: str = Field("", description="file:///folder, s3://bucket/prefix, gs:// or az://; empty: there is no tier")
-    endpoint: str = Field("", description="http(s)://host:port of the store, if it is not at its provider's")
-    region: str = Field("", description="Region of the store; else what the environment says")
-    allow_http: bool = Field(False, description="Whether an endpoint may be without TLS")
-    request_seconds: Wait = Field(60, description="Longest time for one request, with all that is sent")
-    connect_seconds: Wait = Field(5, description="Longest time until a connection to the store stands")
-    retries: int = Field(3, ge=0, le=100, description="How often a request that failed is tried again")
-    segment_bytes: int = Field(
-        32 * MIB, ge=64 * KIB, le=256 * MIB, description="Log of a topic that becomes one object of its table"
+    url: str = Field(
+        "", description="URL of the object store: file:///folder, s3://bucket/prefix, gs:// or az://; empty: none"
     )
-    max_age_seconds: Wait = Field(30, description="Least age at which messages go that are few; more with many topics")
+    endpoint: str = Field("", description="Endpoint of the store, http(s)://host:port, unless it is the provider's")
+    region: str = Field("", description="Region of the store; empty: from the environment")
+    allow_http: bool = Field(False, description="Allow an endpoint without TLS")
+    request_seconds: Wait = Field(60, description="Longest time for one request and its data")
+    connect_seconds: Wait = Field(5, description="Longest time for connecting to the store")
+    retries: int = Field(3, ge=0, le=100, description="Maximum retries of a failed request")
+    segment_bytes: int = Field(
+        32 * MIB, ge=64 * KIB, le=256 * MIB, description="Size of one object of a table, in bytes of the topic's log"
+    )
+    max_age_seconds: Wait = Field(
+        30, description="Minimum age of uploaded messages that do not fill an object; longer with many topics"
+    )
     requests_per_hour: int = Field(
-        20_000,
-        ge=100,
-        description="Requests of uploads, about: where many topics are small, these wait longer",
+        20_000, ge=100, description="Approximate upload requests each hour; with many small topics, these wait longer"
     )
     vacuum_grace_seconds: float = Field(
-        24 * 3600, ge=600, allow_inf_nan=False, description="How long objects stay after the table needs them no more"
+        24 * 3600, ge=600, allow_inf_nan=False, description="Retention of objects that a table no longer needs"
     )
     max_kept_bytes: int = Field(
-        0, ge=0, description="Log kept for a topic that is stuck; beyond it messages go, and are lost. 0: no limit"
+        0, ge=0, description="Maximum log kept for a topic whose uploads fail; beyond it messages are lost; 0: no limit"
     )
     attach_endpoints: list[str] = Field(
-        [], description="Endpoints that tier attach may name, besides this one: they get this broker's credentials"
+        [], description="Further endpoints allowed in tier attach; they get this broker's credentials"
     )
     read: Literal["disabled", "not_in_disk", "force"] = Field(
-        "not_in_disk", description="When the store is read: never, for what is not on the disk, or for all that it has"
+        "not_in_disk", description="Reads from the store: never, for messages not on disk, or for all that it has"
     )
     payload: Literal["none", "json"] = Field(
-        "none", description="json: fields of JSON bodies are typed columns of the tables, too"
+        "none", description="Columns from message bodies: none, or json for typed columns of JSON fields"
     )
-    cache_bytes: int = Field(128 * MIB, ge=1 * MIB, description="Memory for what was read of the store")
+    cache_bytes: int = Field(128 * MIB, ge=1 * MIB, description="Cache size for data read from the store")
 
     @field_validator("url")
     @classmethod

@@ -14,50 +14,57 @@ from entrepot.gateway.settings.table import Count, Port, Seconds, Table
 class HostCertificateSettings(Table):
     """The certificate of one host name."""
 
-    host: str = Field(min_length=1, description="Host name that clients ask for; *.example.com for one more label")
-    certificate: Path = Field(description="Certificate (PEM), with those between it and its authority")
-    key: Path | None = Field(None, description="Its private key (PEM), where that is in a file of its own")
+    host: str = Field(min_length=1, description="Host name requested by clients; *.example.com for one more label")
+    certificate: Path = Field(description="Certificate (PEM) with its chain")
+    key: Path | None = Field(None, description="Private key (PEM), if the certificate's file has none")
 
 
 class MqttTransportSettings(Table):
-    """TLS, WebSocket, proxies and early limits of the MQTT door."""
+    """TLS, WebSocket, proxies and early limits of the MQTT listener."""
 
-    tcp: bool = Field(True, description="Whether port is open: MQTT on TCP without TLS")
+    tcp: bool = Field(True, description="Open mqtt.port: MQTT on TCP without TLS")
     tls_certificate: Path | None = Field(None, description="Certificate (PEM) of tls_port and wss_port")
-    tls_key: Path | None = Field(None, description="Its private key (PEM), where that is in a file of its own")
+    tls_key: Path | None = Field(None, description="Private key (PEM), if the certificate's file has none")
     tls_certificates: list[HostCertificateSettings] = Field(
-        [], description="Certificates for clients that ask for certain hosts (SNI): tables of host, certificate, key"
+        [], description="Certificates of further host names (SNI): tables of host, certificate, key"
     )
-    tls_ca: Path | None = Field(None, description="Certificates (PEM) that clients' must be signed by")
+    tls_ca: Path | None = Field(None, description="Certificate authorities (PEM) for client certificates")
     tls_client_certificates: Literal["no", "optional", "required"] = Field(
-        "no", description="Whether clients are asked for a certificate, and need one"
+        "no", description="Client certificates: not requested, requested, or required"
     )
     tls_reload_seconds: Seconds = Field(
-        5, gt=0, description="Time between two looks whether certificate files changed (mqtt and http)"
+        5, gt=0, description="Interval between checks for changed certificate files (mqtt and http)"
     )
-    tls_port: Port | None = Field(None, description="Port of MQTT over TLS; 0 takes a free one, none leaves it closed")
-    ws_port: Port | None = Field(None, description="Port of MQTT over WebSocket; 0 takes a free one")
-    wss_port: Port | None = Field(None, description="Port of MQTT over WebSocket over TLS; 0 takes a free one")
-    ws_path: str = Field("/mqtt", pattern="^(/.*)?$", description="Path of ws_port and wss_port; empty for any")
-    ws_on_http: bool = Field(True, description="Whether the HTTP port speaks MQTT over WebSocket under /mqtt")
+    tls_port: Port | None = Field(None, description="Port of MQTT over TLS; 0: a free one; unset: closed")
+    ws_port: Port | None = Field(None, description="Port of MQTT over WebSocket; 0: a free one; unset: closed")
+    wss_port: Port | None = Field(
+        None, description="Port of MQTT over WebSocket with TLS; 0: a free one; unset: closed"
+    )
+    ws_path: str = Field("/mqtt", pattern="^(/.*)?$", description="Path of ws_port and wss_port; empty: any")
+    ws_on_http: bool = Field(True, description="Offer MQTT over WebSocket on the HTTP port under /mqtt")
     ws_origins: list[str] = Field(
-        [], description="Origins whose pages may connect by WebSocket; * is all. Without, its own alone"
+        [], description="Allowed origins of pages that connect by WebSocket; *: all; none: its own alone"
     )
-    trusted_proxies: list[str] = Field([], description="Addresses (CIDR) whose PROXY protocol headers are believed")
+    trusted_proxies: list[str] = Field(
+        [], description="Addresses (CIDR) of proxies whose PROXY protocol headers are trusted"
+    )
     proxy_protocol: Literal["off", "optional", "required"] = Field(
-        "off", description="Whether MQTT ports take PROXY protocol headers; required refuses all who are not trusted"
+        "off", description="PROXY protocol headers on MQTT ports; required: connections of other peers are refused"
     )
     max_connections_per_listener: Count = Field(
-        120_000, description="Connections of one listener, said who they are or not; more are closed at once"
+        120_000, description="Maximum connections of one listener, authenticated or not; more are closed at once"
     )
     max_accepts_per_second: float = Field(
-        20_000, ge=0, allow_inf_nan=False, description="New connections of one listener each second; 0 for any number"
+        20_000,
+        ge=0,
+        allow_inf_nan=False,
+        description="Maximum new connections of one listener each second; 0: no limit",
     )
     max_accepts_per_second_per_address: float = Field(
-        0, ge=0, allow_inf_nan=False, description="New connections of one address each second; 0 for any number"
+        0, ge=0, allow_inf_nan=False, description="Maximum new connections of one address each second; 0: no limit"
     )
     max_half_open_per_address: int = Field(
-        10_000, ge=0, description="Connections of one address that have not sent a CONNECT; 0 for any number"
+        10_000, ge=0, description="Maximum connections of one address before their CONNECT; 0: no limit"
     )
 
     @field_validator("tls_client_certificates")
@@ -93,13 +100,13 @@ class MqttTransportSettings(Table):
 
 
 class HttpTransportSettings(Table):
-    """TLS of the HTTP door."""
+    """TLS of the HTTP listener."""
 
-    tls_certificate: Path | None = Field(None, description="Certificate (PEM); with it the port speaks HTTPS alone")
-    tls_key: Path | None = Field(None, description="Its private key (PEM), where that is in a file of its own")
-    tls_ca: Path | None = Field(None, description="Certificates (PEM) that clients' must be signed by")
+    tls_certificate: Path | None = Field(None, description="Certificate (PEM); with it the port speaks HTTPS only")
+    tls_key: Path | None = Field(None, description="Private key (PEM), if the certificate's file has none")
+    tls_ca: Path | None = Field(None, description="Certificate authorities (PEM) for client certificates")
     tls_client_certificates: Literal["no", "optional", "required"] = Field(
-        "no", description="Whether clients are asked for a certificate, and need one"
+        "no", description="Client certificates: not requested, requested, or required"
     )
 
     @field_validator("tls_client_certificates")

@@ -31,10 +31,12 @@ from entrepot.gateway.settings.webhooks import WebhookSettings
 
 
 class LogSettings(Table):
-    """What the process says about itself, on standard error."""
+    """Log of the process, on standard error."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe event that is told")
-    format: Literal["console", "json"] = Field("console", description="console is for people, json for machines")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe level that is logged")
+    format: Literal["console", "json"] = Field(
+        "console", description="Log format: console for people, json for machines"
+    )
 
 
 class Settings(Table):

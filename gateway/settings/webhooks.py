@@ -12,36 +12,40 @@ from entrepot.gateway.settings.table import KIB, Bytes, Count, Seconds, Table
 
 
 class WebhookSettings(Table):
-    """Deliveries to the sinks of subscriptions."""
+    """Deliveries to the sinks of subscriptions (webhooks)."""
 
-    enabled: bool = Field(True, description="Whether this gateway dispatches and delivers; the API is there anyway")
+    enabled: bool = Field(True, description="Deliver events from this gateway; the API is available anyway")
     origin: str = Field(
-        "entrepot.invalid", min_length=1, max_length=255, description="DNS name that receivers are told (origin)"
+        "entrepot.invalid", min_length=1, max_length=255, description="Origin (DNS name) announced to receivers"
     )
     public_url: str = Field(
-        "", description="Where this HTTP door is reached from outside; receivers may then consent by a callback"
+        "", description="External URL of the HTTP listener, with which receivers may consent by a callback"
     )
-    allow_http: bool = Field(False, description="Whether sinks may be http URLs; https alone otherwise")
+    allow_http: bool = Field(False, description="Allow sinks with http URLs, not only https")
     allowed_networks: list[str] = Field(
-        [], description="Networks (CIDR) that sinks may lie in besides public addresses, such as 10.0.0.0/8"
+        [], description="Allowed networks (CIDR) of sinks besides public addresses, such as 10.0.0.0/8"
     )
     handshake: Literal["required", "optional", "off"] = Field(
         "optional",
-        description="Abuse protection where a subscription says nothing: nothing is sent without the receiver's "
-        "consent; or slowly; or it is not asked",
+        description="Default abuse protection of subscriptions: without the receiver's consent nothing is sent, or "
+        "slowly, or no consent is requested",
     )
     unconfirmed_rate_per_minute: Count = Field(
-        600, description="Requests each minute to a receiver that was asked and has not consented"
+        600, description="Maximum requests each minute to a receiver without consent"
     )
-    max_subscriptions: Count = Field(100_000, description="Subscriptions of all topics; more are refused")
-    max_requests: Count = Field(256, description="Requests under way at one time, to all sinks")
-    max_requests_per_subscription: Count = Field(16, description="Of them to the sink of one subscription")
-    max_connections_per_host: Count = Field(64, description="Connections to one host")
-    connect_seconds: Seconds = Field(10, description="Time to connect to a sink")
-    max_response_bytes: Bytes = Field(64 * KIB, description="What is read of a sink's answer; longer ones are cut off")
-    circuit_failures: Count = Field(5, description="Failures in a row after which a sink is left alone for a while")
-    circuit_seconds: Seconds = Field(5, description="For how long; it doubles with each try that fails")
-    circuit_max_seconds: Seconds = Field(300, description="The longest of these")
+    max_subscriptions: Count = Field(100_000, description="Maximum subscriptions of all topics; more are refused")
+    max_requests: Count = Field(256, description="Maximum concurrent requests to all sinks")
+    max_requests_per_subscription: Count = Field(16, description="Maximum concurrent requests for one subscription")
+    max_connections_per_host: Count = Field(64, description="Maximum connections to one host")
+    connect_seconds: Seconds = Field(10, description="Longest time for connecting to a sink")
+    max_response_bytes: Bytes = Field(
+        64 * KIB, description="Maximum bytes read of a sink's answer; longer ones are cut off"
+    )
+    circuit_failures: Count = Field(
+        5, description="Number of consecutive failures after which deliveries to a sink pause"
+    )
+    circuit_seconds: Seconds = Field(5, description="First pause of a failing sink; it doubles with each failed try")
+    circuit_max_seconds: Seconds = Field(300, description="Longest pause of a failing sink")
 
     @field_validator("allowed_networks")
     @classmethod

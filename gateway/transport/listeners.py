@@ -16,7 +16,7 @@ from entrepot.protocols.proxy import ProxyHeader
 
 
 class Listeners:
-    """`certificates`: None where no listener speaks TLS."""
+    """The listeners of one protocol.  `certificates`: None where no listener speaks TLS."""
 
     def __init__(self, listeners: Sequence[TcpListener | Acceptor], certificates: ServerCertificates | None) -> None:
         self._listeners, self.certificates = listeners, certificates
@@ -27,7 +27,7 @@ class Listeners:
             await listener.start()
 
     def stop_accepting(self) -> None:
-        """Close the listening sockets; connections stay."""
+        """Close the listening sockets; connections stay open."""
         for listener in self._listeners:
             listener.stop_accepting()
 
@@ -40,7 +40,7 @@ def listener(
     proxies: ProxyTrust,
     websocket: WebSocketTerms | None = None,
 ) -> TcpListener | Acceptor:
-    """The listener of a socket.  `websocket`: for connections that speak WebSocket."""
+    """Build the listener of a socket.  `websocket`: for connections that speak WebSocket."""
 
     def begin(place: Place | None) -> Callable[[ProxyHeader | None], Driver]:
         conversation = terms.converse()

@@ -28,7 +28,7 @@ def test_every_setting_and_every_command_is_there(tmp_path: Path) -> None:
     assert [key for key in KNOWN_KEYS if f"| `{key}` |" not in settings] == []
     for command in ("serve", "topic delete", "message receive", "ingest status", "store verify", "config schema"):
         assert f"# entrepot {command}\n" in commands
-    assert "| `--create` | Create the topic and the group where they are not. |" in commands
+    assert "| `--create` | Create the topic and the group if they do not exist. |" in commands
 
 
 def test_the_readme_names_every_command() -> None:

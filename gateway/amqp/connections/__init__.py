@@ -1,1 +1,1 @@
-"""The AMQP 0-9-1 door: events of `protocols.amqp` become the verbs of the gateway."""
+"""AMQP 0-9-1 connections: events of `protocols.amqp` become calls of the gateway."""

@@ -1,8 +1,8 @@
-"""AmqpAccess: what the AMQP door asks of the one decision point (`gateway.security`).
+"""AmqpAccess: the AMQP listener's questions to the one access decision point (`gateway.security`).
 
-RabbitMQ's three permissions are said in the words of the one access list (`virtual_hosts/needs.py`): *write* is PUB on
-the full name of each message and UPDATE on what is bound, *read* is SUB on a queue's group and on what a binding takes,
-*configure* is CREATE and DELETE.
+RabbitMQ's permissions map to the gateway's actions (`virtual_hosts/needs.py`).  *write* is PUB on each message's full
+name and UPDATE on the binding's destination.  *read* is SUB on a queue's group and on a binding's source.  *configure*
+is CREATE and DELETE.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 _WORDS: Final = {Action.SUB: "read", Action.UPDATE: "write", Action.PUB: "write"}
 _EVERYWHERE: Final = frozenset(exchange.name for exchange in PREDECLARED)
-"""Exchanges that every virtual host has: that they are there is no secret."""
+"""Predeclared exchanges, which every virtual host has: their existence is no secret."""
 
 
 class AmqpAccess:
-    """Each raises ACCESS_REFUSED.  A door asks before it looks for what is named, so that a refusal tells nothing."""
+    """Access checks, each raising ACCESS_REFUSED.  A caller checks before the lookup, so that a refusal reveals
+    nothing."""
 
     def __init__(self, security: Security) -> None:
         self._security = security
 
     def check_publish(self, client: ClientInfo, vhost: Vhost, exchange: str, keys: Sequence[str]) -> None:
-        """To publish with a routing key, and with those of CC and BCC.  As `needs.to_publish`, but this is asked for
-        every message."""
+        """Check publishing with these routing keys, CC and BCC included: a fast form of `needs.to_publish`, run for
+        each message."""
         if self._security.is_open:
             return
         principal, allows, namespace = client.principal, self._security.allows, vhost.namespace
@@ -46,31 +47,31 @@ class AmqpAccess:
                 self._refuse(client, vhost, "write", "exchange", exchange)
 
     def check_read(self, client: ClientInfo, vhost: Vhost, queue: str) -> None:
-        """To consume from a queue of that name, whether it is there or not."""
+        """Check consuming from the queue of that name, whether or not it exists."""
         if not self._security.is_open and not self._may(client, needs.to_read(vhost.namespace, queue)):
             self._refuse(client, vhost, "read", "queue", queue)
 
     def check_change(self, client: ClientInfo, vhost: Vhost, action: Action, name: str) -> None:
-        """To declare or delete what has a name, or to bind to it."""
+        """Check declaring, deleting or binding to the named entity."""
         self._check(client, vhost, needs.to_change(vhost.namespace, action, name))
 
     def check_bind(self, client: ClientInfo, vhost: Vhost, binding: Binding, source: Exchange | None) -> None:
-        """To bind, whether or not the source is there."""
+        """Check making the binding, whether or not its source exists."""
         self._check(client, vhost, needs.to_bind(vhost.namespace, binding, source))
 
     def check_dead_letters(self, client: ClientInfo, vhost: Vhost, queue: str, arguments: QueueArguments) -> None:
-        """To let the dead letters of a queue go where its arguments say."""
+        """Check dead-lettering from the queue to the exchange and routing key of its arguments."""
         exchange, key = arguments.dead_letter_exchange, arguments.dead_letter_routing_key
         wanted = needs.to_send_dead_letters(vhost.namespace, queue, exchange, key)
         self._check(client, vhost, wanted)
 
     def check_alternate(self, client: ClientInfo, vhost: Vhost, exchange: Exchange) -> None:
-        """To let go to its alternate what an exchange can route nowhere."""
+        """Check routing the exchange's unroutable messages to its alternate exchange."""
         wanted = needs.to_have_alternate(vhost.namespace, exchange.name, exchange.alternate)
         self._check(client, vhost, wanted)
 
     def check_know(self, client: ClientInfo, vhost: Vhost, name: str) -> None:
-        """To hear whether there is an exchange or queue of that name: for who has any right on it."""
+        """Check learning if the named exchange or queue exists: allowed with any right on it."""
         if self._security.is_open or name in _EVERYWHERE:
             return
         entity, principal = needs.entity_name(vhost.namespace, name), client.principal

@@ -1,7 +1,7 @@
-"""AmqpChannel: one channel: what comes on it, in order, each thing when the one before it is done.
+"""AmqpChannel: one channel, whose events are handled in order.
 
-Publishing, acknowledging and most of consuming is done at once; what asks the store (declaring, getting) holds up what
-comes behind it on this channel, and nothing else.
+Publishing, acknowledging and most of consuming complete at once.  A method that asks the store (declare, get) delays
+only the later events of its channel.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from entrepot.protocols.amqp.methods import AmqpMethod
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 MAX_WAITING: Final = 256
-"""Events behind one that asks the store; beyond it the connection is read no more for a while."""
+"""Maximum number of events behind a method that asks the store; beyond it reading from the connection pauses."""
 Handler: TypeAlias = Callable[["AmqpChannel", Any], Awaitable[None] | None]
 
 log = structlog.get_logger(__name__)
 
 
 class Connection(Protocol):
-    """What a channel asks of its connection."""
+    """A channel's view of its connection."""
 
     def close_connection(self, code: ReplyCode, text: str, class_id: int = 0, method_id: int = 0) -> None:
         """End the connection from the server's side."""
         ...
 
     def channel_failed(self, number: int) -> None:
-        """The server has closed a channel."""
+        """Note that the server has closed a channel."""
         ...
 
     def before_end(self, work: asyncio.Task[None]) -> None:
-        """Let the client hear of an end only once this is done."""
+        """Delay close-ok to the client until this task is done."""
         ...
 
 
 class AmqpChannel:
-    """See the module.  `handlers`: by the type of the method."""
+    """One channel.  `handlers`: handler of each method type."""
 
     __slots__ = (
         "_connection",
@@ -76,13 +76,13 @@ class AmqpChannel:
         self.services, self.client, self.vhost, self.out = services, client, vhost, out
         self._handlers, self._connection = handlers, connection
         self.last_queue = ""
-        """The queue that was declared last: what an empty name stands for."""
+        """Name of the queue declared last, which an empty queue name stands for."""
         self.publishing = ChannelPublishing(services, client, vhost, out)
         self.consuming = ChannelConsuming(services, client, vhost, out, self.publishing, connection.before_end)
         self._waiting: deque[Publishes | Acks | Method] = deque()
 
     def take(self, event: Publishes | Acks | Method) -> None:
-        """Something came on the channel."""
+        """Handle an event of the channel."""
         if self.out.is_busy:
             self._waiting.append(event)
             if len(self._waiting) >= MAX_WAITING:
@@ -123,7 +123,7 @@ class AmqpChannel:
         out.driver.flush()
 
     def fail(self, error: AmqpError | EntrepotError, method: AmqpMethod | None = None) -> None:
-        """Close the channel, or the connection where the error is that one's."""
+        """Close the channel, or the connection where the error is a connection error."""
         class_id, method_id = (0, 0) if method is None else (method.class_id, method.method_id)
         if isinstance(error, EntrepotError):
             error = amqp_error(error.code, error.message, class_id, method_id)
@@ -143,7 +143,7 @@ class AmqpChannel:
         out.driver.flush()
 
     def close(self) -> None:
-        """Give back what its consumers hold.  What was published is on its way still."""
+        """Requeue the consumers' unsettled deliveries.  Publishes under way continue."""
         self.out.is_open = False
         self._waiting.clear()
         self.out.driver.resume_reading(self)

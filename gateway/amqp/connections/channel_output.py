@@ -1,4 +1,4 @@
-"""ChannelOutput: one channel's way to its client: answers, confirms, deliveries, notices."""
+"""ChannelOutput: one channel's output to its client: answers, confirms, deliveries, notices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from entrepot.protocols.amqp.methods import AmqpMethod
 
 
 class ChannelOutput:
-    """`is_open`: False once the channel is closed.  `is_busy`: True while a method of the channel is being done."""
+    """One channel's output.  `is_open`: False once closed.  `is_busy`: True while a method of the channel is
+    running."""
 
     __slots__ = ("_notices", "driver", "is_busy", "is_open", "machine", "number")
 
@@ -17,14 +18,15 @@ class ChannelOutput:
         self.is_open = True
         self.is_busy = False
         self._notices: list[AmqpMethod] = []
-        """What the server says by itself, behind the answer to what is being done: at most one for each consumer."""
+        """Unsolicited methods, sent after the answer to the running method: at most one for each consumer."""
 
     def send(self, method: AmqpMethod) -> None:
-        """Answer; it goes out at the end of what is being done."""
+        """Send a method; it is flushed at the end of the running method."""
         self.machine.send(self.number, method)
 
     def notify(self, method: AmqpMethod) -> None:
-        """Say what no method asked for: who deletes a queue hears of that first, and then of its consumers."""
+        """Send an unsolicited method, after the running method's answer: delete-ok comes before the consumers'
+        cancels."""
         if self.is_busy:
             self._notices.append(method)
         else:
@@ -32,7 +34,7 @@ class ChannelOutput:
             self.driver.flush()
 
     def done(self) -> None:
-        """The method that was being done has ended: say what waited for that."""
+        """Note the end of the running method, and send the notices that waited for it."""
         self.is_busy = False
         if self.is_open:
             for notice in self._notices:

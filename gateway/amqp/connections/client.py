@@ -1,4 +1,4 @@
-"""ClientInfo: one connection's client: its login, its virtual host, its own account of itself."""
+"""ClientInfo: one connection's client: its login, its virtual host and its client properties."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
 
 
 class ClientInfo:
-    """Empty at first; the login and connection.open fill it.
-
-    `gateway`: the one that it is connected to.  `identity`: name of the connection among those of all gateways; it owns
-    exclusive queues.  `login_name`: the name
-    that the client logged in with: while no user is defined any is taken.  `has_published`: True from the first
-    basic.publish on.
-    """
+    """One connection's client, empty at first; the login and connection.open fill it.  `gateway`: name of its gateway.
+    `identity`: name of the connection, unique among all gateways; it owns exclusive queues.  `login_name`: name given
+    at the login; any is taken while no user is defined.  `has_published`: True from the first basic.publish on."""
 
     __slots__ = (
         "connected_at_ms",

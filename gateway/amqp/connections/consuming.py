@@ -1,7 +1,7 @@
-"""ChannelConsuming: the consumers of one channel, and what they and basic.get have been given and not settled.
+"""ChannelConsuming: one channel's consumers, and its unsettled deliveries to them and to basic.get.
 
-Invariant: a delivery tag stands for one message until that is settled, once; what is not settled when the channel ends
-goes back to its place in its queue.
+Invariant: a delivery tag stands for one message until it is settled, once.  Messages unsettled when the channel ends
+return to their place in the queue.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from entrepot.protocols.amqp.recorded import template_of_record
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 NO_ACK_BATCH: Final = 200
-"""Messages that a consumer without acknowledgements is handed at a time, as long as the socket takes them."""
+"""Maximum number of messages in one delivery to a consumer without acknowledgements, while the socket accepts them."""
 
 
 class Handed:
-    """One hand-out: the `member` of the tickets that it was of.  `since`: when, in seconds of the process's clock."""
+    """The delivery of some tickets, which is their `member`.  `since`: its time, in seconds of the loop's clock."""
 
     __slots__ = ("consumer", "queue", "since")
 
@@ -44,11 +44,11 @@ class Handed:
 
 
 Held: TypeAlias = Ticket | StreamTicket
-"""A message that was delivered and is not settled; its `member` is the `Handed` that it was of."""
+"""A delivered and unsettled message; its `member` is its `Handed`."""
 
 
 class Consumer:
-    """A consumer.  `prefetch`: how many messages it may hold; 0 for no limit of its own."""
+    """A consumer.  `prefetch`: maximum number of its unsettled messages; 0 for no limit of its own."""
 
     __slots__ = ("_consuming", "arguments", "exclusive", "held", "no_ack", "prefetch", "priority", "queue", "tag")
 
@@ -76,7 +76,7 @@ class Consumer:
 
     @property
     def start(self) -> int | Position | None:
-        """Where it begins to read a stream."""
+        """The position in a stream from which it reads."""
         return stream_start(self.arguments, self._consuming.services.clock.now_ms())
 
     def take(self, tickets: Sequence[Ticket]) -> None:
@@ -90,7 +90,8 @@ class Consumer:
 
 
 class ChannelConsuming:
-    """One channel's.  `prefetch`: of consumers that come from now on; `channel_prefetch`: of all of them together."""
+    """One channel's consumers.  `prefetch`: the limit of each later consumer; `channel_prefetch`: of all of them
+    together."""
 
     __slots__ = (
         "_before_end",
@@ -123,14 +124,14 @@ class ChannelConsuming:
         self.held: dict[int, Held] = {}
         self.prefetch = self.channel_prefetch = 0
         self.tx: list[Settlement] = []
-        """Settlements of a transaction that wait for its end."""
+        """A transaction's settlements, applied at commit."""
         self._next_tag = 1
         self._fit = MessagesThatFit()
 
     # -- credit --------------------------------------------------------------------------------------------------
 
     def credit(self, consumer: Consumer) -> int:
-        """Messages that a consumer can be handed now."""
+        """The number of messages that the consumer can take now."""
         driver = self._out.driver
         if driver.is_congested or not self._out.is_open:
             return 0
@@ -145,7 +146,7 @@ class ChannelConsuming:
         return max(min(room, fitting), 0)
 
     def has_room(self) -> None:
-        """Credit may have grown."""
+        """Note that credit may have grown."""
         feeds = self.services.virtual_hosts.feeds
         for queue in {consumer.queue for consumer in self.consumers.values()}:
             feeds.feeding(queue).look()
@@ -201,7 +202,7 @@ class ChannelConsuming:
     # -- settlements ---------------------------------------------------------------------------------------------
 
     def settle(self, settlements: Sequence[Settlement]) -> Awaitable[None] | None:
-        """A run of acknowledgements and refusals.  Raises PRECONDITION_FAILED for an unknown tag."""
+        """Apply a run of acknowledgements and rejections.  Raises PRECONDITION_FAILED for an unknown tag."""
         if self._publishing.is_tx:
             self.tx += settlements
             return None
@@ -244,7 +245,7 @@ class ChannelConsuming:
         return [held.pop(each) for each in tags]
 
     def _requeue(self, found: list[Held]) -> list[Held]:
-        """Give back; what has come back too often is returned: it is a dead letter."""
+        """Requeue messages and return those over the delivery limit, which become dead letters."""
         dead: list[Held] = []
         for held in found:
             limit = held.member.queue.declaration.arguments.attempts_allowed
@@ -265,7 +266,7 @@ class ChannelConsuming:
         self.has_room()
 
     def recover(self) -> None:
-        """basic.recover: everything goes back."""
+        """Requeue all unsettled messages (basic.recover)."""
         found = list(self.held.values())
         self.held.clear()
         for held in found:
@@ -273,7 +274,7 @@ class ChannelConsuming:
         self._settled(found)
 
     def holds_too_long(self, now: float, seconds: float) -> bool:
-        """Whether a message is held for longer than that, or than its queue allows."""
+        """True if a message is unsettled for longer than this, or than its queue's own timeout."""
         for held in self.held.values():
             handed = held.member
             own_ms = handed.queue.declaration.arguments.consumer_timeout_ms
@@ -288,7 +289,7 @@ class ChannelConsuming:
         self.services.virtual_hosts.add(consumer)
 
     def cancel(self, tag: str) -> Consumer | None:
-        """End a consumer; what it holds is still the channel's."""
+        """End a consumer; its unsettled messages stay with the channel."""
         consumer = self.consumers.pop(tag, None)
         if consumer is not None:
             if consumer.queue.name == self._publishing.reply_queue:
@@ -300,14 +301,14 @@ class ChannelConsuming:
         return consumer
 
     def queue_gone(self, consumer: Consumer) -> None:
-        """The consumer's queue was deleted: tell it, if it understands that."""
+        """Send basic.cancel for a deleted queue, if the client supports it."""
         if self.consumers.pop(consumer.tag, None) is None:
             return
         if self._out.machine.capabilities.consumer_cancel_notify:
             self._out.notify(BasicCancel(consumer.tag, True))
 
     def ask_again(self) -> None:
-        """The client's rights have changed: consumers of queues that it may not read any more end."""
+        """End consumers of queues that the client may no longer read, after a change of its rights."""
         for consumer in tuple(self.consumers.values()):
             try:
                 self.services.access.check_read(self._client, self._vhost, consumer.queue.name)
@@ -316,7 +317,7 @@ class ChannelConsuming:
                 self._out.notify(BasicCancel(consumer.tag, True))
 
     def close(self) -> None:
-        """The channel is over."""
+        """Requeue everything and end all consumers."""
         for tag in tuple(self.consumers):
             self.cancel(tag)
         held, self.held = self.held, {}
@@ -326,7 +327,7 @@ class ChannelConsuming:
 
 
 def _template(ticket: Held, queue_type: QueueType) -> ContentTemplate:
-    """The message as a queue of this type gives it: out of its record, where nothing is to be added."""
+    """The message in the form of this queue type; its record's own bytes where nothing is added."""
     more: FieldTable | None = None
     if queue_type is QueueType.QUORUM:
         more = {"x-delivery-count": ticket.attempt - 1}

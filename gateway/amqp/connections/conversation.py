@@ -1,4 +1,4 @@
-"""AmqpConversation: one connection: its login, its virtual host, and its channels."""
+"""AmqpConversation: one connection: its login, its virtual host and its channels."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ log = structlog.get_logger(__name__)
 
 
 class Connections(Protocol):
-    """The connections of one front end, as each of them sees it."""
+    """A connection's view of its front end."""
 
     def opened(self, conversation: AmqpConversation) -> None:
-        """A socket was accepted."""
+        """Note an accepted socket."""
         ...
 
     def closed(self, conversation: AmqpConversation) -> None:
-        """The socket is gone."""
+        """Note a closed socket."""
         ...
 
     def refusal(self) -> str | None:
-        """Why no connection is opened now, or None."""
+        """The reason to refuse new connections now, or None."""
         ...
 
 
 class AmqpConversation:
-    """See the module.  Implements `gateway.driver.Conversation`."""
+    """One AMQP connection.  Implements `gateway.driver.Conversation`."""
 
     __slots__ = (
         "_before_end",
@@ -199,7 +199,7 @@ class AmqpConversation:
             self._spawn(self._take_secret(method))
 
     async def _take_secret(self, method: ConnectionUpdateSecret) -> None:
-        """A new secret of the same user, whose old one is about to expire."""
+        """Authenticate anew with a new secret of the same user, because the old one is about to expire."""
         login, principal = self._login, self.client.principal
         if login is None or principal is None or self.driver is None:
             return
@@ -220,7 +220,7 @@ class AmqpConversation:
         self.flush()
 
     def _watch_end(self) -> None:
-        """What the client was let in by may end: then the connection does, unless it has shown something newer."""
+        """Close the connection when its credentials expire, unless newer ones have come by then."""
         principal = self.client.principal
         if principal is not None and principal.expires_at_ms is not None:
             seconds = max(principal.expires_at_ms - self._services.clock.now_ms(), 0) / 1000
@@ -250,8 +250,8 @@ class AmqpConversation:
             self.machine.close_channel_ok(event.channel)
 
     async def _close_channel_ok(self, number: int) -> None:
-        """When the client hears of the channel's end, what it published is in its queues, and queues that go with their
-        last consumer are gone."""
+        """Send channel.close-ok, once the channel's publishes are in their queues and its auto-delete queues are
+        gone."""
         await self._gone()
         self.machine.close_channel_ok(number)
         self.flush()
@@ -262,11 +262,11 @@ class AmqpConversation:
             self.before_end(self._spawn(channel.publishing.settled()))
 
     def channel_failed(self, number: int) -> None:
-        """The server has closed a channel."""
+        """Note that the server has closed a channel."""
         self.channels.pop(number, None)
 
     def before_end(self, work: asyncio.Task[None]) -> None:
-        """Let the client hear of an end only once this is done."""
+        """Delay close-ok to the client until this task is done."""
         self._before_end.add(work)
         work.add_done_callback(self._before_end.discard)
 
@@ -279,7 +279,7 @@ class AmqpConversation:
         self._handle(self.machine.close(code, text, class_id, method_id))
         self.flush()
 
-    # -- what is asked of it -------------------------------------------------------------------------------------
+    # -- the front end's side ------------------------------------------------------------------------------------
 
     @property
     def peer(self) -> str:
@@ -290,7 +290,7 @@ class AmqpConversation:
             self.driver.flush()
 
     def block(self, reason: str) -> None:
-        """Tell a client that publishes to wait, and read it no more."""
+        """Send connection.blocked to a client that publishes, and pause reading from it."""
         if not self.is_blocked and self.client.has_published and self.driver is not None:
             self.is_blocked = True
             self.machine.block(reason)
@@ -318,7 +318,7 @@ class AmqpConversation:
             self._spawn(self._close_ok())
 
     async def _close_ok(self) -> None:
-        """What it had for itself is gone when the client hears of the end."""
+        """Send connection.close-ok, once what the connection owned is deleted."""
         await self._gone()
         if self._leaving is not None:
             await asyncio.wait((self._leaving,))
@@ -327,7 +327,6 @@ class AmqpConversation:
             self.driver.finish()
 
     def _end(self) -> None:
-        """Give everything back: once."""
         if self._is_ended:
             return
         self._is_ended = True
@@ -338,7 +337,6 @@ class AmqpConversation:
         self._leaving = self._spawn(self._leave())
 
     async def _leave(self) -> None:
-        """Delete what the connection had for itself."""
         if self.client.vhost is not None:
             await self._services.virtual_hosts.delete_owned(self.client.vhost, self.client.identity)
 

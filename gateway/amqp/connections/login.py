@@ -1,4 +1,4 @@
-"""Login: what the mechanisms of SASL say of a client."""
+"""Login: credentials out of the responses of SASL mechanisms."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from entrepot.protocols.amqp.credentials import credentials_of as given_credenti
 PLAIN, AMQPLAIN, EXTERNAL = "PLAIN", "AMQPLAIN", "EXTERNAL"
 MECHANISMS: Final = f"{PLAIN} {AMQPLAIN}"
 CERTIFIED_MECHANISMS: Final = f"{MECHANISMS} {EXTERNAL}"
-"""Mechanisms for clients that have shown a certificate: some take EXTERNAL wherever it is offered."""
+"""Mechanisms offered to clients with a certificate only: some clients choose EXTERNAL wherever it is offered."""
 
 
 def credentials_of(login: Login, source: Source) -> Credentials:
-    """What the client shows.  Raises UNAUTHORIZED for a response that says nothing, or another mechanism."""
+    """Return the client's credentials.  Raises UNAUTHORIZED for an empty response or an unknown mechanism."""
     username: str | None = None
     password: bytes | None = None
     if login.mechanism in (PLAIN, AMQPLAIN):

@@ -1,4 +1,4 @@
-"""Methods of messages: qos, consume, cancel, get, recover, confirms, transactions, flow."""
+"""Handlers of message methods: qos, consume, cancel, get, recover, confirms, transactions, flow."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
 
 
 def _check_stream(channel: AmqpChannel, queue: Queue, method: BasicConsume) -> None:
-    """A stream's consumers acknowledge, and say how far they read ahead."""
+    """Require acknowledgements and a prefetch limit of a stream's consumer."""
     of = queue_text(queue.name, channel.vhost.name)
     if method.no_ack:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"automatic acknowledgement not supported by stream {of}")
@@ -90,7 +90,7 @@ def _check_stream(channel: AmqpChannel, queue: Queue, method: BasicConsume) -> N
 
 
 async def _reply_queue(channel: AmqpChannel, method: BasicConsume) -> Queue:
-    """The queue behind the pseudo-queue of direct reply-to: one for each channel."""
+    """Return the queue behind the pseudo-queue of direct reply-to, one for each channel."""
     if not method.no_ack:
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
     if channel.publishing.reply_queue:
@@ -101,7 +101,6 @@ async def _reply_queue(channel: AmqpChannel, method: BasicConsume) -> Queue:
 
 
 async def _make_reply_queue(channel: AmqpChannel) -> Queue:
-    """Declare the queue of one channel's replies: only its connection's, and gone with that."""
     vhost, virtual_hosts = channel.vhost, channel.services.virtual_hosts
     name = f"{REPLY_TO_QUEUE}.{secrets.token_urlsafe(24)}"
     queue, _ = await virtual_hosts.definitions.declare_queue(
@@ -110,7 +109,7 @@ async def _make_reply_queue(channel: AmqpChannel) -> Queue:
         gateway=virtual_hosts.gateway,
         connection=channel.client.identity,
         now_ms=channel.services.clock.now_ms(),
-    )  # the limit of queues does not hold for it
+    )  # the limit of queues does not apply to it
     return queue
 
 
@@ -141,7 +140,7 @@ def basic_cancel(channel: AmqpChannel, method: BasicCancel) -> Awaitable[None] |
 
 
 async def _cancel_and_wait(channel: AmqpChannel, method: BasicCancel, queue: Queue) -> None:
-    """The queue goes with its last consumer, before the client hears."""
+    """Cancel an auto-delete queue's consumer; cancel-ok follows the queue's deletion."""
     await channel.services.virtual_hosts.unused(queue)
     if not method.nowait:
         channel.out.send(BasicCancelOk(method.consumer_tag))
@@ -180,7 +179,7 @@ def channel_flow(channel: AmqpChannel, method: ChannelFlow) -> None:
 
 
 def flow_ok(channel: AmqpChannel, method: ChannelFlowOk) -> None:
-    """The client's answer to what is never asked."""
+    """Ignore channel.flow-ok: the server never sends channel.flow."""
 
 
 def confirm_select(channel: AmqpChannel, method: ConfirmSelect) -> None:
@@ -246,4 +245,4 @@ HANDLERS: Final[Mapping[type[AmqpMethod], Handler]] = {
     TxCommit: tx_commit,
     TxRollback: tx_rollback,
 }
-"""Methods of a channel, with their handlers."""
+"""Handler of each channel method."""

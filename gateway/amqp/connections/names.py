@@ -1,4 +1,4 @@
-"""Names that AMQP clients know by heart."""
+"""Well-known AMQP names."""
 
 from __future__ import annotations
 

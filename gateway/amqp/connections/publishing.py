@@ -1,7 +1,7 @@
-"""ChannelPublishing: basic.publish on one channel, confirms, returns and transactions.
+"""ChannelPublishing: one channel's publishes, confirms, returns and transactions.
 
-A run of publishes becomes one send.  A confirm says that the message is durable in every queue it was routed to; what
-could be routed nowhere is returned, if that was asked for, before its confirm.
+A run of publishes becomes one send.  A confirm means that the message is durable in every queue it was routed to.  An
+unroutable mandatory message is returned before its confirm.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from entrepot.protocols.amqp.mapping import expiration_ms
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 PUBLISH_OVERHEAD: Final = 1024
-"""Bytes that a publish in a transaction counts for besides its own: what the objects around it need."""
+"""Estimated memory of the objects around a publish in a transaction, in bytes."""
 FURTHER_KEYS: Final = ("CC", "BCC")
-"""Headers that name more routing keys: each is a publish of its own to who asks for rights."""
+"""Headers with further routing keys: each needs its own right."""
 
 log = structlog.get_logger(__name__)
 
 
 class ChannelPublishing:
-    """One channel's."""
+    """One channel's publishing."""
 
     __slots__ = (
         "_client",
@@ -71,11 +71,11 @@ class ChannelPublishing:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether anything that was published is not in its queues yet."""
+        """True while a publish is not in its queues yet."""
         return self._under_way > 0
 
     async def settled(self) -> None:
-        """Return when what was published on the channel is in its queues: what is asked of them next counts it."""
+        """Wait until the channel's publishes are in their queues, so that later methods count them."""
         if self._under_way:
             self._idle = self._idle or asyncio.get_running_loop().create_future()
             await self._idle
@@ -87,7 +87,8 @@ class ChannelPublishing:
             self._idle = None
 
     def take(self, publishes: list[Publish]) -> Awaitable[None] | None:
-        """A run of messages came.  Raises what closes the channel: then those before it are on their way."""
+        """Take a run of publishes.  Raises a channel error; the publishes before the faulty one are then on their
+        way."""
         if not self.is_tx:
             return self._publish(publishes)
         for publish in publishes:
@@ -101,7 +102,7 @@ class ChannelPublishing:
         return None
 
     def roll_back(self) -> list[Publish]:
-        """Forget what waits for the transaction's end, and return it."""
+        """Discard the transaction's publishes and return them."""
         publishes, self.transaction, self.transaction_bytes = self.transaction, [], 0
         return publishes
 
@@ -131,7 +132,7 @@ class ChannelPublishing:
         return work
 
     def _new_message(self, publish: Publish, known: Known | None, now_ms: int) -> Message | None:
-        """The message of a publish, None where nothing is to keep it.  Raises what closes the channel."""
+        """Return the message of a publish, or None where no queue keeps it.  Raises a channel error."""
         services, vhost, given = self.services, self._vhost, publish
         if not publish.header.is_plain:
             self._check(publish)
@@ -147,7 +148,7 @@ class ChannelPublishing:
         return message
 
     def _send(self, messages: list[Message], unrouted: list[int]) -> Awaitable[None] | None:
-        """Send what a run became; `unrouted`: the places in it of what goes nowhere, which is confirmed at once."""
+        """Send a run's messages; `unrouted`: places of unroutable publishes in it, which are confirmed at once."""
         out, first = self.out, self._sequence + 1
         tags: Sequence[int] = ()
         if self.confirms:
@@ -164,7 +165,6 @@ class ChannelPublishing:
         return self.services.virtual_hosts.overflow.admit(self._vhost, messages, sent)
 
     def _check(self, publish: Publish) -> None:
-        """What RabbitMQ looks at before it routes."""
         header = publish.header
         if (expiration := header.expiration) is not None:
             try:
@@ -176,7 +176,7 @@ class ChannelPublishing:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, 60, 40)
 
     def _with_reply_queue(self, publish: Publish) -> Publish:
-        """Direct reply-to: who answers is told the channel's own queue."""
+        """Replace the pseudo-queue of direct reply-to in `reply_to` by the channel's own queue."""
         if publish.header.reply_to != REPLY_TO_QUEUE:
             return publish
         if not self.reply_queue:
@@ -184,7 +184,7 @@ class ChannelPublishing:
         return publish._replace(header=publish.header.replaced(reply_to=self.reply_queue))
 
     def _route(self, publish: Publish) -> tuple[str, ...]:
-        """The queues.  Raises NOT_FOUND, ACCESS_REFUSED."""
+        """Return the queues of a publish.  Raises NOT_FOUND, ACCESS_REFUSED."""
         services, vhost = self.services, self._vhost
         name, header = publish.exchange, publish.header
         keys: Sequence[str] = (publish.routing_key,)
@@ -193,7 +193,7 @@ class ChannelPublishing:
         services.access.check_publish(self._client, vhost, name, keys)
         exchange = vhost.routing.exchange(name)
         if exchange is None and services.virtual_hosts.routing.exchange_of_topic(vhost, name) is not None:
-            return ()  # a Topic that nothing is bound to: the message lies there
+            return ()  # a topic without bindings: the message stays in its log
         if exchange is None:
             raise AmqpError(ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '{vhost.name}'", 60, 40)
         if exchange.internal:
@@ -213,8 +213,8 @@ class ChannelPublishing:
     # -- transactions --------------------------------------------------------------------------------------------
 
     async def commit(self) -> None:
-        """Publish what waited; return when it is durable.  Raises AmqpError where any of it was refused, as RabbitMQ
-        does: the rest may be stored."""
+        """Publish the transaction's messages; return when they are durable.  Raises AmqpError if any is refused; as in
+        RabbitMQ, the rest may be stored."""
         publishes, self.refused_in_tx = self.roll_back(), 0
         if not publishes:
             return
@@ -240,7 +240,7 @@ class ChannelPublishing:
 
 
 class _Sent:
-    """A run of messages that were sent, with their places in the channel's sequence where they are to be confirmed."""
+    """A run of sent messages, with their publish sequence numbers where they are to be confirmed."""
 
     __slots__ = ("publishing", "size", "tags")
 
@@ -252,7 +252,7 @@ class _Sent:
         publishing.note_under_way(-1)
         if not out.is_open:
             return
-        if failure is not None:  # no word for "unknown": a nack says that nothing is promised, and the client goes on
+        if failure is not None:  # AMQP has no code for "unknown": a nack promises nothing, and the client continues
             refusals = [failure] * self.size
         counters = publishing.services.counters
         if refusals is not None:
@@ -282,7 +282,7 @@ def _bytes_of(publish: Publish) -> int:
 
 
 def without_bcc(publish: Publish) -> Publish:
-    """The message as consumers see it."""
+    """Return the publish without its BCC header, as consumers get it."""
     headers = publish.header.headers or {}
     if "BCC" not in headers:
         return publish
@@ -291,7 +291,7 @@ def without_bcc(publish: Publish) -> Publish:
 
 
 def all_keys(publish: Publish) -> list[str]:
-    """The routing key and those of the headers CC and BCC."""
+    """The routing key and the keys of the headers CC and BCC."""
     keys = [publish.routing_key]
     headers = publish.header.headers or {}
     for name in FURTHER_KEYS:

@@ -1,11 +1,11 @@
-"""RememberedPublishes: the messages that publishes became, for those that come again with another body.
+"""RememberedPublishes: a cache of publishes and their messages, for publishes that differ in the body alone.
 
-Applications publish with one exchange, routing key and content header again and again.  Rights, route and properties
-are then what they were, so all of the message but its body and its time is kept.
+Applications publish with the same exchange, routing key and content header again and again.  Rights, route and
+properties are then the same, so all of the message but its body and time is kept.
 
-Invariant: what is kept is what would be found anew.  It is found in the rights of one principal, the definitions of
-virtual hosts and the queues of topics: a change of any of them forgets everything.  What depends on time or on the
-connection is not kept.
+Invariant: an entry equals a new lookup.  It depends on one principal's rights, the virtual hosts' definitions and the
+topics' queues; a change of any of them clears the cache.  Results that depend on time or on the connection are not
+kept.
 
 A publish is kept when it comes the second time: keys and headers that never come again would cost more than they save.
 """
@@ -25,13 +25,13 @@ from entrepot.gateway.security.security import Security
 from entrepot.protocols.amqp.connection_events import Publish
 
 MAX_PUBLISHES: Final = 16_384
-"""Publishes that are kept, of all connections together; all are forgotten when there is no room."""
+"""Maximum number of entries, of all connections together; a full cache is cleared."""
 MAX_BYTES: Final = 32 << 20
-"""Their memory together, as `_bytes_of` estimates it."""
+"""Maximum memory of all entries in bytes, as `_bytes_of` estimates it."""
 MAX_PUBLISH_BYTES: Final = 64 << 10
-"""That of one: a larger one is not kept."""
+"""Maximum memory of one entry; a larger one is not kept."""
 MAX_SEEN: Final = 16_384
-"""Publishes that came once, of which the hash is kept; all are forgotten when there is no room."""
+"""Maximum number of hashes of publishes that came once; a full set is cleared."""
 PUBLISH_BYTES: Final = 1024
 PLACE_BYTES: Final = 128
 PROPERTY_BYTES: Final = 256
@@ -42,7 +42,7 @@ Key: TypeAlias = tuple[str, str, bytes]
 
 
 class KnownPublish:
-    """All of a message but its body and its time.  `is_routed`: it goes to some queue.  `size`: estimated memory."""
+    """A message without its body and time.  `is_routed`: it goes to some queue.  `size`: estimated memory."""
 
     __slots__ = (
         "_filter_hash",
@@ -64,7 +64,7 @@ class KnownPublish:
         self._system = SharedProperties(message.system, message.properties)
 
     def message(self, body: bytes, now_ms: int) -> Message:
-        """The message of such a publish (as `protocols.amqp.mapping.to_message` makes it)."""
+        """Return the message of such a publish, as `protocols.amqp.mapping.to_message` makes it."""
         return Message(
             self._topic,
             body,
@@ -88,7 +88,7 @@ NOTHING: Final[Known] = {}
 
 
 class RememberedPublishes:
-    """See the module."""
+    """The cache of publishes."""
 
     def __init__(self, definitions: Definitions, security: Security, topology: Topology) -> None:
         self._security = security
@@ -96,13 +96,13 @@ class RememberedPublishes:
         self._of: dict[tuple[Vhost, Principal], Known] = {}
         self._seen: set[int] = set()
         self.count = self.size = 0
-        """Of what is kept; who has nothing kept yet counts as one."""
+        """Number and memory of the entries; a principal without entries counts as one."""
         definitions.on_change.append(self.forget)
         topology.watch_topics(lambda name: self.forget())
 
     def of(self, vhost: Vhost, principal: Principal | None, now_ms: int) -> Known | None:
-        """The publishes of a principal to a virtual host that are known.  They hold until something else is done: ask
-        for each run.  None where nothing may be kept."""
+        """Return a principal's known publishes to a virtual host, or None where nothing may be kept.  They are valid
+        for one run only: ask again for the next."""
         if self._rights_version != self._security.rights_version:
             self._rights_version = self._security.rights_version
             self.forget()
@@ -115,7 +115,7 @@ class RememberedPublishes:
         return known
 
     def keep(self, known: Known, vhost: Vhost, publish: Publish, queues: Sequence[str], message: Message) -> None:
-        """Keep what a publish became, if the next one becomes the same, and it is not the first."""
+        """Keep a publish's message, if this publish is not the first and the next one gives the same message."""
         if not publish.header.may_come_again:
             return
         key = (publish.exchange, publish.routing_key, publish.header.data)
@@ -127,7 +127,7 @@ class RememberedPublishes:
             known[key] = KnownPublish(message, size, is_routed=bool(queues))
 
     def leave(self, vhost: Vhost, principal: Principal) -> None:
-        """Forget what is kept for a login that has ended."""
+        """Drop the entries of a closed login."""
         known = self._of.pop((vhost, principal), None)
         if known is not None:
             self.count -= 1 + len(known)
@@ -135,7 +135,7 @@ class RememberedPublishes:
             known.clear()
 
     def _is_seen(self, key: int) -> bool:
-        """Note a publish; True where it came before."""
+        """Note a publish's hash; True if it was known."""
         seen = self._seen
         if key in seen:
             return True
@@ -145,7 +145,7 @@ class RememberedPublishes:
         return False
 
     def forget(self) -> None:
-        """Forget everything but what came before: it may still come again."""
+        """Drop all entries, but keep the hashes seen: those publishes may come again."""
         for known in self._of.values():
             known.clear()
         self._of.clear()
@@ -159,10 +159,10 @@ class RememberedPublishes:
 
 
 def _is_by_key(vhost: Vhost, publish: Publish, queues: Sequence[str], message: Message) -> bool:
-    """True where nothing but the key decided: no time, no further keys, no queue that is chosen when it is stored."""
+    """True if the key alone decided: no time, no further keys, no queue that is chosen in the store."""
     if message.queue_id < 0 or not TIMES.isdisjoint(message.system):
         return False
-    if publish.header.may_have_header(b"CC"):  # BCC has it too
+    if publish.header.may_have_header(b"CC"):  # finds BCC as well
         return False
     if vhost.timed and not vhost.timed.isdisjoint(queues):
         return False

@@ -1,4 +1,4 @@
-"""AmqpServices: what the connections of the AMQP front end share."""
+"""AmqpServices: objects shared by all connections of the AMQP front end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from entrepot.gateway.settings.amqp import AmqpSettings
 
 @dataclass(slots=True)
 class AmqpCounters:
-    """Since the process began."""
+    """Counters since the process began."""
 
     published: int = 0
     confirmed: int = 0
@@ -27,7 +27,7 @@ class AmqpCounters:
 
 @dataclass(slots=True)
 class AmqpServices:
-    """`storage_full`: called for a message refused for want of room."""
+    """Objects shared by all connections.  `storage_full`: called for a message refused because the store is full."""
 
     virtual_hosts: VirtualHosts
     sender: Sender

@@ -1,4 +1,4 @@
-"""Queues of type stream: where a consumer begins to read, and what it holds."""
+"""Streams: a consumer's start position, and its tickets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INTERVAL: Final = re.compile(r"([1-9][0-9]{0,8})([YMDhms])")
 
 
 class StreamTicket:
-    """A message of a stream that a consumer has been sent: to settle it only gives credit."""
+    """A delivered message of a stream: settling it only gives credit."""
 
     __slots__ = ("attempt", "is_open", "member", "message")
 
@@ -30,15 +30,15 @@ class StreamTicket:
         self.is_open = False
 
     def acknowledge(self) -> None:
-        """Nothing is taken out of a stream."""
+        """Do nothing: acknowledging removes nothing from a stream."""
 
     def release(self) -> None:
-        """The stream has it still."""
+        """Do nothing: the stream still has the message."""
 
 
 def stream_start(arguments: Mapping[str, object], now_ms: int) -> int | Position | None:
-    """What a consumer's argument `x-stream-offset` says: `first`, `last` (None), `next` (also where there is none), an
-    offset, a time, or for how long back (`1h`).  Raises PRECONDITION_FAILED for anything else."""
+    """Return the position that the argument `x-stream-offset` names.  Forms: `first`, `last` (None), `next` (also the
+    default), an offset, a timestamp, an age (`1h`).  Raises PRECONDITION_FAILED for anything else."""
     given = arguments.get(START, "next")
     if isinstance(given, Timestamp):
         return Position(PositionKind.TIME, int(given) * 1000)

@@ -1,4 +1,4 @@
-"""Methods of exchanges and queues: what a client declares, binds, purges and deletes."""
+"""Handlers of exchange and queue methods: declare, bind, purge, delete."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 
 def queue_of(channel: AmqpChannel, name: str) -> Queue:
-    """A queue that the client may use; an empty name is the one it declared last.  NOT_FOUND, RESOURCE_LOCKED."""
+    """Return a queue that the client may use; an empty name means the one declared last.  Raises NOT_FOUND,
+    RESOURCE_LOCKED."""
     name = name or channel.last_queue
     vhost = channel.vhost
     queue = vhost.queue(name)
@@ -50,7 +51,8 @@ def queue_of(channel: AmqpChannel, name: str) -> Queue:
 
 
 def queue_to_read(channel: AmqpChannel, name: str) -> Queue:
-    """A queue that the client may consume from.  ACCESS_REFUSED whether or not it is there; else as `queue_of`."""
+    """Return a queue that the client may consume from.  Raises ACCESS_REFUSED even where it does not exist; else as
+    `queue_of`."""
     name = name or channel.last_queue
     channel.services.access.check_read(channel.client, channel.vhost, name)
     return queue_of(channel, name)

@@ -1,9 +1,6 @@
-"""`/api/v1`: topics, groups and members, namespaces, stored and retained messages, MQTT clients, sessions
-and traces, timers, tables of an object store, brokers, controllers, bridges, users and policies, a module for each
-noun.
+"""`/api/v1`: topics, groups, messages, sessions, brokers, users and everything else, one module for each noun.
 
-A PUT is idempotent and says only what it wants to change: what it leaves out stays as it is, or takes the default of
-the settings where the thing is new.
+A PUT is idempotent: omitted fields keep their value, or take the settings' default in a new entity.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from entrepot.gateway.http.routes import Routes
 
 
 def admin_routes(context: HttpContext) -> list[Routes]:
-    """All of it, in the order of the documentation."""
+    """All routes of the administration, in the order of the documentation."""
     kinds = (
         topic_routes,
         event_rule_routes,

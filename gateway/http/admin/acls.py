@@ -1,4 +1,4 @@
-"""Policies: list, show, replace, delete, and what they decide.  For super users only."""
+"""Policies: list, show, replace, delete, and evaluate.  For super users only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_LIMIT: Final = 1000
 
 
 class StatementBody(Body):
-    """One statement."""
+    """A statement of a policy."""
 
     effect: Effect
     actions: Annotated[list[Action], Field(min_length=1, max_length=len(Action))]
@@ -31,7 +31,7 @@ class StatementBody(Body):
     sources: Annotated[list[str], Field(default_factory=list, max_length=MAX_SOURCES)]
 
     def statement(self) -> Statement:
-        """The same for the evaluator."""
+        """Convert it for the policy evaluator."""
         return Statement(self.effect, tuple(self.actions), tuple(self.resources), tuple(self.sources))
 
 
@@ -55,15 +55,16 @@ def acl_routes(context: HttpContext) -> Routes:
 def _add(router: Router, context: HttpContext) -> None:
     administration = context.security.administration
 
-    @router.get("/acls", SUPER_USERS, summary="Policies by subject")
+    @router.get("/acls", SUPER_USERS, summary="List policies by subject")
     async def list_policies(
-        after: str = Query("", description="Only subjects behind this one"), limit: int = Query(100, ge=1, le=MAX_LIMIT)
+        after: str = Query("", description="Subject after which the list begins"),
+        limit: int = Query(100, ge=1, le=MAX_LIMIT),
     ) -> Response:
         found = [policy for policy in administration.policies() if policy.subject > after]
         following = found[limit - 1].subject if len(found) > limit else None
         return json_answer({"value": [_shape(policy) for policy in found[:limit]], "next": following})
 
-    @router.get("/acls/{subject}", SUPER_USERS, summary="The policy of one subject")
+    @router.get("/acls/{subject}", SUPER_USERS, summary="Get the policy of a subject")
     async def get_policy(subject: str) -> Response:
         subject = _subject(subject)
         policy = administration.policy(subject)
@@ -74,7 +75,7 @@ def _add(router: Router, context: HttpContext) -> None:
     @router.put(
         "/acls/{subject}",
         SUPER_USERS,
-        summary="Say what a subject may do, in place of what was said",
+        summary="Replace the policy of a subject",
         openapi_extra=_BODY,
     )
     async def put_policy(request: Request, subject: str) -> Response:
@@ -84,7 +85,7 @@ def _add(router: Router, context: HttpContext) -> None:
         policy, is_new = await administration.put_policy(by, _subject(subject), statements)
         return json_answer(_shape(policy), CREATED if is_new else OK)
 
-    @router.delete("/acls/{subject}", SUPER_USERS, summary="Forget what a subject may do", status_code=NO_CONTENT)
+    @router.delete("/acls/{subject}", SUPER_USERS, summary="Delete the policy of a subject", status_code=NO_CONTENT)
     async def delete_policy(request: Request, subject: str) -> Response:
         subject = _subject(subject)
         if not await administration.delete_policy(By.principal(request.state.principal), subject):
@@ -93,11 +94,11 @@ def _add(router: Router, context: HttpContext) -> None:
 
 
 def _add_explain(router: Router, context: HttpContext) -> None:
-    @router.get("/acls:explain", SUPER_USERS, summary="The decision on an action, and the statement that makes it")
+    @router.get("/acls:explain", SUPER_USERS, summary="Explain the decision on an action, with the statement behind it")
     async def explain(
         subject: str = Query(min_length=1),
         action: Literal["PUB", "SUB", "CREATE", "UPDATE", "DELETE", "GET", "LIST"] = Query(),
-        resource: str = Query(min_length=1, description="Type and name, such as Topic:factory/line1/temp"),
+        resource: str = Query(min_length=1, description="Resource type and name, such as Topic:factory/line1/temp"),
         source: str = Query("", description="Address of the client"),
         client_id: str = Query("", alias="clientId"),
     ) -> Response:

@@ -1,4 +1,4 @@
-"""Bridges to other MQTT brokers: how each of them is."""
+"""Bridges to other MQTT brokers: their states."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def bridge_routes(context: HttpContext) -> Routes:
     routes = Routes(["bridges"], PREFIX)
 
     @routes.plain.get(
-        "/bridges", cluster(Action.LIST), summary="Every bridge, its state, and what this gateway has carried"
+        "/bridges", cluster(Action.LIST), summary="List all bridges with their state and this gateway's message counts"
     )
     async def list_bridges() -> Response:
         return json_answer({"value": [_shape(bridge) for bridge in context.bridges()]})

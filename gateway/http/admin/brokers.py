@@ -1,4 +1,4 @@
-"""Brokers: which there are, draining them, and letting them go.  A store in this process has none of its own."""
+"""Brokers: list, drain, remove, elect a master.  A store in this process has no brokers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from entrepot.gateway.replica_shape import replica_shape
 
 
 class BrokerChange(Body):
-    """What may be said about a broker."""
+    """Change of a broker."""
 
     is_draining: bool
 
 
 class Election(Body):
-    """The replica of a broker that is to be master."""
+    """The replica that is to become the broker's master."""
 
     to: int = Field(0, ge=0, le=99)
     without: list[int] = Field([], max_length=99)
@@ -35,7 +35,7 @@ class Election(Body):
 
 
 class ReplicaCounting(Body):
-    """The part of a replica: it counts, or copies the log only, as an observer."""
+    """The role of a replica: a member of the group, or an observer that only copies the log."""
 
     is_observer: bool
 
@@ -48,7 +48,7 @@ def broker_routes(context: HttpContext) -> Routes:
 
 
 def _add(router: Router, context: HttpContext) -> None:
-    @router.get("/brokers", cluster(Action.LIST), summary="Every broker, and what is on it; every name server")
+    @router.get("/brokers", cluster(Action.LIST), summary="List all brokers with their load, and all name servers")
     async def list_brokers() -> Response:
         control = control_of(context)
         brokers = [] if control is None else await control.brokers()
@@ -60,15 +60,13 @@ def _add(router: Router, context: HttpContext) -> None:
             }
         )
 
-    @router.put(
-        "/brokers/{name}", cluster(Action.UPDATE), summary="Let no new messages go to a broker, or let them again"
-    )
+    @router.put("/brokers/{name}", cluster(Action.UPDATE), summary="Drain or undrain a broker")
     async def put_broker(request: Request, name: str) -> Response:
         change = await body_of(request, context, BrokerChange)
         status = await needed_control(context).drain(name_in_path(name), is_draining=change.is_draining)
         return json_answer(_shape(status))
 
-    @router.post("/brokers/{name}:elect", cluster(Action.UPDATE), summary="Make a replica of a broker its master")
+    @router.post("/brokers/{name}:elect", cluster(Action.UPDATE), summary="Make a replica the master of its broker")
     async def elect_master(request: Request, name: str) -> Response:
         asked = await body_of(request, context, Election)
         control = needed_control(context)
@@ -79,7 +77,7 @@ def _add(router: Router, context: HttpContext) -> None:
     @router.put(
         "/brokers/{name}/replicas/{replica}",
         cluster(Action.UPDATE),
-        summary="Have a replica count, or copy only, as an observer",
+        summary="Make a replica a counting one, or an observer, which only copies the log",
     )
     async def put_replica(request: Request, name: str, replica: int) -> Response:
         asked = await body_of(request, context, ReplicaCounting)
@@ -92,7 +90,7 @@ def _add(router: Router, context: HttpContext) -> None:
     @router.delete(
         "/brokers/{name}/replicas/{replica}",
         cluster(Action.DELETE),
-        summary="Have a stopped replica count no more",
+        summary="Remove a stopped replica from the counting ones",
         status_code=NO_CONTENT,
     )
     async def delete_replica(request: Request, name: str, replica: int) -> Response:
@@ -101,7 +99,7 @@ def _add(router: Router, context: HttpContext) -> None:
         return Response(status_code=NO_CONTENT)
 
     @router.delete(
-        "/brokers/{name}", cluster(Action.DELETE), summary="Let a drained broker go for good", status_code=NO_CONTENT
+        "/brokers/{name}", cluster(Action.DELETE), summary="Remove a drained broker for good", status_code=NO_CONTENT
     )
     async def delete_broker(name: str) -> Response:
         await needed_control(context).leave(name_in_path(name))
@@ -109,7 +107,7 @@ def _add(router: Router, context: HttpContext) -> None:
 
 
 def audited(context: HttpContext, request: Request, event: str, subject: str, detail: str = "") -> None:
-    """Have the audit log tell what an operator did to the cluster."""
+    """Write an operator's change of the cluster to the audit log."""
     by = request.state.principal
     context.security.audit.changed(event, by.name, by.source, subject, detail)
 
@@ -124,12 +122,12 @@ def _asked(election: Election) -> str:
 
 
 def control_of(context: HttpContext) -> ClusterControl | None:
-    """The brokers behind the store; None where it is in this process."""
+    """The control of the cluster's brokers, or None where the store is in this process."""
     return context.store.operations if isinstance(context.store, Clustered) else None
 
 
 def needed_control(context: HttpContext) -> ClusterControl:
-    """The same.  Raises UNSUPPORTED."""
+    """As `control_of`.  Raises UNSUPPORTED instead of returning None."""
     control = control_of(context)
     if control is None:
         raise EntrepotError(Code.UNSUPPORTED, "the store is in this process: there are no brokers")

@@ -1,4 +1,4 @@
-"""MQTT clients of this gateway: list, show, disconnect; their subscriptions; which of them are slow."""
+"""MQTT clients of this gateway: list, show, disconnect, their subscriptions, slow clients."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def client_routes(context: HttpContext) -> Routes:
     @routes.plain.get(
         "/clients",
         cluster(Action.LIST),
-        summary="Clients that are connected to this gateway, in the order of their ids",
+        summary="List clients connected to this gateway, ordered by id",
     )
     async def list_clients(
-        prefix: str = Query("", max_length=MAX_TEXT, description="What client ids begin with"),
+        prefix: str = Query("", max_length=MAX_TEXT, description="Prefix of the client ids"),
         user: str | None = Query(None, max_length=MAX_TEXT),
-        after: str = Query("", max_length=MAX_TEXT, description="A client id: go on behind it"),
+        after: str = Query("", max_length=MAX_TEXT, description="Client id after which the list begins"),
         limit: int = Query(100, ge=1, le=MAX_LIMIT),
     ) -> Response:
         def is_wanted(client: MqttClient) -> bool:
@@ -50,23 +50,23 @@ def client_routes(context: HttpContext) -> Routes:
         more = page[-1].client.client_id if len(found) > limit else None
         return json_answer({"value": [client_shape(each) for each in page], "next": more})
 
-    @routes.plain.get("/clients/{id}", cluster(Action.GET), summary="One connected client")
+    @routes.plain.get("/clients/{id}", cluster(Action.GET), summary="Get a connected client")
     async def get_client(id: str) -> Response:  # noqa: A002 - the parameter's name is the path's
         return json_answer(client_shape(client_of(mqtt_of(context), name_in_path(id))))
 
     @routes.plain.delete(
-        "/clients/{id}", cluster(Action.UPDATE), summary="Disconnect a client, of any gateway", status_code=NO_CONTENT
+        "/clients/{id}", cluster(Action.UPDATE), summary="Disconnect a client of any gateway", status_code=NO_CONTENT
     )
     async def kick_client(id: str) -> Response:  # noqa: A002
         await kick(mqtt_of(context), name_in_path(id))
         return Response(status_code=NO_CONTENT)
 
-    @routes.plain.get("/subscriptions", cluster(Action.LIST), summary="Subscriptions of the clients of this gateway")
+    @routes.plain.get("/subscriptions", cluster(Action.LIST), summary="List subscriptions of this gateway's clients")
     async def list_subscriptions(
         client: str | None = Query(None, max_length=MAX_TEXT),
-        topic_filter: str | None = Query(None, alias="filter", description="Just this filter, as it was written"),
+        topic_filter: str | None = Query(None, alias="filter", description="Topic filter, as the client wrote it"),
         limit: int = Query(100, ge=1, le=MAX_LIMIT),
-        offset: int = Query(0, ge=0, le=10_000_000, description="How many to leave out"),
+        offset: int = Query(0, ge=0, le=10_000_000, description="Number of subscriptions to skip"),
     ) -> Response:
         there = sorted(accepted(mqtt_of(context)), key=lambda each: each.client.client_id)
         found = [
@@ -79,9 +79,7 @@ def client_routes(context: HttpContext) -> Routes:
         end = offset + limit
         return json_answer({"value": found[offset:end], "next": end if len(found) > end else None})
 
-    @routes.plain.get(
-        "/slow-subscribers", cluster(Action.LIST), summary="Clients that are behind the most, those first"
-    )
+    @routes.plain.get("/slow-subscribers", cluster(Action.LIST), summary="List the slowest clients, the slowest first")
     async def list_slow(limit: int = Query(20, ge=1, le=MAX_LIMIT)) -> Response:
         hub = mqtt_of(context).services.hub
         slowness = {each: _slowness(hub, each) for each in accepted(mqtt_of(context))}
@@ -92,19 +90,19 @@ def client_routes(context: HttpContext) -> Routes:
 
 
 def mqtt_of(context: HttpContext) -> MqttFrontend:
-    """The MQTT door.  Raises where this process has none."""
+    """The MQTT front end.  Raises UNSUPPORTED where this process has none."""
     if context.mqtt is None:
-        raise MissingError("no-mqtt", "There is no MQTT door", "this process has no MQTT door")
+        raise MissingError("no-mqtt", "There is no MQTT listener", "this process has no MQTT listener")
     return context.mqtt
 
 
 def accepted(mqtt: MqttFrontend) -> list[MqttConversation]:
-    """Connections whose CONNECT was accepted and that are not over."""
+    """Open connections whose CONNECT was accepted."""
     return [each for each in mqtt.conversations if each.client.session is not None and each.machine.is_open]
 
 
 def client_of(mqtt: MqttFrontend, client_id: str) -> MqttConversation:
-    """A connected client.  Raises where it is not connected here."""
+    """The connection of a client on this gateway.  Raises MissingError."""
     found = mqtt.registry.of(client_id)
     if found is None or found.client.session is None or not found.machine.is_open:
         raise MissingError(
@@ -114,7 +112,7 @@ def client_of(mqtt: MqttFrontend, client_id: str) -> MqttConversation:
 
 
 async def kick(mqtt: MqttFrontend, client_id: str) -> None:
-    """Disconnect a client, wherever it is.  Raises where it is connected nowhere."""
+    """Disconnect a client of any gateway.  Raises MissingError where it is not connected."""
     here = mqtt.registry.of(client_id)
     if here is not None and here.machine.is_open:
         here.kick()
@@ -126,7 +124,7 @@ async def kick(mqtt: MqttFrontend, client_id: str) -> None:
 
 
 def client_shape(conversation: MqttConversation) -> dict[str, Any]:
-    """A client as JSON has it."""
+    """Return a client as JSON."""
     client = conversation.client
     session, driver = client.session, client.driver
     assert session is not None
@@ -154,7 +152,7 @@ def client_shape(conversation: MqttConversation) -> dict[str, Any]:
 
 
 def subscription_shape(record: Any) -> dict[str, Any]:
-    """A subscription as JSON has it."""
+    """Return a subscription as JSON."""
     return {
         "filter": record.filter,
         "qos": record.qos,
@@ -166,13 +164,12 @@ def subscription_shape(record: Any) -> dict[str, Any]:
 
 
 def _slowness(hub: DeliveryHub, conversation: MqttConversation) -> tuple[int, int, int]:
-    """What makes a client slow, the worst first: messages that lie in the log for it, that wait in memory, that were
-    dropped."""
+    """A client's sort key, the slowest first: messages behind in the log, waiting in memory, dropped."""
     return _behind(hub, conversation), conversation.outbox.waiting, conversation.client.dropped
 
 
 def _behind(hub: DeliveryHub, conversation: MqttConversation) -> int:
-    """Messages of its queues from where it was left behind to their end; not all of them need be for it."""
+    """Number of messages in its queues behind its read position; not all of them need match its filters."""
     return sum(
         max((hub.tail_position(key) or offset) - offset, 1) if offset >= 0 else 1
         for key, offset in (conversation.subscribing.reader.lagging or {}).items()

@@ -1,4 +1,4 @@
-"""What the modules of administration share: bodies, values in them, lists of statuses, answers."""
+"""Common parts of the administration: bodies, value checks, lists of statuses, JSON answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CREATED: Final = 201
 OK: Final = 200
 NO_CONTENT: Final = 204
 MAX_NUMBER: Final = 2**63 - 1
-"""The largest number that is taken anywhere: a signed one of 64 bits."""
+"""Largest number accepted anywhere: a signed one of 64 bits."""
 MAX_CURSOR_LENGTH: Final = 512
 
 Number = Annotated[int, Field(ge=-MAX_NUMBER, le=MAX_NUMBER)]
@@ -27,18 +27,18 @@ _Status = TypeVar("_Status")
 
 
 class Body(BaseModel):
-    """A JSON body: closed, and of the exact types."""
+    """A JSON body: no unknown fields, exact types."""
 
     model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=False)
 
 
 class Change(Body):
-    """A PUT's body: fields that are not given stay.  `null` is only for those that have such a value."""
+    """A PUT's body: omitted fields keep their value; `null` is allowed for some fields only."""
 
     may_be_null: ClassVar[frozenset[str]] = frozenset()
 
     def given(self) -> dict[str, Any]:
-        """The fields that are there."""
+        """The fields present in the body."""
         fields = {name: getattr(self, name) for name in self.model_fields_set}
         for name, value in fields.items():
             if value is None and name not in self.may_be_null:
@@ -47,7 +47,7 @@ class Change(Body):
 
 
 def schema_of(kind: type[Body]) -> dict[str, Any]:
-    """A body's schema for the OpenAPI document, with its parts in place."""
+    """A body's schema for the OpenAPI document, with references resolved."""
     schema = kind.model_json_schema()
     parts = schema.pop("$defs", {})
 
@@ -63,12 +63,12 @@ def schema_of(kind: type[Body]) -> dict[str, Any]:
 
 
 def refusal_shape(refusal: EntrepotError) -> dict[str, Any]:
-    """The refusal of one of many."""
+    """The refusal of one element of a list, as JSON."""
     return {"code": refusal.code.name, "message": sentence_of(refusal)}
 
 
 async def statuses_of(names: Iterable[str], status: Callable[[str], Awaitable[_Status]]) -> list[_Status]:
-    """The status of each; what has been deleted meanwhile is left out."""
+    """The status of each name, without those deleted meanwhile."""
     found = []
     for name in names:
         try:
@@ -83,7 +83,7 @@ async def statuses_of(names: Iterable[str], status: Callable[[str], Awaitable[_S
 
 
 def epoch_ms_of(text: str, where: str) -> int:
-    """A time that was written as RFC 3339 or as epoch milliseconds.  Raises BAD_REQUEST that says where."""
+    """Parse an RFC 3339 time or epoch milliseconds.  Raises BAD_REQUEST that names `where`."""
     if text.isascii() and text.isdecimal():
         epoch_ms = int(text) if len(text) <= len(str(MAX_EPOCH_MS)) else None
     else:
@@ -96,10 +96,10 @@ def epoch_ms_of(text: str, where: str) -> int:
 
 
 def _with_plus(text: str) -> str:
-    """In a query a `+` that is not encoded means a space: that of an offset such as +01:00 was meant."""
+    """Restore the `+` of an offset such as +01:00, which an unencoded query decodes as a space."""
     return text[:-6] + "+" + text[-5:] if text[-6:-5] == " " and text[-3:-2] == ":" else text
 
 
 def time_shape(epoch_ms: int) -> str | None:
-    """A time as JSON has it; None where there is none."""
+    """A time as JSON; None for no time."""
     return to_rfc3339(epoch_ms) if epoch_ms else None

@@ -1,4 +1,4 @@
-"""Controllers: which there are, and how one comes, goes, or takes the place of another."""
+"""Controllers: list, add, remove, replace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from entrepot.gateway.settings.addresses import LARGEST_ID, is_address
 
 
 class NewController(Body):
-    """The controller that is to come, and the one that it replaces; 0: none."""
+    """The controller to add, and the one it replaces; 0: none."""
 
     controller: int = Field(ge=1, le=LARGEST_ID)
     address: str = Field(max_length=300)
@@ -35,16 +35,14 @@ def controller_routes(context: HttpContext) -> Routes:
 
 
 def _add(router: Router, context: HttpContext) -> None:
-    @router.get(
-        "/controllers", cluster(Action.LIST), summary="Every controller that elects masters of brokers, and how it is"
-    )
+    @router.get("/controllers", cluster(Action.LIST), summary="List all controllers with their state")
     async def list_controllers() -> Response:
         return json_answer(await _list(context))
 
     @router.post(
         "/controllers",
         cluster(Action.UPDATE),
-        summary="Take in a controller that runs, in place of another one if that is named",
+        summary="Add a running controller, or replace another one by it",
     )
     async def add_controller(request: Request) -> Response:
         asked = await body_of(request, context, NewController)
@@ -58,7 +56,7 @@ def _add(router: Router, context: HttpContext) -> None:
     @router.delete(
         "/controllers/{controller}",
         cluster(Action.DELETE),
-        summary="Let a controller go for good",
+        summary="Remove a controller for good",
         status_code=NO_CONTENT,
     )
     async def delete_controller(request: Request, controller: int) -> Response:

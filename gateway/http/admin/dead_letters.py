@@ -1,8 +1,7 @@
-"""Dead letters: why and when messages were given up, trying them again, and taking them along.
+"""Dead letters: list with reason and time, resend, export.
 
-A group has dead letters on every broker where it gave something up, each with an offset of its own there.  What is
-called `offset` here has the broker's number in it (`domain.shard`), so it names one of all of them; those of broker 0,
-or of a store in this process, are the plain ones.
+A group has dead letters on every broker that gave messages up, with offsets of their own.  The API's `offset` has the
+broker's number in it (`domain.shard`), so it is unique.  Broker 0, and a store in this process, have plain offsets.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ MAX_LIMIT: Final = 1000
 MAX_OFFSETS: Final = 10_000
 RESEND_BATCH: Final = 256
 EXPORT_BATCH: Final = 16
-"""Few, because bodies may be large, and nobody has to have them before the reader takes them."""
+"""Number of messages read at once: small, because bodies may be large and readers slow."""
 NDJSON: Final = "application/x-ndjson"
 
 _log = structlog.get_logger(__name__)
 
-_FROM_OFFSET: Final = Query(0, ge=0, le=MAX_NUMBER, description="The first queue offset")
+_FROM_OFFSET: Final = Query(0, ge=0, le=MAX_NUMBER, description="First queue offset")
 
 
 class Resend(Body):
-    """Which dead letters: these, or all that there are."""
+    """The dead letters to resend: these, or all of them."""
 
     offsets: Annotated[list[Offset], Field(min_length=1, max_length=MAX_OFFSETS)] | None = None
     all: bool | None = None
@@ -60,7 +59,7 @@ def dead_letter_routes(context: HttpContext) -> Routes:
     store = context.store
     path = "/groups/{name}/dead-letters"
 
-    @routes.get(path, group(Action.SUB), summary="Dead letters of a group, the oldest first")
+    @routes.get(path, group(Action.SUB), summary="List dead letters of a group, the oldest first")
     async def list_dead_letters(
         request: Request,
         name: str,
@@ -82,7 +81,7 @@ def dead_letter_routes(context: HttpContext) -> Routes:
         return json_answer({"value": value, "next": None})
 
     @routes.post(
-        f"{path}:resend", group(Action.UPDATE), summary="Let the group try dead letters once more", openapi_extra=_BODY
+        f"{path}:resend", group(Action.UPDATE), summary="Resend dead letters to the group", openapi_extra=_BODY
     )
     async def resend(request: Request, name: str) -> Response:
         group = group_name(store, request, name)
@@ -102,7 +101,7 @@ def dead_letter_routes(context: HttpContext) -> Routes:
     @routes.get(
         f"{path}:export",
         group(Action.SUB),
-        summary="Dead letters of a group as newline-delimited JSON, the oldest first",
+        summary="Export dead letters of a group as newline-delimited JSON, the oldest first",
     )
     async def export(request: Request, name: str, from_offset: int = _FROM_OFFSET) -> Response:
         parts = await _parts(store, group_name(store, request, name), from_offset)
@@ -134,7 +133,7 @@ async def _resend(store: Store, group: str, offsets: list[int], outcome: _Outcom
 
 @dataclass(slots=True)
 class _Part:
-    """Dead letters on one broker: where to begin, and where they end now."""
+    """One broker's dead letters: the first and the end offset."""
 
     topic: str
     queue_id: int
@@ -147,12 +146,12 @@ class _Part:
 
     @property
     def first_offset(self) -> int:
-        """What is added to its queue offsets."""
+        """The broker's number as part of an offset."""
         return first_place(broker_of_queue(self.queue_id))
 
 
 async def _parts(store: Store, group: str, from_offset: int) -> list[_Part]:
-    """A group's dead letters.  A group that is gone may have left some."""
+    """A group's dead letters by broker.  A deleted group may have left some."""
     topic = dead_letter_topic(group)
     if store.topology.topic(topic) is None:
         if store.topology.group(group) is None:
@@ -167,7 +166,7 @@ async def _parts(store: Store, group: str, from_offset: int) -> list[_Part]:
 
 
 async def _lines(store: Store, parts: list[_Part]) -> AsyncIterator[bytes]:
-    """Each dead letter as one line.  What fails on the way breaks the answer off, so that nobody takes it for whole."""
+    """Yield each dead letter as one line.  A failure breaks the answer off, so that it does not look complete."""
     for part in parts:
         while part.left > 0:
             try:
@@ -183,7 +182,7 @@ async def _lines(store: Store, parts: list[_Part]) -> AsyncIterator[bytes]:
 
 
 def _shape(message: StoredMessage, shape: Callable[[StoredMessage], dict[str, Any]]) -> dict[str, Any]:
-    """A dead letter: the message, why and when it was given up, and where it came from."""
+    """Return a dead letter as JSON: the message, its origin, and the reason and time of giving it up."""
     attempts = _number(message, SystemProperty.DEAD_LETTER_ATTEMPTS)
     came_from, origin = dead_letter_origin(message), None
     if came_from is not None:

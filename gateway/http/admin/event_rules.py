@@ -1,4 +1,4 @@
-"""What a topic asks of its events: a schema, and for how long an event is known by source and id."""
+"""Event rules of topics: a schema, and the deduplication time of an event by source and id."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ PATH: Final = "/topics/{name}/event-rules"
 
 
 class EventRuleChange(Change):
-    """What may be said about the events of a topic."""
+    """Change of a topic's event rule."""
 
     may_be_null: ClassVar[frozenset[str]] = frozenset({"schema_", "dataschema", "divert_to"})
 
     dedup_seconds: Annotated[int, Field(ge=0, le=MAX_DEDUP_SECONDS)] | None = None
     schema_: dict[str, Any] | bool | None = Field(None, alias="schema")
-    """A JSON Schema that the data of every event must conform to; null: none."""
+    """JSON Schema of every event's data; null: none."""
     dataschema: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
-    """The URI of that schema: an event that names another one does not conform."""
+    """URI of that schema; an event that names another one does not conform."""
     on_invalid: Annotated[str, Field(pattern=f"^({REFUSE}|{DIVERT})$")] | None = None
     divert_to: Annotated[str, Field(min_length=1, max_length=127)] | None = None
-    """The topic that gets what does not conform."""
+    """Topic for events that do not conform."""
 
 
 _BODY: Final = schema_of_body(schema_of(EventRuleChange), required=False)
 
 
 def event_rule_routes(context: HttpContext) -> Routes:
-    """The three operations."""
+    """The three routes of event rules."""
     routes = Routes(["topics"], PREFIX)
     store, rules = context.store, context.event_rules
 
-    @routes.get(PATH, topic(Action.GET), summary="What a topic asks of its events")
+    @routes.get(PATH, topic(Action.GET), summary="Get the event rule of a topic")
     async def get_rules(request: Request, name: str) -> Response:
         return json_answer(_shape(rules.of(_known(context, request, name))))
 
-    @routes.put(PATH, topic(Action.UPDATE), summary="Change what a topic asks of its events", openapi_extra=_BODY)
+    @routes.put(PATH, topic(Action.UPDATE), summary="Change the event rule of a topic", openapi_extra=_BODY)
     async def put_rules(request: Request, name: str) -> Response:
         topic = _known(context, request, name)
         change = await body_of(request, context, EventRuleChange)
@@ -68,9 +68,7 @@ def event_rule_routes(context: HttpContext) -> Routes:
         await rules.put(topic, rule)
         return json_answer(_shape(rule))
 
-    @routes.delete(
-        PATH, topic(Action.UPDATE), summary="Ask nothing of a topic's events any more", status_code=NO_CONTENT
-    )
+    @routes.delete(PATH, topic(Action.UPDATE), summary="Delete the event rule of a topic", status_code=NO_CONTENT)
     async def delete_rules(request: Request, name: str) -> Response:
         await rules.delete(_known(context, request, name))
         return Response(status_code=NO_CONTENT)
@@ -115,7 +113,7 @@ async def _check_target(context: HttpContext, request: Request, topic: str, plai
 
 
 def _check_rights(context: HttpContext, principal: Principal, target: str) -> None:
-    """Who lets others' events go to a topic must be allowed to publish to it, and to make it."""
+    """Require the rights to create the divert topic and to publish to it."""
     needs = [(Action.PUB, whole_topic(target))]
     if context.store.topology.topic(target) is None:
         needs.append((Action.CREATE, access_name(target)))

@@ -1,4 +1,4 @@
-"""Consumer groups: list, show, create and change, delete, and where they go on."""
+"""Consumer groups: list, show, create and change, delete, reset offsets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from entrepot.gateway.http.routes import Routes
 
 
 class RetryChange(Change):
-    """A retry policy, which is replaced as a whole: what is left out has its default."""
+    """A retry policy, replaced as a whole: omitted fields take their defaults."""
 
     kind: RetryKind
     initial_ms: Number | None = None
@@ -48,14 +48,14 @@ class RetryChange(Change):
 
 
 class FilterChange(Body):
-    """What a group wants of its topics."""
+    """Filter of a group's messages."""
 
     kind: FilterKind
     text: str
 
 
 class GroupChange(Change):
-    """What may be said about a group."""
+    """Change of a consumer group."""
 
     may_be_null: ClassVar[frozenset[str]] = frozenset({"max_in_flight", "filter"})
 
@@ -68,7 +68,7 @@ class GroupChange(Change):
     filter: FilterChange | None = None
 
     def given(self) -> dict[str, Any]:
-        """The fields that are there, as the group has them."""
+        """The fields present in the body, by the group's field names."""
         fields = super().given()
         if self.retry is not None:
             fields["retry"] = RetryPolicy(**self.retry.given())
@@ -78,7 +78,7 @@ class GroupChange(Change):
 
 
 class Reset(Body):
-    """Where a group is to go on.  Without a queue, on all of the topic's."""
+    """New offsets of a group: of one queue, or of all queues of the topic."""
 
     topic: str
     to: Annotated[int, Field(ge=0, le=MAX_NUMBER)] | str
@@ -105,7 +105,7 @@ def group_routes(context: HttpContext) -> Routes:
     routes = Routes(["groups"], PREFIX)
     store = context.store
 
-    @routes.get("/groups", listed(ResourceType.GROUP), summary="Every consumer group with its progress")
+    @routes.get("/groups", listed(ResourceType.GROUP), summary="List all consumer groups with their progress")
     async def list_groups(request: Request) -> Response:
         namespace = namespace_of(store, request)
         names = (group.name for group in store.topology.groups() if split_name(group.name)[0] == namespace)
@@ -113,11 +113,11 @@ def group_routes(context: HttpContext) -> Routes:
             {"value": [group_shape(status) for status in await statuses_of(names, store.topology.group_status)]}
         )
 
-    @routes.get("/groups/{name}", group(Action.GET), summary="One consumer group with its progress")
+    @routes.get("/groups/{name}", group(Action.GET), summary="Get a consumer group with its progress")
     async def get_group(request: Request, name: str) -> Response:
         return json_answer(group_shape(await store.topology.group_status(group_name(store, request, name))))
 
-    @routes.put("/groups/{name}", _PUT, summary="Create a consumer group, or change it", openapi_extra=_BODY)
+    @routes.put("/groups/{name}", _PUT, summary="Create or change a consumer group", openapi_extra=_BODY)
     async def put_group(request: Request, name: str) -> Response:
         full_name = group_name(store, request, name)
         change = await body_of(request, context, GroupChange)
@@ -143,7 +143,7 @@ def group_routes(context: HttpContext) -> Routes:
     @routes.post(
         "/groups/{name}:reset",
         group(Action.UPDATE),
-        summary="Let a group go on from another position",
+        summary="Reset a consumer group to another position",
         openapi_extra=_RESET_BODY,
     )
     async def reset_group(request: Request, name: str) -> Response:
@@ -158,7 +158,6 @@ def group_routes(context: HttpContext) -> Routes:
 
 
 def _position(to: int | str) -> Position:
-    """The position that a reset names."""
     if to == "earliest":
         return EARLIEST_POSITION
     if to == "latest":
@@ -176,7 +175,7 @@ def _position(to: int | str) -> Position:
 
 
 def group_shape(status: GroupStatus) -> dict[str, Any]:
-    """A group as JSON has it."""
+    """Return a group as JSON."""
     group = status.group
     namespace, name = split_name(group.name)
     wanted = None if group.filter is None else {"kind": group.filter.kind, "text": group.filter.text}
@@ -205,7 +204,7 @@ def group_shape(status: GroupStatus) -> dict[str, Any]:
 
 
 def retry_shape(retry: RetryPolicy) -> dict[str, Any]:
-    """A retry policy as JSON has it."""
+    """Return a retry policy as JSON."""
     return {
         "kind": retry.kind,
         "initialMs": retry.initial_ms,

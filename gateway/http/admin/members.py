@@ -1,4 +1,4 @@
-"""Members of a group that have whole queues of a topic: heartbeat, leave, list, and commit offsets."""
+"""Members of a group with whole queues: heartbeat, leave, list, commit offsets."""
 
 from __future__ import annotations
 
@@ -10,13 +10,7 @@ from fastapi import Query, Request, Response
 from pydantic import Field
 
 from entrepot.domain.allocation import AllocationStrategy
-from entrepot.domain.membership import (
-    DEFAULT_LEASE_MS,
-    MAX_LEASE_MS,
-    MAX_MEMBER_LENGTH,
-    MIN_LEASE_MS,
-    Membership,
-)
+from entrepot.domain.membership import DEFAULT_LEASE_MS, MAX_LEASE_MS, MAX_MEMBER_LENGTH, MIN_LEASE_MS, Membership
 from entrepot.domain.timestamp import to_rfc3339
 from entrepot.domain.topic import MAX_QUEUES
 from entrepot.gateway.http.admin.common import MAX_NUMBER, NO_CONTENT, PREFIX, Body, Offset, schema_of
@@ -34,7 +28,7 @@ _T = TypeVar("_T")
 
 
 class Heartbeat(Body):
-    """What a member says of itself.  Without a strategy it takes that of the others."""
+    """A member's heartbeat.  Without a strategy it takes that of the other members."""
 
     lease_seconds: Annotated[float, Field(ge=MIN_LEASE_MS / 1000, le=MAX_LEASE_MS / 1000, allow_inf_nan=False)] = (
         DEFAULT_LEASE_MS / 1000
@@ -43,21 +37,21 @@ class Heartbeat(Body):
 
 
 class QueueOffset(Body):
-    """The offset of the message that is next on a queue."""
+    """Offset of the next message to consume from a queue."""
 
     queue_id: Offset
     offset: Offset
 
 
 class Commit(Body):
-    """Progress of a member in its queues."""
+    """A member's progress in its queues."""
 
     member: Annotated[str, Field(min_length=1, max_length=MAX_MEMBER_LENGTH)]
     generation: Offset
     offsets: Annotated[list[QueueOffset], Field(min_length=1, max_length=MAX_QUEUES)]
 
     def by_queue(self) -> dict[int, int]:
-        """The offsets; BAD_REQUEST where a queue is named twice."""
+        """Offsets by queue.  Raises BAD_REQUEST for a queue named twice."""
         offsets = {one.queue_id: one.offset for one in self.offsets}
         if len(offsets) < len(self.offsets):
             raise bad_request("offsets: names a queue twice")
@@ -76,20 +70,23 @@ def member_routes(context: HttpContext) -> Routes:
     _add_heartbeat(routes, context)
 
     @routes.delete(
-        f"{_PATH}/members/{{member}}", _MEMBER, summary="Leave: the others take its queues", status_code=NO_CONTENT
+        f"{_PATH}/members/{{member}}",
+        _MEMBER,
+        summary="Leave a group; the other members take the queues",
+        status_code=NO_CONTENT,
     )
     async def leave(request: Request, name: str, topic: str, member: str) -> Response:
         group, full_topic = group_name(store, request, name), topic_name(store, request, topic)
         await memberships.leave(group, full_topic, name_in_path(member))
         return Response(status_code=NO_CONTENT)
 
-    @routes.get(f"{_PATH}/members", _MEMBER, summary="The members of a group on a topic, with their queues")
+    @routes.get(f"{_PATH}/members", _MEMBER, summary="List the members of a group on a topic, with their queues")
     async def list_members(request: Request, name: str, topic: str) -> Response:
         group, full_topic = group_name(store, request, name), topic_name(store, request, topic)
         return json_answer(_members_shape(await memberships.members(group, full_topic)))
 
     @routes.post(
-        f"{_PATH}/offsets", _MEMBER, summary="Commit offsets of queues that one has", openapi_extra=_COMMIT_BODY
+        f"{_PATH}/offsets", _MEMBER, summary="Commit offsets of the member's queues", openapi_extra=_COMMIT_BODY
     )
     async def commit(request: Request, name: str, topic: str) -> Response:
         group, full_topic = group_name(store, request, name), topic_name(store, request, topic)
@@ -107,7 +104,7 @@ def _add_heartbeat(routes: Routes, context: HttpContext) -> None:
     @routes.post(
         f"{_PATH}/members/{{member}}",
         _MEMBER,
-        summary="Join or stay, and learn one's queues",
+        summary="Join a group or send a heartbeat, and get the member's queues",
         openapi_extra=_HEARTBEAT_BODY,
     )
     async def heartbeat(
@@ -116,9 +113,11 @@ def _add_heartbeat(routes: Routes, context: HttpContext) -> None:
         topic: str,
         member: str,
         generation: int | None = Query(
-            None, ge=0, le=MAX_NUMBER, description="The generation that is known: wait for another one"
+            None, ge=0, le=MAX_NUMBER, description="Known generation; the answer waits for another one"
         ),
-        wait_time: float = Query(0, alias="waitTime", ge=0, le=longest, allow_inf_nan=False, description="Seconds"),
+        wait_time: float = Query(
+            0, alias="waitTime", ge=0, le=longest, allow_inf_nan=False, description="Longest wait, in seconds"
+        ),
     ) -> Response:
         group, full_topic = group_name(store, request, name), topic_name(store, request, topic)
         said = await body_of(request, context, Heartbeat)
@@ -135,7 +134,7 @@ def _add_heartbeat(routes: Routes, context: HttpContext) -> None:
 
 
 async def _while_connected(request: Request, work: Awaitable[_T]) -> _T:
-    """The outcome; but a member that has hung up is not kept alive by its long poll."""
+    """Return the outcome, or cancel the long poll once the client has disconnected: it must not keep a member alive."""
     working, gone = asyncio.ensure_future(work), asyncio.ensure_future(until_gone(request.receive))
     try:
         await asyncio.wait((working, gone), return_when=asyncio.FIRST_COMPLETED)
@@ -153,11 +152,7 @@ def _assignment_shape(assignment: Assignment) -> dict[str, Any]:
         "generation": membership.generation,
         "strategy": membership.strategy,
         "queues": [
-            {
-                "queueId": queue.queue_id,
-                "committedOffset": queue.committed_offset,
-                "maxOffset": queue.max_offset,
-            }
+            {"queueId": queue.queue_id, "committedOffset": queue.committed_offset, "maxOffset": queue.max_offset}
             for queue in assignment.progress
         ],
         "members": [member.id for member in membership.members],

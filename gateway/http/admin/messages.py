@@ -1,4 +1,4 @@
-"""Stored messages: found by topic, key and time, shown by id, and what became of them."""
+"""Stored messages: search by topic, key and time, show by id, and consumption state."""
 
 from __future__ import annotations
 
@@ -50,17 +50,23 @@ _HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
 
 
 def message_routes(context: HttpContext) -> Routes:
-    """The routes of messages.  Ids know no namespaces."""
+    """The routes of messages.  Ids belong to no namespace."""
     routes = Routes(["messages"], PREFIX)
     store = context.store
 
-    @routes.get("/messages", topic_in_query(Action.SUB, contents=True), summary="Messages of a topic, the newest first")
+    @routes.get(
+        "/messages", topic_in_query(Action.SUB, contents=True), summary="List messages of a topic, the newest first"
+    )
     async def query_messages(
         request: Request,
         topic: str = Query(min_length=1),
         key: str | None = Query(None, min_length=1),
-        from_time: str | None = Query(None, alias="from", description="RFC 3339 or epoch milliseconds, inclusive"),
-        to_time: str | None = Query(None, alias="to", description="RFC 3339 or epoch milliseconds, exclusive"),
+        from_time: str | None = Query(
+            None, alias="from", description="Start time, RFC 3339 or epoch milliseconds, inclusive"
+        ),
+        to_time: str | None = Query(
+            None, alias="to", description="End time, RFC 3339 or epoch milliseconds, exclusive"
+        ),
         limit: int = Query(DEFAULT_LIMIT, ge=1, le=MAX_QUERY_MESSAGES),
         cursor: str | None = Query(None, min_length=1, max_length=MAX_CURSOR_LENGTH),
     ) -> Response:
@@ -70,12 +76,14 @@ def message_routes(context: HttpContext) -> Routes:
         page = await store.finder.query(MessageQuery(name, key, from_ms, to_ms, limit, cursor))
         return json_answer({"value": [message_shape(message) for message in page.messages], "next": page.next})
 
-    @routes.plain.get("/messages/{id}", ANY_CONTENTS, summary="One message with all that is kept of it")
+    @routes.plain.get("/messages/{id}", ANY_CONTENTS, summary="Get a message with all its properties")
     async def get_message(id: str) -> Response:  # noqa: A002 - the path's word
         message, others = await _by_id(store, name_in_path(id))
         return json_answer({**full_shape(message), "others": others})
 
-    @routes.plain.get("/messages/{id}/consumers", ANY_CONTENTS, summary="What became of one message, by consumer group")
+    @routes.plain.get(
+        "/messages/{id}/consumers", ANY_CONTENTS, summary="Get the state of a message in each consumer group"
+    )
     async def get_consumers(id: str) -> Response:  # noqa: A002 - the path's word
         message, _ = await _by_id(store, name_in_path(id))
         return json_answer(
@@ -83,31 +91,28 @@ def message_routes(context: HttpContext) -> Routes:
         )
 
     @routes.plain.get(
-        "/messages/{id}/trace", ANY_CONTENTS, summary="The way of one message hop by hop, if it is traced"
+        "/messages/{id}/trace", ANY_CONTENTS, summary="Get the trace of a message hop by hop, if its topic is traced"
     )
     async def get_trace(id: str) -> Response:  # noqa: A002 - the path's word
         text = name_in_path(id)
         for message_id in _ids_of(text):
             if hops := await store.finder.message_trace(message_id):
                 return json_answer({"value": [_hop_shape(hop) for hop in hops]})
-        await _by_id(store, text)  # refuses what is not there
+        await _by_id(store, text)  # raises where there is no such message
         return json_answer({"value": []})
 
     return routes
 
 
 def _ids_of(text: str) -> list[bytes]:
-    """What a written id may mean: hexadecimal first, then the text that a producer chose."""
+    """The ids that a text may mean: hexadecimal first, then a producer's own text."""
     as_text = text.encode("utf-8", "replace")
     return [bytes.fromhex(text), as_text] if _HEX.fullmatch(text) else [as_text]
 
 
 async def _by_id(store: Store, text: str) -> tuple[StoredMessage, int]:
-    """The newest message with an id, and how many others there are.
-
-    What the system made of a message (a dead letter, one that is tried again, that of an AMQP queue on another broker)
-    has the message's id: it comes after those that a producer sent to a topic.
-    """
+    """Return the newest message with an id, and the number of others.  The system's copies (dead letters, retries, AMQP
+    queues of other brokers) keep the message's id.  They come after messages that a producer sent to a topic."""
     found: list[StoredMessage] = []
     for message_id in _ids_of(text):
         found = found or await store.finder.messages_by_id(message_id)
@@ -118,7 +123,7 @@ async def _by_id(store: Store, text: str) -> tuple[StoredMessage, int]:
 
 
 def message_shape(message: StoredMessage) -> dict[str, Any]:
-    """What tells one message from another, without what is in it."""
+    """Return a message without its content as JSON."""
     namespace, topic = split_name(message.topic)
     return {
         "id": id_text(message.message_id),
@@ -138,7 +143,7 @@ def message_shape(message: StoredMessage) -> dict[str, Any]:
 
 
 def full_shape(message: StoredMessage) -> dict[str, Any]:
-    """All that is kept of a message."""
+    """Return a whole message as JSON."""
     shape = message_shape(message)
     shape["qos"] = message.qos
     shape["properties"] = [_property_shape(name, value) for name, value in message.properties]
@@ -155,12 +160,12 @@ def full_shape(message: StoredMessage) -> dict[str, Any]:
 
 
 def id_text(message_id: bytes) -> str:
-    """A message id as it is written everywhere."""
+    """The text form of a message id."""
     return message_id.hex().upper()
 
 
 def _property_shape(name: str, value: PropertyValue) -> dict[str, str]:
-    """Names may repeat, and values may be bytes."""
+    """Return a property as JSON.  Names may repeat; values may be bytes."""
     if isinstance(value, str):
         return {"name": name, "value": value}
     return {"name": name, "base64": b64encode(value).decode("ascii")}
@@ -172,11 +177,7 @@ def _place_shape(full_name: str, queue_id: int, queue_offset: int) -> dict[str, 
 
 
 def _consumer_shape(consumer: MessageConsumer) -> dict[str, Any]:
-    return {
-        "group": split_name(consumer.group)[1],
-        "state": STATES[consumer.state],
-        "attempts": consumer.attempts,
-    }
+    return {"group": split_name(consumer.group)[1], "state": STATES[consumer.state], "attempts": consumer.attempts}
 
 
 def _hop_shape(hop: MessageHop) -> dict[str, Any]:

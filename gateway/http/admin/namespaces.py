@@ -20,7 +20,7 @@ from entrepot.gateway.http.routes import Router, Routes
 
 
 class NamespaceChange(Body):
-    """Nothing may be said about a namespace yet."""
+    """Change of a namespace: empty so far."""
 
 
 def _of(action: Action) -> Needs:
@@ -31,7 +31,7 @@ def _of(action: Action) -> Needs:
 
 
 def namespace_routes(context: HttpContext) -> Routes:
-    """The routes of namespaces, which are in none."""
+    """The routes of namespaces, themselves in no namespace."""
     routes = Routes(["namespaces"], PREFIX)
     _add(routes.plain, context)
     return routes
@@ -40,11 +40,11 @@ def namespace_routes(context: HttpContext) -> Routes:
 def _add(router: Router, context: HttpContext) -> None:
     store = context.store
 
-    @router.get("/namespaces", listed(ResourceType.NAMESPACE), summary="Every namespace, `default` first")
+    @router.get("/namespaces", listed(ResourceType.NAMESPACE), summary="List all namespaces, `default` first")
     async def list_namespaces() -> Response:
         return json_answer({"value": [_shape(store, name) for name in store.topology.namespaces()]})
 
-    @router.get("/namespaces/{name}", _of(Action.GET), summary="One namespace")
+    @router.get("/namespaces/{name}", _of(Action.GET), summary="Get a namespace")
     async def get_namespace(name: str) -> Response:
         return json_answer(_shape(store, known_namespace(store, name_in_path(name))))
 
@@ -57,7 +57,7 @@ def _add(router: Router, context: HttpContext) -> None:
         return json_answer(_shape(store, name), CREATED if is_new else OK)
 
     @router.delete(
-        "/namespaces/{name}", _of(Action.DELETE), summary="Delete a namespace that is empty", status_code=NO_CONTENT
+        "/namespaces/{name}", _of(Action.DELETE), summary="Delete an empty namespace", status_code=NO_CONTENT
     )
     async def delete_namespace(name: str) -> Response:
         await store.topology.delete_namespace(known_namespace(store, name_in_path(name)))

@@ -23,12 +23,14 @@ MAX_FILTER_LENGTH: Final = 4096
 
 
 def pulling_routes(context: HttpContext) -> Routes:
-    """The one route."""
+    """The route of pulling."""
     routes = Routes(["messages"], PREFIX)
     store = context.store
 
     @routes.get(
-        "/topics/{name}/queues/{queue}/messages", contents(), summary="Messages of a queue in order, from an offset on"
+        "/topics/{name}/queues/{queue}/messages",
+        contents(),
+        summary="Pull messages of a queue in order, from an offset on",
     )
     async def pull(
         request: Request,
@@ -37,7 +39,7 @@ def pulling_routes(context: HttpContext) -> Routes:
         offset: int = Query(ge=0, le=MAX_NUMBER),
         limit: int = Query(DEFAULT_LIMIT, ge=1, le=MAX_QUERY_MESSAGES),
         kind: Literal["TAG", "SQL92", "SUB_TOPIC"] | None = Query(
-            None, alias="filterKind", description="TAG unless said"
+            None, alias="filterKind", description="Kind of the filter; default TAG"
         ),
         text: str | None = Query(None, alias="filter", max_length=MAX_FILTER_LENGTH),
     ) -> Response:

@@ -29,11 +29,11 @@ _TEXT: Final = "text/plain; charset=utf-8"
 _BYTES: Final = "application/octet-stream"
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w-]+=[\w.+-]+)*", re.ASCII)
 _NOT_FOR_BROWSERS: Final = {"x-content-type-options": "nosniff", "content-disposition": "attachment"}
-"""A body and its type are what any publisher says: nothing for a browser to carry out."""
+"""A publisher chooses body and media type, so a browser must not run them."""
 
 
 def _named(action: Action) -> Needs:
-    """Reading what is retained under a name is subscribing to it, taking it away is publishing."""
+    """Needs for one name: reading needs the right to subscribe, deleting the right to publish."""
 
     def needs(context: HttpContext, request: Request) -> list[Need]:
         return [Need(action, ResourceType.TOPIC, name_in_path(request.path_params["name"]))]
@@ -57,11 +57,11 @@ def retained_routes(context: HttpContext) -> Routes:
     @routes.plain.get(
         "/retained",
         _matching(Action.SUB),
-        summary="Retained messages that match a filter, in the order of their levels",
+        summary="List retained messages that match a filter, ordered by levels",
     )
     async def list_retained(
         topic_filter: str = Query("#", alias="filter", max_length=MAX_TOPIC_BYTES),
-        after: str = Query("", max_length=MAX_TOPIC_BYTES, description="A name: go on behind it"),
+        after: str = Query("", max_length=MAX_TOPIC_BYTES, description="Name after which the list begins"),
         limit: int = Query(100, ge=1, le=MAX_LIMIT),
     ) -> Response:
         _check_filter(topic_filter)
@@ -70,7 +70,7 @@ def retained_routes(context: HttpContext) -> Routes:
         value = [_shape(kept) async for batch in retained.batches(page) for kept in batch]
         return json_answer({"value": value, "next": page[-1] if len(names) > limit else None})
 
-    @routes.plain.get("/retained/{name}", _named(Action.SUB), summary="The body of one retained message")
+    @routes.plain.get("/retained/{name}", _named(Action.SUB), summary="Get the body of a retained message")
     async def get_retained(name: str) -> Response:
         kept = await _kept(retained, name_in_path(name))
         return Response(kept.body, headers={"content-type": _media_type(kept), **_NOT_FOR_BROWSERS})
@@ -84,7 +84,7 @@ def retained_routes(context: HttpContext) -> Routes:
         return json_answer({"deleted": deleted})
 
     @routes.plain.delete(
-        "/retained/{name}", _named(Action.PUB), summary="Delete one retained message", status_code=NO_CONTENT
+        "/retained/{name}", _named(Action.PUB), summary="Delete a retained message", status_code=NO_CONTENT
     )
     async def delete_retained(name: str) -> Response:
         kept = await _kept(retained, name_in_path(name))

@@ -1,4 +1,4 @@
-"""MQTT sessions of all gateways, connected or away: list, show, end."""
+"""MQTT sessions of all gateways, connected or not: list, show, end."""
 
 from __future__ import annotations
 
@@ -24,23 +24,25 @@ from entrepot.gateway.mqtt.sessions.record import SessionRecord
 
 MAX_CURSOR: Final = 2000
 END_SECONDS: Final = 10.0
-"""Longest time until the end of a connection is durable."""
+"""Longest wait for a durable end of a connection, in seconds."""
 
 
 def session_routes(context: HttpContext) -> Routes:
     """The routes of sessions."""
     routes = Routes(["sessions"], PREFIX)
 
-    @routes.plain.get("/sessions", cluster(Action.LIST), summary="Sessions of all gateways, connected or away")
+    @routes.plain.get("/sessions", cluster(Action.LIST), summary="List sessions of all gateways, connected or not")
     async def list_sessions(
-        prefix: str = Query("", max_length=MAX_TEXT, description="What client ids begin with"),
-        after: str = Query("", max_length=MAX_CURSOR, description="Go on where a list ended: its `next`"),
+        prefix: str = Query("", max_length=MAX_TEXT, description="Prefix of the client ids"),
+        after: str = Query(
+            "", max_length=MAX_CURSOR, description="Value of `next` in an earlier list, to continue there"
+        ),
         limit: int = Query(100, ge=1, le=MAX_LIMIT),
     ) -> Response:
         found, more = await mqtt_of(context).session_operations.list(after, limit, prefix)
         return json_answer({"value": [_shape(record) for record in found], "next": more})
 
-    @routes.plain.get("/sessions/{id}", cluster(Action.GET), summary="One session, with its subscriptions")
+    @routes.plain.get("/sessions/{id}", cluster(Action.GET), summary="Get a session with its subscriptions")
     async def get_session(id: str) -> Response:  # noqa: A002 - the parameter's name is the path's
         client_id = name_in_path(id)
         record = await mqtt_of(context).session_operations.get(client_id)
@@ -54,7 +56,7 @@ def session_routes(context: HttpContext) -> Routes:
     @routes.plain.delete(
         "/sessions/{id}",
         cluster(Action.UPDATE),
-        summary="End a session; who is connected is disconnected",
+        summary="Delete a session; a connected client is disconnected",
         status_code=NO_CONTENT,
     )
     async def delete_session(id: str) -> Response:  # noqa: A002
@@ -65,7 +67,7 @@ def session_routes(context: HttpContext) -> Routes:
         if here is not None:
             await _end_here(here)
         owner = await mqtt.session_operations.end(client_id)
-        if owner is not None:  # another gateway's, or the client came back in this moment
+        if owner is not None:  # another gateway's, or the client has just come back
             await mqtt.session_operations.kick(client_id, owner, ends=True)
         return Response(status_code=NO_CONTENT)
 
@@ -73,7 +75,7 @@ def session_routes(context: HttpContext) -> Routes:
 
 
 async def _end_here(conversation: MqttConversation) -> None:
-    """Disconnect a client of this gateway and end its session.  Raises UNAVAILABLE where that takes too long."""
+    """Disconnect a client of this gateway and end its session.  Raises UNAVAILABLE after END_SECONDS."""
     gone = asyncio.Event()
     conversation.when_gone(gone.set)
     conversation.kick(ends_session=True)

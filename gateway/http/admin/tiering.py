@@ -1,4 +1,4 @@
-"""Topics in an object store: how far they have come, and tables that become topics."""
+"""Topics in an object store: progress, and tables to restore or attach as topics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_TEXT = 1000
 
 
 class Restoring(Body):
-    """What may be said of a topic that is to be restored."""
+    """A topic to restore from the object store."""
 
     table: str | None = Field(None, max_length=MAX_TEXT)
     tier_seconds: Number | None = None
@@ -34,7 +34,7 @@ class Restoring(Body):
 
 
 class Attaching(Body):
-    """The table of another cluster."""
+    """A table of another cluster to attach."""
 
     url: str = Field(max_length=MAX_TEXT)
     table: str | None = Field(None, max_length=MAX_TEXT)
@@ -46,14 +46,14 @@ class Attaching(Body):
 
 
 def tiering_routes(context: HttpContext) -> Routes:
-    """The routes of tables; that of all topics is in no namespace."""
+    """The routes of tables; the list of all topics is in no namespace."""
     routes = Routes(["tiering"], PREFIX)
     store = context.store
 
     @routes.plain.get(
         "/tiering",
         listed(ResourceType.TOPIC),
-        summary="Every topic that goes to an object store, and how far it has come",
+        summary="List all topics in an object store with their progress",
     )
     async def list_tiering() -> Response:
         found = sorted(await store.condition.tiering(), key=lambda status: (status.topic, status.table))
@@ -62,7 +62,7 @@ def tiering_routes(context: HttpContext) -> Routes:
     @routes.post(
         "/topics/{name}:restore",
         cluster(Action.UPDATE),
-        summary="Have a topic go on in the table that a lost broker left",
+        summary="Restore a topic from the table of a lost broker",
     )
     async def restore_topic(request: Request, name: str) -> Response:
         full_name = topic_name(store, request, name)
@@ -74,7 +74,7 @@ def tiering_routes(context: HttpContext) -> Routes:
         return json_answer(_table_shape(found), CREATED)
 
     @routes.post(
-        "/tiering:attach", cluster(Action.UPDATE), summary="Have another cluster's table as a topic that can be read"
+        "/tiering:attach", cluster(Action.UPDATE), summary="Attach another cluster's table as a readable topic"
     )
     async def attach_table(request: Request) -> Response:
         asked = await body_of(request, context, Attaching)
@@ -90,7 +90,7 @@ def tiering_routes(context: HttpContext) -> Routes:
 
 
 def _tables(context: HttpContext) -> TierTables:
-    """Raises UNSUPPORTED where the store has none."""
+    """The store's tables.  Raises UNSUPPORTED where it has none."""
     if not isinstance(context.store, Tiered):
         raise EntrepotError(Code.UNSUPPORTED, "this store keeps nothing in an object store")
     return context.store.tables

@@ -1,4 +1,4 @@
-"""Timers: messages that wait for their time, taking them back, and giving them another time."""
+"""Timers: list scheduled messages, cancel and reschedule them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAX_LIMIT: Final = 1000
 
 
 class Retime(Body):
-    """The new time."""
+    """A scheduled message's new delivery time."""
 
     deliver_at: Annotated[int, Field(ge=0, le=MAX_EPOCH_MS)] | str
 
@@ -45,20 +45,20 @@ _BODY: Final = schema_of_body(schema_of(Retime))
 
 
 def _publishing(context: HttpContext, request: Request) -> list[Need]:
-    """Taking back or moving what was published is for who may publish."""
+    """Needs of cancelling and rescheduling: the right to publish."""
     handle = RecallHandle.decode(name_in_path(request.path_params["handle"]))
     return [Need(Action.PUB, ResourceType.TOPIC, whole_topic(handle.topic))]
 
 
 def timer_routes(context: HttpContext) -> Routes:
-    """The routes of timers.  Handles know their namespace."""
+    """The routes of timers.  A handle contains its namespace."""
     routes = Routes(["timers"], PREFIX)
     store = context.store
 
     @routes.get(
         "/timers",
         topic_in_query(Action.SUB, contents=True),
-        summary="Messages that wait for their time, the next one first",
+        summary="List scheduled messages, the next one first",
     )
     async def list_timers(
         request: Request,
@@ -75,15 +75,15 @@ def timer_routes(context: HttpContext) -> Routes:
         following = _cursor_text(_cursor_of(page[-1])) if len(found) > limit else None
         return json_answer({"value": [_shape(timed) for timed in page], "next": following})
 
-    @routes.plain.delete(
-        "/timers/{handle}", _publishing, summary="Recall a message before its time", status_code=NO_CONTENT
-    )
+    @routes.plain.delete("/timers/{handle}", _publishing, summary="Recall a scheduled message", status_code=NO_CONTENT)
     async def recall(handle: str) -> Response:
         timer = RecallHandle.decode(name_in_path(handle))
         await store.timers.recall(timer.topic, timer.message_id, timer.deliver_at_ms)
         return Response(status_code=NO_CONTENT)
 
-    @routes.plain.put("/timers/{handle}", _publishing, summary="Give a message another time", openapi_extra=_BODY)
+    @routes.plain.put(
+        "/timers/{handle}", _publishing, summary="Change the delivery time of a scheduled message", openapi_extra=_BODY
+    )
     async def retime(request: Request, handle: str) -> Response:
         timer = RecallHandle.decode(name_in_path(handle))
         given = (await body_of(request, context, Retime)).deliver_at
@@ -98,7 +98,6 @@ def timer_routes(context: HttpContext) -> Routes:
 async def _waiting(
     store: Store, namespace: str, topic: str | None, after: TimerCursor | None, count: int
 ) -> list[TimedMessage]:
-    """Up to so many of one topic, or of all of a namespace."""
     found: list[TimedMessage] = []
     while len(found) < count:
         page = await store.timers.timed_messages(topic, after=after, limit=count)
@@ -112,7 +111,7 @@ async def _waiting(
 def _shape(timed: TimedMessage) -> dict[str, Any]:
     message = timed.message
     shape = message_shape(message)
-    del shape["queueOffset"]  # it has none yet
+    del shape["queueOffset"]  # not stored in a queue yet
     handle = RecallHandle(message.topic, message.message_id, timed.deliver_at_ms)
     return {"handle": handle.encode(), "deliverAt": to_rfc3339(timed.deliver_at_ms), **shape}
 

@@ -1,4 +1,4 @@
-"""Topics: list, show, create and change (many at once, too), delete."""
+"""Topics: list, show, create and change (also many at once), delete."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAX_TOPICS_AT_ONCE: Final = 10_000
 
 
 class TopicChange(Change):
-    """What may be said about a topic."""
+    """Change of a topic."""
 
     may_be_null: ClassVar[frozenset[str]] = frozenset(
         {
@@ -64,10 +64,10 @@ class TopicChange(Change):
     tier_seconds: Number | None = None
     trace: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
     placement: dict[str, Number] | None = None
-    """Queues by name of the broker; null: `queues` on every broker."""
+    """Number of queues by broker name; null: `queues` on every broker."""
 
     def changes(self) -> dict[str, Any]:
-        """The fields that are there, as a definition has them."""
+        """The fields present in the body, by the definition's field names."""
         fields = self.given()
         if "placement" in fields:
             fields["placement"] = tuple(sorted((fields["placement"] or {}).items()))
@@ -75,17 +75,17 @@ class TopicChange(Change):
 
 
 class NamedTopicChange(TopicChange):
-    """The same for one of many."""
+    """Change of one of many topics."""
 
     name: str
 
     def given(self) -> dict[str, Any]:
-        """The fields that are there, without the name."""
+        """The fields present in the body, except the name."""
         return {name: value for name, value in super().given().items() if name != "name"}
 
 
 class TopicChanges(Body):
-    """Many topics."""
+    """Changes of many topics."""
 
     value: Annotated[list[NamedTopicChange], Field(min_length=1, max_length=MAX_TOPICS_AT_ONCE)]
 
@@ -102,7 +102,7 @@ def _put(context: HttpContext, request: Request) -> list[Need]:
 
 _PUT: Final = putting("topic", _put)
 _PUT_MANY: Final = fixed((Action.CREATE, ResourceType.TOPIC), (Action.UPDATE, ResourceType.TOPIC))
-"""Their names are in the body: the right to make and change any."""
+"""Names are in the body, hence the right to create and change any topic."""
 
 
 def topic_routes(context: HttpContext) -> Routes:
@@ -110,7 +110,7 @@ def topic_routes(context: HttpContext) -> Routes:
     routes = Routes(["topics"], PREFIX)
     store = context.store
 
-    @routes.get("/topics", listed(ResourceType.TOPIC), summary="Every topic with its offsets")
+    @routes.get("/topics", listed(ResourceType.TOPIC), summary="List all topics with their offsets")
     async def list_topics(request: Request) -> Response:
         namespace = namespace_of(store, request)
         names = (topic.name for topic in store.topology.topics() if split_name(topic.name)[0] == namespace)
@@ -127,11 +127,11 @@ def topic_routes(context: HttpContext) -> Routes:
     async def put_topics(request: Request) -> Response:
         return json_answer({"value": await _put_many(context, request, await body_of(request, context, TopicChanges))})
 
-    @routes.get("/topics/{name}", topic(Action.GET), summary="One topic with its offsets")
+    @routes.get("/topics/{name}", topic(Action.GET), summary="Get a topic with its offsets")
     async def get_topic(request: Request, name: str) -> Response:
         return json_answer(topic_shape(await store.topology.topic_status(topic_name(store, request, name))))
 
-    @routes.put("/topics/{name}", _PUT, summary="Create a topic, or change it", openapi_extra=_BODY)
+    @routes.put("/topics/{name}", _PUT, summary="Create or change a topic", openapi_extra=_BODY)
     async def put_topic(request: Request, name: str) -> Response:
         full_name = topic_name(store, request, name)
         change = await body_of(request, context, TopicChange)
@@ -152,7 +152,6 @@ def topic_routes(context: HttpContext) -> Routes:
 
 
 def _changed(context: HttpContext, full_name: str, change: TopicChange) -> Topic:
-    """The topic as it is to be.  Raises where that cannot be."""
     if change.placement and not isinstance(context.store, Clustered):
         raise bad_request("placement: the store is in this process: there are no brokers to name")
     before = context.store.topology.topic(full_name) or Topic(full_name, queues=context.settings.topics.default_queues)
@@ -160,7 +159,6 @@ def _changed(context: HttpContext, full_name: str, change: TopicChange) -> Topic
 
 
 async def _put_many(context: HttpContext, request: Request, changes: TopicChanges) -> list[dict[str, Any]]:
-    """The outcome of each: whether it was created, or why it was refused."""
     store = context.store
     names = [change.name for change in changes.value]
     if len(set(names)) < len(names):
@@ -184,7 +182,7 @@ async def _put_many(context: HttpContext, request: Request, changes: TopicChange
 
 
 def topic_shape(status: TopicStatus) -> dict[str, Any]:
-    """A topic as JSON has it."""
+    """Return a topic as JSON."""
     topic = status.topic
     namespace, name = split_name(topic.name)
     return {

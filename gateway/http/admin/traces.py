@@ -1,4 +1,4 @@
-"""Traces of the packets of one MQTT client or address, at this gateway."""
+"""Packet traces of MQTT clients or addresses on this gateway."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from entrepot.gateway.mqtt.connections.traces import MAX_ENTRIES, MAX_SECONDS, T
 
 
 class TraceBody(Body):
-    """A trace that is wanted."""
+    """A trace to begin."""
 
     seconds: int = Field(60, ge=1, le=MAX_SECONDS)
     payloads: bool = False
@@ -39,7 +39,7 @@ def trace_routes(context: HttpContext) -> Routes:
         trace = traces.start(name_in_path(client), wanted.seconds, with_payloads=wanted.payloads)
         return json_answer(_shape(trace, 0))
 
-    @routes.plain.get("/traces/{client}", SUPER_USERS, summary="The packets of a trace, the oldest first")
+    @routes.plain.get("/traces/{client}", SUPER_USERS, summary="List the packets of a trace, the oldest first")
     async def get_trace(client: str, limit: int = Query(MAX_ENTRIES, ge=0, le=MAX_ENTRIES)) -> Response:
         target = name_in_path(client)
         trace = mqtt_of(context).traces.get(target)
@@ -47,7 +47,7 @@ def trace_routes(context: HttpContext) -> Routes:
             raise _missing(target)
         return json_answer(_shape(trace, limit))
 
-    @routes.plain.delete("/traces/{client}", SUPER_USERS, summary="End a trace and forget it", status_code=NO_CONTENT)
+    @routes.plain.delete("/traces/{client}", SUPER_USERS, summary="End and delete a trace", status_code=NO_CONTENT)
     async def delete_trace(client: str) -> Response:
         target = name_in_path(client)
         if not mqtt_of(context).traces.stop(target):
@@ -62,7 +62,6 @@ def _missing(target: str) -> MissingError:
 
 
 def _shape(trace: Trace, limit: int) -> dict[str, Any]:
-    """`packets`: the last of those that are held."""
     entries = list(trace.entries)[-limit:] if limit else []
     return {
         "target": trace.target,

@@ -1,6 +1,6 @@
 """Users: list, show, create and change, delete; and the audit log.  For super users only.
 
-Invariant: secrets go in and never come out; an answer says only whether there is one.
+Invariant: secrets are never returned; an answer only tells if one exists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_LIMIT: Final = 1000
 
 
 class UserBody(Change):
-    """What may be said about a user."""
+    """Change of a user."""
 
     password: str | None = None
     super: bool | None = None
@@ -47,15 +47,16 @@ def user_routes(context: HttpContext) -> Routes:
 def _add_reading(router: Router, context: HttpContext) -> None:
     administration, audit = context.security.administration, context.security.audit
 
-    @router.get("/users", SUPER_USERS, summary="Users by name")
+    @router.get("/users", SUPER_USERS, summary="List users by name")
     async def list_users(
-        after: str = Query("", description="Only names behind this one"), limit: int = Query(100, ge=1, le=MAX_LIMIT)
+        after: str = Query("", description="Name after which the list begins"),
+        limit: int = Query(100, ge=1, le=MAX_LIMIT),
     ) -> Response:
         names = [user for user in administration.users() if user.name > after]
         following = names[limit - 1].name if len(names) > limit else None
         return json_answer({"value": [_shape(user) for user in names[:limit]], "next": following})
 
-    @router.get("/users/{name}", SUPER_USERS, summary="One user")
+    @router.get("/users/{name}", SUPER_USERS, summary="Get a user")
     async def get_user(name: str) -> Response:
         name = name_in_path(name)
         user = administration.user(name)
@@ -64,10 +65,12 @@ def _add_reading(router: Router, context: HttpContext) -> None:
         return json_answer(_shape(user))
 
     @router.get(
-        "/audit", SUPER_USERS, summary="Failed logins, denials and changes of rights of this process, the newest first"
+        "/audit",
+        SUPER_USERS,
+        summary="List failed logins, denials and changes of rights of this process, the newest first",
     )
     async def list_audit(
-        before: int | None = Query(None, ge=1, le=MAX_NUMBER, description="Only entries with a smaller number"),
+        before: int | None = Query(None, ge=1, le=MAX_NUMBER, description="Entry number before which the list begins"),
         limit: int = Query(100, ge=1, le=MAX_LIMIT),
     ) -> Response:
         entries = audit.newest(limit, before)
@@ -77,7 +80,7 @@ def _add_reading(router: Router, context: HttpContext) -> None:
 def _add_changing(router: Router, context: HttpContext) -> None:
     administration = context.security.administration
 
-    @router.put("/users/{name}", SUPER_USERS, summary="Create a user, or change it", openapi_extra=_BODY)
+    @router.put("/users/{name}", SUPER_USERS, summary="Create or change a user", openapi_extra=_BODY)
     async def put_user(request: Request, name: str) -> Response:
         given = (await body_of(request, context, UserBody)).given()
         change = UserChange(

@@ -1,1 +1,1 @@
-"""The OpenAPI and AsyncAPI documents: what each operation takes and answers, in tables beside the handlers."""
+"""The OpenAPI and AsyncAPI documents: requests and answers of each operation, in tables."""

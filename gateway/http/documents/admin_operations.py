@@ -1,4 +1,4 @@
-"""Operations of the administration: topics, groups, messages and what waits; `clients_operations.py` has the rest."""
+"""Operations of the administration: topics, groups, messages, timers; `operator_operations.py` has the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/asyncapi.json`: an AsyncAPI 3 document of the topics that the caller may consume, and of the doors to them."""
+"""`/asyncapi.json`: an AsyncAPI 3 document of the caller's consumable topics and the listeners for them."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ _DOORS: Final[Mapping[str, tuple[str, str, str]]] = {
     "amqps": ("amqps", "0.9.1", "AMQP 0-9-1 over TLS"),
     "grpc": ("grpc", "", "RocketMQ 5 clients"),
 }
-"""Protocol, version and title of each."""
-_DESCRIPTION: Final = "The topics that the caller may consume, and the doors that lead to them."
+"""Protocol, version and title of each listener."""
+_DESCRIPTION: Final = "Topics that the caller may consume, and the listeners for them."
 _USER: Final = {"type": "userPassword", "description": "A user and its password"}
 
 
 def asyncapi_routes(context: HttpContext, access: HttpAccess) -> Router:
-    """The one route."""
+    """The route of the document."""
     router = Router(["documentation"])
 
     @router.get(
         PATH,
         PER_TOPIC,
-        summary="An AsyncAPI document of the topics",
+        summary="Get an AsyncAPI document of the topics",
         responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "object"}}}}},
     )
     async def asyncapi(request: Request) -> Response:
@@ -73,7 +73,7 @@ def _is_shown(access: HttpAccess, request: Request, topic: Topic) -> bool:
 
 
 async def document_of(context: HttpContext, topics: list[Topic], host: str, scheme: str) -> dict[str, Any]:
-    """The document; by names, so that it is the same while the topics are."""
+    """Return the document, sorted by name, so that it is stable."""
     servers = _servers(context, host, scheme)
     channels: dict[str, Any] = {}
     operations: dict[str, Any] = {}
@@ -103,7 +103,6 @@ async def document_of(context: HttpContext, topics: list[Topic], host: str, sche
 
 
 def _operations(topic: Topic, key: str, channels: Iterable[str]) -> dict[str, Any]:
-    """What this server does at the channels of a topic, by their suffixes."""
     found: dict[str, Any] = {}
     for suffix in channels:
         reference = {"$ref": f"#/channels/{key}{suffix}"}
@@ -115,7 +114,7 @@ def _operations(topic: Topic, key: str, channels: Iterable[str]) -> dict[str, An
 
 
 def _servers(context: HttpContext, host: str, scheme: str) -> dict[str, Any]:
-    """The doors of this gateway as they are bound, by the name that the caller knows it by."""
+    """The gateway's listeners as servers, under the host name that the caller used."""
     is_tls = scheme == "https"
     socket_scheme = "wss" if is_tls else "ws"
     servers = {"http": _server(host, scheme, "CloudEvents over HTTP")}
@@ -144,7 +143,7 @@ def _server(host: str, protocol: str, title: str) -> dict[str, Any]:
 def _message(
     context: HttpContext, topic: Topic, messages: dict[str, Any], schemas: dict[str, Any], key: str
 ) -> dict[str, Any]:
-    """A reference to the message of a topic: any event, or one with the data that the topic asks for."""
+    """A reference to a topic's message: any event, or one with the data of the topic's schema."""
     rule = context.event_rules.of(topic.name)
     if rule is None or not rule.record.schema:
         return {"$ref": "#/components/messages/CloudEvent"}
@@ -155,7 +154,7 @@ def _message(
 
 
 def _channels(topic: Topic, servers: dict[str, Any], message: dict[str, Any]) -> dict[str, Any]:
-    """What a topic is at HTTP, on a WebSocket and at doors that know it by its name: channels by suffix."""
+    """A topic's channels by suffix: HTTP, WebSocket, and protocols that use its name."""
     namespace, plain = split_name(topic.name)
     below = "" if "/" not in topic.name else f"/namespaces/{namespace}"
     channels = {
@@ -188,5 +187,5 @@ def _channels(topic: Topic, servers: dict[str, Any], message: dict[str, Any]) ->
 
 
 def _key(name: str) -> str:
-    """A name as one of AsyncAPI's: letters, digits, `.`, `-` and `_`."""
+    """A name in AsyncAPI's alphabet: letters, digits, `.`, `-` and `_`."""
     return "".join(c if c.isascii() and (c.isalnum() or c in "-_") else f".{ord(c):x}." for c in name)

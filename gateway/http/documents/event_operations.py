@@ -1,4 +1,4 @@
-"""Operations with events: pull delivery by the names of Event Grid's API, streams, subscriptions; health, documents."""
+"""Operations on events: pull delivery as in Event Grid's API, streams, subscriptions; health, documents."""
 
 from __future__ import annotations
 

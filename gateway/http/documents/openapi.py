@@ -1,4 +1,4 @@
-"""The OpenAPI document: what FastAPI knows of routes, and what the tables of this package say of their operations."""
+"""The OpenAPI document: FastAPI's document completed with this package's tables."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ SECURITY_SCHEMES: Final[Schema] = {
         "type": "apiKey",
         "in": "query",
         "name": "access_token",
-        "description": "A token, for who can set no header",
+        "description": "A token, for clients that cannot set a header",
     },
 }
 SECURITY: Final[list[Schema]] = [*({name: []} for name in SECURITY_SCHEMES), {}]
-"""The last: whoever asks, as long as nobody is defined, or where everybody may."""
+"""Security schemes; the last, empty one is for anonymous callers, where they are allowed."""
 TAGS: Final[Mapping[str, str]] = {
     "publish": "Publishing",
-    "pull delivery": "Receiving, and settling what was received",
+    "pull delivery": "Receiving and settling events",
     "subscriptions": "Push delivery (CloudEvents Subscriptions API)",
-    "topics": "Topics, and what they ask of their events",
+    "topics": "Topics, and the rules of their events",
     "tiering": "Topics in an object store",
     "groups": "Consumer groups, and their dead letters",
     "members": "Consuming by whole queues",
     "messages": "Finding messages",
-    "timers": "Messages that wait for their time",
+    "timers": "Scheduled messages",
     "retained": "Retained messages of MQTT",
     "clients": "MQTT clients of this gateway",
     "sessions": "MQTT sessions of all gateways",
@@ -60,24 +60,24 @@ TAGS: Final[Mapping[str, str]] = {
     "brokers": "Brokers of the store",
     "controllers": "Controllers, which elect the masters of brokers",
     "users": "Users, and the audit log",
-    "acls": "Rights",
+    "acls": "Access policies",
     "bridges": "Bridges to other MQTT brokers",
-    "health": "How the process is",
+    "health": "Health, readiness and metrics",
     "documentation": "Documents",
     "rabbitmq": "RabbitMQ's management API",
-    "namespaces": "The same in a namespace",
+    "namespaces": "The same operations in a namespace",
 }
 PARAMETERS: Final[Mapping[str, tuple[str, str]]] = {
     "topic": ("A topic", "factory"),
     "group": ("A consumer group", "workers"),
     "namespace": ("A namespace", "team"),
     "vhost": ("A virtual host; `/` is `%2F`", "%2F"),
-    "name": ("The name of the thing", "orders"),
-    "id": ("The id of the thing", "3f2a9c01d4e5b677"),
+    "name": ("The name of the resource", "orders"),
+    "id": ("The id of the resource", "3f2a9c01d4e5b677"),
     "token": ("The token of the request for consent", "9c01d4e5b677"),
     "queue": ("The id of a queue", "0"),
     "member": ("A member's own id", "line-1"),
-    "handle": ("The handle of a message that waits", TOKEN),
+    "handle": ("The handle of a scheduled message", TOKEN),
     "client": ("A client id, or an address", "line-1"),
     "controller": ("The id of a controller", "2"),
     "replica": ("The id of a replica", "3"),
@@ -85,13 +85,13 @@ PARAMETERS: Final[Mapping[str, tuple[str, str]]] = {
     "user": ("A user", "bob"),
     "source": ("An exchange; the default one is `amq.default`", "shop"),
     "kind": ("`q`: to a queue; `e`: to an exchange", "q"),
-    "destination": ("What the binding leads to", "jobs"),
+    "destination": ("The destination of the binding", "jobs"),
     "props": ("The binding's `properties_key`", "~"),
 }
 
 
 def completed(document: Schema, table: RouteTable) -> Schema:
-    """FastAPI's document with all that is known of its operations.  Raises KeyError for one that no table has."""
+    """FastAPI's document with all details of its operations.  Raises KeyError for an operation in no table."""
     parts: dict[str, Schema] = {**CLOUD_EVENT.parts, **problem_schemas()}
     for path, operations in document["paths"].items():
         for method, told in operations.items():
@@ -116,7 +116,7 @@ def completed(document: Schema, table: RouteTable) -> Schema:
 
 
 def _complete(method: str, path: str, told: Schema, parts: dict[str, Schema], table: RouteTable) -> None:
-    """Add to what is told of one operation.  `parts` collects the schemas it refers to."""
+    """Add one operation's details.  `parts` collects the schemas it refers to."""
     operation = OPERATIONS[method, path.replace(NAMESPACE_PATH, "")]
     told["operationId"] = operation.id + ("InNamespace" if NAMESPACE_PATH in path else "")
     told["parameters"] = [*told.get("parameters", []), *operation.parameters]
@@ -160,7 +160,7 @@ def _response(answer: Answer, parts: dict[str, Schema]) -> Schema:
 
 
 def _with_path(path: str, parameters: list[Schema]) -> list[Schema]:
-    """The parameters, those of the path first, each once, and with an example."""
+    """The parameters without duplicates, path parameters first, each with an example."""
     others = [each for each in parameters if each["in"] != "path"]
     names = [part.partition("}")[0] for part in path.split("{")[1:]]
     return [*(_in_path(name) for name in names), *others]

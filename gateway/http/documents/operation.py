@@ -1,4 +1,4 @@
-"""What a document says of one operation: its name, what it takes, what it answers where nothing is wrong."""
+"""Operation: the documented name, input and successful answers of one operation."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ JSON: Final = "application/json"
 
 @dataclass(frozen=True)
 class Answer:
-    """One status.  Without a content it has no body."""
+    """One answer.  Without content it has no body."""
 
     description: str
     content: Shape | None = None
     media_type: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Names of headers with what they say."""
+    """Header names with their descriptions."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """`body`: what is sent, where its route does not say it; `example`: an example of that which its route says.
-    `parameters`: those that its handler takes from the request by itself."""
+    """One operation.  `body`: its body, where the route does not declare it; `example`: an example of the route's body.
+    `parameters`: those the handler reads itself."""
 
     id: str
     answers: Mapping[int, Answer]
@@ -36,16 +36,16 @@ class Operation:
 
 
 Operations = Mapping[tuple[str, str], Operation]
-"""By method and plain path."""
+"""Operations by method and plain path."""
 
 
 def answers(sample: Any, description: str = "As asked") -> dict[int, Answer]:
-    """200 with JSON."""
+    """Answer 200 with JSON."""
     return {200: Answer(description, shape(sample))}
 
 
 def put(sample: Any) -> dict[int, Answer]:
-    """200 for a change, 201 for what is new; both with the thing as it is now."""
+    """Answers 200 for a change and 201 for a new entity, both with its present state."""
     made = shape(sample)
     return {200: Answer("Changed: as it is now", made), 201: Answer("Created: as it is now", made)}
 
@@ -54,6 +54,6 @@ GONE: Final[Mapping[int, Answer]] = {204: Answer("Done")}
 
 
 def query(name: str, schema: Schema, description: str, example: Any = None) -> Schema:
-    """A parameter of the query that the framework does not know of."""
+    """A query parameter unknown to the framework."""
     told = {"name": name, "in": "query", "required": False, "schema": schema, "description": description}
     return told if example is None else {**told, "example": example}

@@ -1,4 +1,4 @@
-"""`/docs`: a page that lists the operations of `/openapi.json` and tries them.  It asks nobody but this server."""
+"""`/docs`: a page that lists and tries the operations of `/openapi.json`.  It contacts this server only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEADERS: Final = {
 
 
 def page_routes() -> APIRouter:
-    """The page and its parts, for everybody."""
+    """The page and its parts, without access control."""
     router = APIRouter()
     for path in _FILES:
         router.add_route(path, _page, methods=["GET"], include_in_schema=False)

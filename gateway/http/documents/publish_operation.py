@@ -1,4 +1,4 @@
-"""The publish path, which is plain ASGI: publishing, and the handshake of the WebHook specification."""
+"""The publish path, a plain ASGI route: publishing, and the handshake of the WebHook specification."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _said(description: str) -> dict[str, Any]:
 
 
 def publish_operations(suffix: str, tag: str) -> dict[str, Any]:
-    """The operations of the path; `suffix` tells their names from those of the other place."""
+    """The operations of the path; `suffix` makes their ids unique among the two places."""
     return {"post": _publish(suffix, tag), "options": _handshake(suffix, tag)}
 
 

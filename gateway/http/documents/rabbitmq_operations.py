@@ -1,4 +1,4 @@
-"""Operations of RabbitMQ's management API, as far as it is here."""
+"""Operations of RabbitMQ's management API, as far as supported."""
 
 from __future__ import annotations
 
@@ -86,7 +86,6 @@ _PERMISSION_BODY: Final = {"configure": "^jobs", "write": ".*", "read": ".*"}
 
 
 def _list(name: str, row: Any) -> Operation:
-    """A list, which may be asked for page by page."""
     return Operation(name, answers(Either(([row], {**_PAGE, "items": [row]}))), parameters=_LISTING)
 
 

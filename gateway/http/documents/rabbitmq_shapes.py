@@ -1,6 +1,6 @@
-"""What the things of RabbitMQ's management API look like.
+"""Shapes of RabbitMQ's management API.
 
-A list shows only the members that have a value, and those columns that were asked for: none is required.
+A list contains only members with a value, and only the requested columns: none is required.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHANNEL_NAME: Final = f"{_NAME} (1)"
 
 
 def _stats(*names: str) -> Shape:
-    """Totals since the gateway began; a rate where somebody asked some seconds before."""
+    """Totals since the gateway began, and rates where a sample from some seconds before exists."""
     totals: dict[str, Any] = dict.fromkeys(names, 12)
     return shape({**totals, **{f"{name}_details?": {"rate": 2.4} for name in names}})
 

@@ -1,4 +1,4 @@
-"""Refusals in the document: problem details (RFC 9457), by status, in components that operations refer to."""
+"""Documented refusals: problem details (RFC 9457) by status, as referenced components."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _schema(title: str, description: str, required: list[str], **more: Schema) -
             "title": {"type": "string"},
             "status": {"type": "integer", "minimum": 400, "maximum": 599},
             "detail": {"type": "string", "description": "What was wrong, for people"},
-            "code": {"type": "string", "description": "The refusal in the words of every door"},
+            "code": {"type": "string", "description": "Error code of the refusal, the same in all protocols"},
             "attribute": {"type": "string", "description": "The attribute of an event that is at fault"},
             "setupTokenFile": {"type": ["string", "null"], "description": "Where the setup token is"},
             **more,
@@ -58,7 +58,7 @@ def _schema(title: str, description: str, required: list[str], **more: Schema) -
 
 
 def problem_schemas() -> dict[str, Schema]:
-    """`Problem`, and what RabbitMQ's routes answer besides."""
+    """Schemas of `Problem` and of RabbitMQ's errors."""
     word: Schema = {"type": "string", "description": "RabbitMQ's word for it"}
     reason: Schema = {"type": "string", "description": "What was wrong, where RabbitMQ's tools look"}
     return {
@@ -70,7 +70,7 @@ def problem_schemas() -> dict[str, Schema]:
 
 
 def problem_responses() -> dict[str, Any]:
-    """Refusals by kind and status, for components."""
+    """Refusals by kind and status, as components."""
     found: dict[str, Any] = {}
     for kind, example in (("Problem", _EXAMPLE), ("RabbitMqProblem", _RABBITMQ_EXAMPLE)):
         found[kind] = _response(kind, "Refused", example)
@@ -88,6 +88,6 @@ def _response(kind: str, description: str, example: dict[str, Any]) -> dict[str,
 
 
 def refusals(kind: str, *statuses: int) -> dict[str, Any]:
-    """What an operation refers to: these statuses, and any other."""
+    """References to these statuses and the default one."""
     named = {str(status): {"$ref": f"#/components/responses/{kind}{status}"} for status in statuses}
     return {**named, "default": {"$ref": f"#/components/responses/{kind}"}}

@@ -1,6 +1,6 @@
-"""JSON as samples show it: one value makes a schema (JSON Schema 2020-12) and its example.
+"""Samples of JSON: one value makes a schema (JSON Schema 2020-12) and its example.
 
-A member whose name ends in `?` may be missing; others are always there.
+A member whose name ends in `?` is optional; others are required.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TYPES: Final[Mapping[type, str]] = {str: "string", bool: "boolean", int: "integ
 
 @dataclass(frozen=True)
 class Shape:
-    """A schema with an example.  `parts`: schemas of a name that it refers to."""
+    """A schema with an example.  `parts`: referenced schemas by name."""
 
     schema: Schema
     example: Any
@@ -53,7 +53,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Keyed:
-    """An object whose members all look like the sample, under any name."""
+    """An object with members of any name, all shaped like the sample."""
 
     name: str
     sample: Any
@@ -61,7 +61,7 @@ class Keyed:
 
 @dataclass(frozen=True)
 class Anything:
-    """Any JSON; an example of it."""
+    """Any JSON, with an example."""
 
     example: Any
 
@@ -72,7 +72,7 @@ def time(example: str = "2026-12-01T08:00:00.000Z") -> Text:
 
 
 def shape(sample: Any) -> Shape:
-    """The shape of what looks like the sample."""
+    """The shape of the sample."""
     if isinstance(sample, Shape):
         return sample
     if isinstance(sample, Mapping):
@@ -112,12 +112,12 @@ def _object(sample: Mapping[str, Any]) -> Shape:
 
 
 def named(name: str, description: str, sample: Any) -> Shape:
-    """The shape, whose schema stands among the document's components."""
+    """A shape that becomes a named component of the document."""
     made = shape(sample)
     parts = {**made.parts, name: {**made.schema, "description": description}}
     return Shape({"$ref": f"#/components/schemas/{name}"}, made.example, parts)
 
 
 def listed(sample: Any, **more: Any) -> Shape:
-    """A list as this API answers it: `{"value": [...]}`, and what stands beside it."""
+    """A list answer of this API: `{"value": [...]}` with further members."""
     return shape({"value": [sample], **more})

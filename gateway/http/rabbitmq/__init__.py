@@ -1,6 +1,6 @@
-"""`/api`: RabbitMQ's management API, for the tools of its users, over what is here: a module for each noun.
+"""`/api`: RabbitMQ's management API, for RabbitMQ's tools, one module for each noun.
 
-Paths, fields and refusals are RabbitMQ's.  Virtual hosts are namespaces, `/` is the default one.  Connections, channels
+Paths, fields and errors are RabbitMQ's.  Virtual hosts are namespaces, `/` is the default one.  Connections, channels
 and consumers are those of this gateway.
 """
 
@@ -22,7 +22,7 @@ from entrepot.gateway.http.routes import Router
 
 
 def rabbitmq_routes(context: HttpContext) -> list[Router]:
-    """All of it, in the order of the documentation."""
+    """All routes of RabbitMQ's API, in the order of the documentation."""
     kinds = (
         overview_routes,
         vhost_routes,

@@ -1,4 +1,4 @@
-"""What the routes of RabbitMQ's API share: its refusals, virtual hosts in paths, bodies, the AMQP door behind them."""
+"""Common parts of RabbitMQ's API: refusals, virtual hosts in paths, bodies, the AMQP front end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 PREFIX: Final = "/api"
 DEFAULT_EXCHANGE_NAME: Final = "amq.default"
-"""Name of the default exchange, whose own is empty, in paths and lists."""
+"""Name in paths and lists of the default exchange, whose real name is empty."""
 NO_CONTENT: Final = 204
 CREATED: Final = 201
 
@@ -41,13 +41,13 @@ _CODES: Final[Mapping[ReplyCode, Code]] = {
 
 
 class LenientBody(BaseModel):
-    """A JSON object as RabbitMQ takes it: what it does not know is passed over, `"true"` is as good as `true`."""
+    """A JSON object as RabbitMQ takes it: unknown fields are ignored, `"true"` counts as `true`."""
 
     model_config = ConfigDict(extra="ignore", populate_by_name=True)
 
 
 class ArgumentsBody(LenientBody):
-    """An object that has arguments.  An empty array is as good as an empty object, as some writers of JSON have it."""
+    """An object with arguments.  An empty array counts as an empty object, as some JSON writers have it."""
 
     arguments: dict[str, Any] = Field(default_factory=dict)
 
@@ -58,7 +58,7 @@ class ArgumentsBody(LenientBody):
 
 
 class RabbitMqRoute(APIRoute):
-    """A route whose refusals are problems that have RabbitMQ's `error` and `reason`, with its statuses."""
+    """A route whose problems have RabbitMQ's `error`, `reason` and statuses."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -94,19 +94,19 @@ def new_router() -> Router:
 
 
 def frontend_of(context: HttpContext) -> AmqpFrontend:
-    """The AMQP door.  Raises where it is closed."""
+    """The AMQP front end.  Raises if AMQP is disabled."""
     if context.amqp is None:
-        raise MissingError("amqp-closed", "The AMQP door is closed", "the AMQP door of this server is closed")
+        raise MissingError("amqp-closed", "AMQP is disabled", "the AMQP listener of this server is disabled")
     return context.amqp
 
 
 def virtual_hosts_of(context: HttpContext) -> VirtualHosts:
-    """The engine behind that door.  Raises where it is closed."""
+    """The virtual hosts.  Raises if AMQP is disabled."""
     return frontend_of(context).virtual_hosts
 
 
 def vhost_in_path(context: HttpContext, parameter: str) -> Vhost:
-    """The virtual host that a path names.  Raises where there is none such."""
+    """The virtual host of a path.  Raises if there is none of that name."""
     return vhost_of_name(context, name_in_path(parameter))
 
 

@@ -1,6 +1,6 @@
 """Bindings: list, show, bind, unbind.
 
-Every queue is bound to the default exchange by its own name; these bindings are listed, and nobody can change them.
+Every queue is bound to the default exchange by its own name; these bindings are listed but cannot be changed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _BETWEEN = "/bindings/{vhost}/e/{source}/{kind}/{destination}"
 
 
 class BindingBody(ArgumentsBody):
-    """What a binding is besides its ends."""
+    """Routing key and arguments of a binding."""
 
     routing_key: str = Field("")
 
@@ -61,16 +61,16 @@ def binding_routes(context: HttpContext) -> Router:
 
 
 def _add_lists(router: Router, context: HttpContext) -> None:
-    @router.get("/bindings", LIST, summary="Every binding")
+    @router.get("/bindings", LIST, summary="List all bindings")
     async def list_bindings(request: Request) -> Response:
         vhosts = virtual_hosts_of(context).definitions.vhosts()
         return await listing(request, [row for vhost in vhosts for row in _rows(vhost)])
 
-    @router.get("/bindings/{vhost}", LIST, summary="The bindings of a virtual host")
+    @router.get("/bindings/{vhost}", LIST, summary="List the bindings of a virtual host")
     async def list_bindings_of(request: Request, vhost: str) -> Response:
         return await listing(request, _rows(vhost_in_path(context, vhost)))
 
-    @router.get("/queues/{vhost}/{name}/bindings", GET, summary="The bindings that lead to a queue")
+    @router.get("/queues/{vhost}/{name}/bindings", GET, summary="List the bindings to a queue")
     async def list_bindings_of_queue(request: Request, vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)
@@ -96,13 +96,13 @@ def _add_between(router: Router, context: HttpContext) -> None:
                 return each
         raise missing("binding", wanted, vhost)
 
-    @router.get(_BETWEEN, _SOURCE, summary="The bindings between an exchange and what is bound to it")
+    @router.get(_BETWEEN, _SOURCE, summary="List the bindings between an exchange and a destination")
     async def list_between(request: Request, vhost: str, source: str, kind: str, destination: str) -> Response:
         found = vhost_in_path(context, vhost)
         bindings = between(found, exchange_name_in_path(source), kind, name_in_path(destination))
         return await listing(request, [binding_shape(each, found) for each in bindings])
 
-    @router.post(_BETWEEN, _DESTINATION, summary="Bind", status_code=CREATED)
+    @router.post(_BETWEEN, _DESTINATION, summary="Create a binding", status_code=CREATED)
     async def post_binding(request: Request, vhost: str, source: str, kind: str, destination: str) -> Response:
         body = await body_of(request, context, BindingBody)
         ends = exchange_name_in_path(source), name_in_path(destination)
@@ -115,13 +115,13 @@ def _add_between(router: Router, context: HttpContext) -> None:
         to = "/".join(quote(part, safe="") for part in (binding.destination, properties_key(binding)))
         return Response(status_code=CREATED, headers={"location": to})
 
-    @router.get(f"{_BETWEEN}/{{props}}", _SOURCE, summary="One binding")
+    @router.get(f"{_BETWEEN}/{{props}}", _SOURCE, summary="Get a binding")
     async def get_binding(vhost: str, source: str, kind: str, destination: str, props: str) -> Response:
         found = vhost_in_path(context, vhost)
         binding = one(found, exchange_name_in_path(source), kind, name_in_path(destination), props)
         return json_answer(binding_shape(binding, found))
 
-    @router.delete(f"{_BETWEEN}/{{props}}", _DESTINATION, summary="Unbind", status_code=204)
+    @router.delete(f"{_BETWEEN}/{{props}}", _DESTINATION, summary="Delete a binding", status_code=204)
     async def delete_binding(vhost: str, source: str, kind: str, destination: str, props: str) -> Response:
         found = vhost_in_path(context, vhost)
         binding = one(found, exchange_name_in_path(source), kind, name_in_path(destination), props)
@@ -131,14 +131,13 @@ def _add_between(router: Router, context: HttpContext) -> None:
 
 
 def _exchange(context: HttpContext, vhost: str, name: str) -> Exchange | None:
-    """An exchange, if it and its virtual host are there."""
     virtual_hosts = None if context.amqp is None else context.amqp.virtual_hosts
     found = None if virtual_hosts is None else virtual_hosts.definitions.vhost(vhost)
     return None if virtual_hosts is None or found is None else virtual_hosts.exchange(found, name)
 
 
 def default_bindings(vhost: Vhost) -> Iterable[Binding]:
-    """Those that every queue has to the default exchange."""
+    """The bindings of all queues to the default exchange."""
     return (_default(name) for name in vhost.queues)
 
 

@@ -1,4 +1,4 @@
-"""Connections, channels and consumers of this gateway's AMQP door: list, show, close."""
+"""Connections, channels and consumers of this gateway's AMQP listener: list, show, close."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ def connection_routes(context: HttpContext) -> Router:
 
 
 def _add_connections(router: Router, context: HttpContext) -> None:
-    @router.get("/connections", cluster(Action.LIST), summary="Open connections")
+    @router.get("/connections", cluster(Action.LIST), summary="List open connections")
     async def list_connections(request: Request) -> Response:
         return await listing(request, [connection_shape(each) for each in _open(frontend_of(context))])
 
-    @router.get("/vhosts/{name}/connections", cluster(Action.LIST), summary="Open connections of a virtual host")
+    @router.get("/vhosts/{name}/connections", cluster(Action.LIST), summary="List open connections of a virtual host")
     async def list_connections_of(request: Request, name: str) -> Response:
         vhost = vhost_in_path(context, name)
         rows = [connection_shape(each) for each in _open(frontend_of(context)) if each.client.vhost is vhost]
         return await listing(request, rows)
 
-    @router.get("/connections/{name}", cluster(Action.GET), summary="One connection")
+    @router.get("/connections/{name}", cluster(Action.GET), summary="Get a connection")
     async def get_connection(name: str) -> Response:
         return json_answer(connection_shape(_connection(context, name)))
 
-    @router.get("/connections/{name}/channels", cluster(Action.GET), summary="The channels of a connection")
+    @router.get("/connections/{name}/channels", cluster(Action.GET), summary="List the channels of a connection")
     async def list_channels_of(request: Request, name: str) -> Response:
         channels = _connection(context, name).channels.values()
         return await listing(request, [channel_shape(each) for each in channels])
@@ -59,11 +59,11 @@ def _add_connections(router: Router, context: HttpContext) -> None:
 
 
 def _add_channels(router: Router, context: HttpContext) -> None:
-    @router.get("/channels", cluster(Action.LIST), summary="Open channels")
+    @router.get("/channels", cluster(Action.LIST), summary="List open channels")
     async def list_channels(request: Request) -> Response:
         return await listing(request, [channel_shape(each) for each in _channels(frontend_of(context))])
 
-    @router.get("/channels/{name}", cluster(Action.GET), summary="One channel")
+    @router.get("/channels/{name}", cluster(Action.GET), summary="Get a channel")
     async def get_channel(name: str) -> Response:
         wanted = name_in_path(name)
         for channel in _channels(frontend_of(context)):
@@ -72,17 +72,17 @@ def _add_channels(router: Router, context: HttpContext) -> None:
                 return json_answer({**channel_shape(channel), "consumer_details": consumers})
         raise MissingError("channel-not-found", "The channel does not exist", f"there is no channel {wanted[:120]!r}")
 
-    @router.get("/consumers", cluster(Action.LIST), summary="Consumers")
+    @router.get("/consumers", cluster(Action.LIST), summary="List consumers")
     async def list_consumers(request: Request) -> Response:
         return await listing(request, _consumers(frontend_of(context), None))
 
-    @router.get("/consumers/{vhost}", cluster(Action.LIST), summary="Consumers of a virtual host")
+    @router.get("/consumers/{vhost}", cluster(Action.LIST), summary="List consumers of a virtual host")
     async def list_consumers_of(request: Request, vhost: str) -> Response:
         return await listing(request, _consumers(frontend_of(context), vhost_in_path(context, vhost).name))
 
 
 def _open(frontend: AmqpFrontend) -> list[AmqpConversation]:
-    """Those that are through their login, the oldest first."""
+    """Logged-in connections, the oldest first."""
     found = [each for each in frontend.conversations if each.client.vhost is not None and each.driver is not None]
     return sorted(found, key=lambda each: (each.client.connected_at_ms, each.client.identity))
 
@@ -114,7 +114,7 @@ def _connection(context: HttpContext, parameter: str) -> AmqpConversation:
 
 
 def connection_name(driver: Driver | None) -> str:
-    """As RabbitMQ names them: the client's address, an arrow, ours."""
+    """RabbitMQ's name of a connection: the client's address, an arrow, the server's address."""
     return " -> " if driver is None else f"{driver.peer} -> {driver.local}"
 
 

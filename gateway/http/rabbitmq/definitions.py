@@ -1,7 +1,6 @@
-"""Definitions of everything, or of one virtual host: written out, and taken in.  For super users only.
+"""Definitions of everything, or of one virtual host: export and import.  For super users only.
 
-Answers of an import say what was left out and why: 200 with a report where anything was, or where `report=true` asks
-for it; else 204, as RabbitMQ has it.
+An import that left something out, or has `report=true`, answers 200 with a report and reasons; else 204 as in RabbitMQ.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _OF_BINDING = ("source", "vhost", "destination", "destination_type", "routing_ke
 def definition_routes(context: HttpContext) -> Router:
     router = new_router()
 
-    @router.get("/definitions", SUPER_USERS, summary="All that is defined")
+    @router.get("/definitions", SUPER_USERS, summary="Export all definitions")
     async def get_definitions() -> Response:
         vhosts = virtual_hosts_of(context).definitions.vhosts()
         users = [
@@ -53,7 +52,7 @@ def definition_routes(context: HttpContext) -> Router:
             }
         )
 
-    @router.get("/definitions/{vhost}", SUPER_USERS, summary="All that is defined in a virtual host")
+    @router.get("/definitions/{vhost}", SUPER_USERS, summary="Export the definitions of a virtual host")
     async def get_definitions_of(vhost: str) -> Response:
         found = [vhost_in_path(context, vhost)]
         answer = {**_head(context), "parameters": _operator_policies(found), **_of_vhosts(found)}
@@ -63,11 +62,11 @@ def definition_routes(context: HttpContext) -> Router:
                     row.pop("vhost", None)
         return json_answer(answer)
 
-    @router.post("/definitions", SUPER_USERS, summary="Take definitions in")
+    @router.post("/definitions", SUPER_USERS, summary="Import definitions")
     async def post_definitions(request: Request) -> Response:
         return await _take_in(context, request, None)
 
-    @router.post("/definitions/{vhost}", SUPER_USERS, summary="Take definitions in, into a virtual host")
+    @router.post("/definitions/{vhost}", SUPER_USERS, summary="Import definitions into a virtual host")
     async def post_definitions_of(request: Request, vhost: str) -> Response:
         return await _take_in(context, request, vhost_in_path(context, vhost))
 
@@ -103,7 +102,7 @@ def _head(context: HttpContext) -> dict[str, Any]:
 
 
 def _of_vhosts(vhosts: list[Vhost]) -> dict[str, Any]:
-    """What outlives its clients: no exclusive queues, no exchanges that are there anyway."""
+    """Durable definitions only: no exclusive queues, no predeclared exchanges."""
     return {
         "policies": [policy_shape(each, vhost) for vhost in vhosts for each in vhost.policies()],
         "queues": [_queue(queue, vhost) for vhost in vhosts for queue in vhost.queues.values() if not queue.connection],
@@ -141,7 +140,7 @@ def _is_exclusive(vhost: Vhost, kind: str, destination: str) -> bool:
 
 
 def _operator_policies(vhosts: list[Vhost]) -> list[dict[str, Any]]:
-    """As RabbitMQ writes them: as parameters of a component."""
+    """Operator policies in RabbitMQ's form: parameters of a component."""
     return [
         {
             "component": "operator_policy",

@@ -1,4 +1,4 @@
-"""Exchanges: list, show, declare, delete, what is bound to them and where they lead, and publishing to one."""
+"""Exchanges: list, show, declare, delete, their bindings in both directions, and publishing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from entrepot.protocols.amqp.mapping import expiration_ms
 
 
 class ExchangeBody(ArgumentsBody):
-    """What an exchange is declared as."""
+    """Declaration of an exchange."""
 
     type: str = "direct"
     durable: bool = True
@@ -57,13 +57,13 @@ class ExchangeBody(ArgumentsBody):
     internal: bool = False
 
     def exchange(self, name: str) -> Exchange:
-        """Raises PRECONDITION_FAILED for a type that is not there."""
+        """Return the exchange.  Raises PRECONDITION_FAILED for an unknown type."""
         flags = self.durable, self.auto_delete, self.internal
         return Exchange(name, exchange_type(self.type), *flags, self.arguments)
 
 
 class PublishBody(LenientBody):
-    """A message, as RabbitMQ's API has it."""
+    """A message to publish."""
 
     properties: dict[str, Any] | list[Any] = Field(default_factory=dict)
     routing_key: str
@@ -89,15 +89,15 @@ def exchange_routes(context: HttpContext) -> Router:
 
 
 def _add_reading(router: Router, context: HttpContext) -> None:
-    @router.get("/exchanges", LIST, summary="Every exchange")
+    @router.get("/exchanges", LIST, summary="List all exchanges")
     async def list_exchanges(request: Request) -> Response:
         return await listing(request, _rows(virtual_hosts_of(context).definitions.vhosts()))
 
-    @router.get("/exchanges/{vhost}", LIST, summary="The exchanges of a virtual host")
+    @router.get("/exchanges/{vhost}", LIST, summary="List the exchanges of a virtual host")
     async def list_exchanges_of(request: Request, vhost: str) -> Response:
         return await listing(request, _rows([vhost_in_path(context, vhost)]))
 
-    @router.get("/exchanges/{vhost}/{name}", GET, summary="One exchange")
+    @router.get("/exchanges/{vhost}/{name}", GET, summary="Get an exchange")
     async def get_exchange(vhost: str, name: str) -> Response:
         found, name = vhost_in_path(context, vhost), exchange_name_in_path(name)
         exchange = virtual_hosts_of(context).exchange(found, name)
@@ -105,13 +105,13 @@ def _add_reading(router: Router, context: HttpContext) -> None:
             raise missing("exchange", name, found)
         return json_answer(exchange_shape(exchange, found))
 
-    @router.get("/exchanges/{vhost}/{name}/bindings/source", GET, summary="The bindings of an exchange")
+    @router.get("/exchanges/{vhost}/{name}/bindings/source", GET, summary="List the bindings from an exchange")
     async def list_leading_away(request: Request, vhost: str, name: str) -> Response:
         found, name = vhost_in_path(context, vhost), exchange_name_in_path(name)
         bindings = found.routing.bindings_of_source(name) if name else default_bindings(found)
         return await listing(request, [binding_shape(each, found) for each in bindings])
 
-    @router.get("/exchanges/{vhost}/{name}/bindings/destination", GET, summary="The bindings that lead to an exchange")
+    @router.get("/exchanges/{vhost}/{name}/bindings/destination", GET, summary="List the bindings to an exchange")
     async def list_leading_here(request: Request, vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         kind = DestinationKind.EXCHANGE
@@ -148,7 +148,7 @@ def _add_changing(router: Router, context: HttpContext) -> None:
 
 
 def publish_of(exchange: str, body: PublishBody) -> Publish:
-    """The message of a body.  Raises BAD_REQUEST."""
+    """The publish of a body.  Raises BAD_REQUEST."""
     try:
         payload = body.payload
         data = base64.b64decode(payload, validate=True) if body.payload_encoding == "base64" else payload.encode()
@@ -161,7 +161,7 @@ def publish_of(exchange: str, body: PublishBody) -> Publish:
 
 
 async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> bool:
-    """Publish; durable when this returns.  Whether it went to any queue.  Raises what refuses it."""
+    """Publish and wait until durable; True if it was routed to any queue.  Raises the refusal."""
     exchange = frontend.virtual_hosts.exchange(vhost, publish.exchange)
     if exchange is None:
         raise missing("exchange", publish.exchange, vhost)
@@ -174,7 +174,7 @@ async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> b
     queues = vhost.routing.route(
         publish.exchange, all_keys(publish), lambda: header.headers or {}, lambda: dict(header.values())
     )
-    if isinstance(queues, UnknownExchange):  # a Topic that nothing is bound to
+    if isinstance(queues, UnknownExchange):  # a topic without bindings
         queues = ()
     virtual_hosts = frontend.virtual_hosts
     message = virtual_hosts.routing.message(vhost, without_bcc(publish), queues, virtual_hosts.clock.now_ms())

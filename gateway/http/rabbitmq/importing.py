@@ -1,7 +1,7 @@
-"""Import: definitions of a RabbitMQ taken in, as far as there is something for them here.
+"""Import of RabbitMQ definitions, as far as they are supported.
 
-Nothing is dropped silently: whatever is left out is listed with the reason, and the rest goes on without it.  What is
-there already and is the same counts as done, so an import may be repeated.
+Nothing is dropped silently: omitted parts are listed with the reason, and the rest is imported.  Existing equal
+definitions count as done, so an import may be repeated.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from entrepot.gateway.security.administration import By
 from entrepot.protocols.amqp.errors import AmqpError
 
 AT_ONCE: Final = 64
-"""Queues, exchanges and bindings that are made at the same time, so that they become durable together."""
+"""Number of queues, exchanges and bindings made concurrently, so that they become durable together."""
 ONE_BY_ONE: Final = ("vhosts", "users", "permissions", "parameters", "policies")
-"""Those that change what the next one is checked against."""
+"""Kinds imported one by one, because each changes the checks of the next."""
 _IN_ORDER: Final = (*ONE_BY_ONE, "exchanges", "queues", "bindings")
 _NO_COUNTERPART: Final = ("topic_permissions", "global_parameters")
 _ABOUT_ITSELF: Final = frozenset(
@@ -44,17 +44,15 @@ Row = dict[str, Any]
 
 
 class Named(LenientBody):
-    """What has a name."""
+    """A named object."""
 
     name: str
 
 
 class Import:
-    """One import.  `vhost`: where all of it goes, if it is that of one virtual host.
-
-    `done`: how many of each kind; `left_out`: what was not done, or in part only, with `kind`, `name`, `vhost` and
-    `reason`.
-    """
+    """One import.  `vhost`: the destination of all of it, for an import into one virtual host.  `done`: number of
+    imported objects by kind.  `left_out`: objects omitted in whole or in part, with `kind`, `name`, `vhost` and
+    `reason`."""
 
     def __init__(self, context: HttpContext, virtual_hosts: VirtualHosts, by: By, vhost: Vhost | None) -> None:
         self._context, self._virtual_hosts, self._by, self._vhost = context, virtual_hosts, by, vhost
@@ -72,7 +70,7 @@ class Import:
         }
 
     async def run(self, given: Row) -> None:
-        """Take all of it in.  Raises only what concerns the whole, such as a store that has failed."""
+        """Import everything.  Raises only general failures, such as a failed store."""
         for kind in _IN_ORDER:
             rows = self._rows(kind, given.get(kind))
             width = 1 if kind in ONE_BY_ONE else AT_ONCE
@@ -110,7 +108,6 @@ class Import:
         self.left_out.append({"kind": kind, "name": str(name) if row else "", "vhost": str(vhost), "reason": reason})
 
     def _of(self, row: Row) -> Vhost:
-        """The virtual host that a row is of."""
         if self._vhost is not None:
             return self._vhost
         name = row.get("vhost")
@@ -157,7 +154,6 @@ class Import:
         await self._put_policy("policies", row, row, False)
 
     async def _put_policy(self, kind: str, row: Row, given: Row, is_operators: bool) -> None:
-        """One policy, as far as its keys are known here."""
         name, body = Named.model_validate(given).name, PolicyBody.model_validate(given)
         vhost = self._of(row)
         known = OPERATOR_KEYS if is_operators else KNOWN_KEYS
@@ -190,7 +186,7 @@ class Import:
 
 
 class BindingEnds(LenientBody):
-    """What a binding leads from and to."""
+    """Source and destination of a binding."""
 
     source: str
     destination: str

@@ -1,7 +1,7 @@
-"""Lists as RabbitMQ's API gives them: chosen by name, sorted, cut into pages, cut to columns.
+"""Lists of RabbitMQ's API: filtered by name, sorted, paged, with selected columns.
 
-Rows are made in two steps: what is known at once of all, and what costs questions to the store only of those that are
-shown, unless they are sorted by it.
+Rows are made in two steps: first the values known at once, for all rows.  Values that the store must be asked for are
+added to the shown rows only, unless they are sorted by.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ MAX_PAGE_SIZE: Final = 500
 DEFAULT_PAGE_SIZE: Final = 100
 MAX_PATTERN_LENGTH: Final = 256
 ROWS_AT_ONCE: Final = 16
-"""Rows whose names a pattern is tried on before others have their turn."""
+"""Number of rows matched with a pattern before the event loop goes on."""
 Row = dict[str, Any]
 Complete = Callable[[list[Row]], Awaitable[None]]
-"""Adds to rows what is asked of the store for."""
+"""Adds the store's values to rows."""
 
 
 async def listing(request: Request, rows: list[Row], complete: Complete | None = None) -> Response:
-    """The answer: an array, or an object with a page where the query asks for one."""
+    """Return the answer: an array, or a page object where the query asks for one."""
     query = request.query_params
     total = len(rows)
     rows = await _matching(rows, query.get("name", ""), is_pattern=query.get("use_regex") == "true")
@@ -38,7 +38,7 @@ async def listing(request: Request, rows: list[Row], complete: Complete | None =
             await complete(rows)
             complete = None
         elif columns and all(_column(each) in rows[0] for each in columns.split(",") if each):
-            complete = None  # nobody wants to see it
+            complete = None  # no requested column needs it
     if sort:
         rows.sort(key=lambda row: _sort_key(_value(row, sort)), reverse=query.get("sort_reverse") == "true")
     if "page" not in query:
@@ -93,7 +93,6 @@ def _number(text: str, what: str) -> int:
 
 
 def _column(path: str) -> str:
-    """The field of a row that a path into it begins with."""
     return path.partition(".")[0]
 
 
@@ -105,14 +104,14 @@ def _value(row: Row, column: str) -> Any:
 
 
 def _sort_key(value: Any) -> tuple[int, Any]:
-    """Numbers before texts, what is not there first."""
+    """Sort key: missing values, then numbers, then texts."""
     if value is None:
         return 0, 0
     return (1, value) if isinstance(value, int | float) else (2, str(value))
 
 
 def _columns(rows: Sequence[Row], wanted: str) -> list[Row]:
-    """The rows with the columns that are wanted.  What has no value is left out: tools draw tables of texts."""
+    """The rows with the requested columns.  Empty values are omitted, because tools draw tables of texts."""
     rows = [{name: value for name, value in row.items() if value is not None} for row in rows]
     if not wanted:
         return rows

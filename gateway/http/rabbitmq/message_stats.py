@@ -1,7 +1,7 @@
-"""`message_stats` as RabbitMQ's API gives them: totals since this gateway began, and rates of the last seconds.
+"""RabbitMQ's `message_stats`: totals since this gateway began, and rates of the last seconds.
 
-Nothing is measured while nobody asks: a rate compares with how the totals stood when somebody asked some seconds ago.
-Where that is too long ago, or was never, there is a total and no rate.
+Samples are taken only on requests: a rate is the difference to a sample some seconds old.  Without a recent sample
+there is a total and no rate.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
 from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
 
 SAMPLE_SECONDS: Final = 5.0
-"""Between two samples, as RabbitMQ has it."""
+"""Interval between two samples, in seconds, as in RabbitMQ."""
 OLD_SECONDS: Final = 60.0
-"""A sample that is older is not compared with: its rate would be none of now."""
+"""Maximum age of a compared sample, in seconds."""
 
 Totals = Mapping[str, int]
 Sample = tuple[float, Mapping[str, Totals]]
-"""A sample: its time, and the totals by what they are of."""
+"""A sample: its time, and the totals by subject."""
 
 
 class MessageRates:
-    """`read`: the totals of all that rates are asked for.  `now`: seconds that only grow."""
+    """Totals and rates.  `read`: reads the totals of all subjects.  `now`: a monotonic clock in seconds."""
 
     def __init__(self, read: Callable[[], Mapping[str, Totals]], now: Callable[[], float]) -> None:
         self._read, self._now = read, now
@@ -33,13 +33,13 @@ class MessageRates:
         self._latest: Sample | None = None
 
     def look(self) -> None:
-        """Somebody asks: take a sample if it is time."""
+        """Take a sample if it is time; call it on each request."""
         now = self._now()
         if self._latest is None or now - self._latest[0] >= SAMPLE_SECONDS:
             self._before, self._latest = self._latest, (now, self._read())
 
     def stats(self, of: str, totals: Totals) -> dict[str, Any]:
-        """The totals, each with its rate where there is one."""
+        """The totals of a subject, each with its rate if known."""
         shown: dict[str, Any] = dict(totals)
         if self._before is None:
             return shown
@@ -53,7 +53,7 @@ class MessageRates:
 
 
 def totals_of_all(frontend: AmqpFrontend) -> Totals:
-    """Of this gateway, by RabbitMQ's names."""
+    """This gateway's totals, by RabbitMQ's names."""
     counters = frontend.counters
     return {
         "publish": counters.published,
@@ -64,13 +64,13 @@ def totals_of_all(frontend: AmqpFrontend) -> Totals:
 
 
 def totals_of_queue(virtual_hosts: VirtualHosts, queue: Queue) -> Totals:
-    """Of a queue."""
+    """A queue's totals."""
     consumption = virtual_hosts.consumption
     return {"publish": consumption.incoming(queue), **_consumed(consumption.of(queue))}
 
 
 def totals_of_queues(virtual_hosts: VirtualHosts) -> Mapping[str, Totals]:
-    """Of every queue, by its topic."""
+    """Every queue's totals, by its topic."""
     return {
         queue.topic: totals_of_queue(virtual_hosts, queue)
         for vhost in virtual_hosts.definitions.vhosts()

@@ -1,4 +1,4 @@
-"""The server as a whole: overview, nodes, who asks, health."""
+"""The server as a whole: overview, nodes, current user, health."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from entrepot.gateway.version import own_version
 
 ALIVENESS_QUEUE: Final = "aliveness-test"
 MAX_COUNTED_QUEUES: Final = 1000
-"""With more queues, the overview does not ask the store how much is in each."""
+"""Maximum number of queues for which the overview adds up message counts."""
 CHECKS: Final = ("/health/checks/alarms", "/health/checks/local-alarms", "/healthchecks/node")
 ALL: Final = "all"
 FEATURE_FLAGS: Final = {
@@ -39,7 +39,7 @@ FEATURE_FLAGS: Final = {
     "stream_queue": "Queues of type stream",
     "virtual_host_metadata": "Virtual hosts have descriptions and tags",
 }
-"""Of RabbitMQ's flags those that hold here, with what they say."""
+"""RabbitMQ's feature flags that hold here, with descriptions."""
 _PROTOCOLS: Final = {
     "amqps": "amqp/ssl",
     "mqtts": "mqtt/ssl",
@@ -66,7 +66,7 @@ def overview_routes(context: HttpContext) -> Router:
 def _add_overview(router: Router, context: HttpContext) -> None:
     rates = MessageRates(lambda: {ALL: totals_of_all(frontend_of(context))}, monotonic)
 
-    @router.get("/overview", cluster(Action.GET), summary="The server at a glance")
+    @router.get("/overview", cluster(Action.GET), summary="Get an overview of the server")
     async def get_overview() -> Response:
         frontend = frontend_of(context)
         rates.look()
@@ -74,14 +74,14 @@ def _add_overview(router: Router, context: HttpContext) -> None:
         totals = await _queue_totals(context, frontend)
         return json_answer({**_overview(context, frontend), "message_stats": stats, "queue_totals": totals})
 
-    @router.get("/whoami", no_rights, summary="Who asks")
+    @router.get("/whoami", no_rights, summary="Get the authenticated user")
     async def whoami(request: Request) -> Response:
         principal = request.state.principal
         user = context.security.administration.user(principal.name)
         is_super = principal.is_anonymous or (user is not None and user.is_super)
         return json_answer({"name": principal.name, "tags": [_TAGS] if is_super else []})
 
-    @router.get("/cluster-name", cluster(Action.GET), summary="The name of the cluster")
+    @router.get("/cluster-name", cluster(Action.GET), summary="Get the name of the cluster")
     async def cluster_name() -> Response:
         return json_answer({"name": _cluster_name(context)})
 
@@ -111,7 +111,7 @@ def _overview(context: HttpContext, frontend: AmqpFrontend) -> dict[str, Any]:
 
 
 def _listeners(context: HttpContext, frontend: AmqpFrontend) -> list[dict[str, Any]]:
-    """Where this gateway listens, by the names that RabbitMQ has for protocols."""
+    """This gateway's listeners, by RabbitMQ's protocol names."""
     found = []
     for door, address in context.addresses.items():
         host, _, port = address.rpartition(":")
@@ -128,15 +128,13 @@ def _listeners(context: HttpContext, frontend: AmqpFrontend) -> list[dict[str, A
 
 
 def _add_abilities(router: Router) -> None:
-    """What RabbitMQ's tools ask for before they go on."""
+    """Add the routes that RabbitMQ's tools check first."""
 
-    @router.get("/extensions", no_rights, summary="Extensions of the management UI: there are none")
+    @router.get("/extensions", no_rights, summary="List extensions of the management UI: always none")
     async def list_extensions() -> Response:
         return json_answer([])
 
-    @router.get(
-        "/feature-flags", cluster(Action.GET), summary="What RabbitMQ calls feature flags, as far as they hold here"
-    )
+    @router.get("/feature-flags", cluster(Action.GET), summary="List RabbitMQ's feature flags that are supported here")
     async def list_feature_flags(request: Request) -> Response:
         rows = [
             {"name": name, "desc": text, "state": "enabled", "stability": "required", "provided_by": "entrepot"}
@@ -146,7 +144,7 @@ def _add_abilities(router: Router) -> None:
 
 
 async def _queue_totals(context: HttpContext, frontend: AmqpFrontend) -> dict[str, int]:
-    """What is in all queues; nothing where there are too many to ask."""
+    """Message counts of all queues; empty where there are too many queues."""
     rows = [
         {"vhost": vhost.name, "name": name}
         for vhost in frontend.virtual_hosts.definitions.vhosts()
@@ -177,11 +175,11 @@ def _add_nodes(router: Router, context: HttpContext) -> None:
             "sockets_used": len(frontend.conversations),
         }
 
-    @router.get("/nodes", cluster(Action.GET), summary="This gateway, as the only node")
+    @router.get("/nodes", cluster(Action.GET), summary="List nodes: this gateway only")
     async def list_nodes(request: Request) -> Response:
         return await listing(request, [shape()])
 
-    @router.get("/nodes/{name}", cluster(Action.GET), summary="This gateway")
+    @router.get("/nodes/{name}", cluster(Action.GET), summary="Get this gateway as a node")
     async def get_node(name: str) -> Response:
         found = shape()
         if name_in_path(name) != found["name"]:
@@ -198,10 +196,12 @@ def _add_health(router: Router, context: HttpContext) -> None:
         return json_answer({"status": "failed", "reason": reason}, HTTPStatus.SERVICE_UNAVAILABLE)
 
     for path in CHECKS:
-        router.get(path, cluster(Action.GET), summary="Whether the store works and all is up")(check)
+        router.get(path, cluster(Action.GET), summary="Check that the store works and all listeners are up")(check)
 
     @router.get(
-        "/aliveness-test/{vhost}", _aliveness, summary="Declare a queue, publish to it, and take the message out"
+        "/aliveness-test/{vhost}",
+        _aliveness,
+        summary="Test a virtual host: declare a queue, publish to it, and get the message",
     )
     async def test_aliveness(vhost: str) -> Response:
         frontend, found = frontend_of(context), vhost_in_path(context, vhost)
@@ -210,7 +210,7 @@ def _add_health(router: Router, context: HttpContext) -> None:
         body = PublishBody(routing_key=ALIVENESS_QUEUE, payload="test_message", payload_encoding="string")
         await published(frontend, found, publish_of("", body))
         ticket = await frontend.virtual_hosts.feeds.of(found.queues[ALIVENESS_QUEUE]).get()
-        if ticket is None:  # another test of the same moment has taken it
+        if ticket is None:  # a concurrent test has taken it
             return json_answer({"status": "ok"})
         ticket.acknowledge()
         await ticket.consumer.settle()

@@ -1,6 +1,6 @@
-"""Permissions of users in virtual hosts, kept as statements of the one access list.  For super users only.
+"""Permissions of users in virtual hosts, kept as statements of the access policies.  For super users only.
 
-What a policy says besides, in other words than permissions have, stays as it is and is not shown here.
+Other statements of a policy, which permissions cannot express, stay unchanged and are not shown.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def permission_routes(context: HttpContext) -> Router:
     router = new_router()
     _add_lists(router, context)
 
-    @router.get("/permissions/{vhost}/{user}", SUPER_USERS, summary="What a user may do in a virtual host")
+    @router.get("/permissions/{vhost}/{user}", SUPER_USERS, summary="Get a user's permissions in a virtual host")
     async def get_permission(vhost: str, user: str) -> Response:
         return json_answer(_one(context, vhost_in_path(context, vhost), name_in_path(user)))
 
-    @router.put("/permissions/{vhost}/{user}", SUPER_USERS, summary="Say what a user may do in a virtual host")
+    @router.put("/permissions/{vhost}/{user}", SUPER_USERS, summary="Set a user's permissions in a virtual host")
     async def put_permission(request: Request, vhost: str, user: str) -> Response:
         found = vhost_in_path(context, vhost)
         body = await body_of(request, context, PermissionBody)
@@ -57,7 +57,10 @@ def permission_routes(context: HttpContext) -> Router:
         return created(await set_permission(context, by, found, name_in_path(user), body.permission()))
 
     @router.delete(
-        "/permissions/{vhost}/{user}", SUPER_USERS, summary="Take a user's permissions away", status_code=204
+        "/permissions/{vhost}/{user}",
+        SUPER_USERS,
+        summary="Delete a user's permissions in a virtual host",
+        status_code=204,
     )
     async def delete_permission(request: Request, vhost: str, user: str) -> Response:
         found, name = vhost_in_path(context, vhost), name_in_path(user)
@@ -70,26 +73,26 @@ def permission_routes(context: HttpContext) -> Router:
 
 
 def _add_lists(router: Router, context: HttpContext) -> None:
-    @router.get("/permissions", SUPER_USERS, summary="Permissions of all users")
+    @router.get("/permissions", SUPER_USERS, summary="List the permissions of all users")
     async def list_permissions(request: Request) -> Response:
         return await listing(request, permission_rows(context, virtual_hosts_of(context).definitions.vhosts()))
 
-    @router.get("/vhosts/{name}/permissions", SUPER_USERS, summary="Permissions in a virtual host")
+    @router.get("/vhosts/{name}/permissions", SUPER_USERS, summary="List the permissions in a virtual host")
     async def list_permissions_in(request: Request, name: str) -> Response:
         return await listing(request, permission_rows(context, [vhost_in_path(context, name)]))
 
-    @router.get("/users/{name}/permissions", SUPER_USERS, summary="Permissions of a user")
+    @router.get("/users/{name}/permissions", SUPER_USERS, summary="List the permissions of a user")
     async def list_permissions_of(request: Request, name: str) -> Response:
         rows = permission_rows(context, virtual_hosts_of(context).definitions.vhosts())
         return await listing(request, [row for row in rows if row["user"] == name_in_path(name)])
 
-    @router.get("/topic-permissions", SUPER_USERS, summary="None: topics have no permissions of their own")
+    @router.get("/topic-permissions", SUPER_USERS, summary="List topic permissions: always none")
     async def list_topic_permissions(request: Request) -> Response:
         return await listing(request, [])
 
 
 async def set_permission(context: HttpContext, by: By, vhost: Vhost, user: str, permission: VhostPermission) -> bool:
-    """Put it in the place of the user's earlier one there; whether there was none.  Raises BAD_REQUEST."""
+    """Replace the user's permission there; True if there was none.  Raises BAD_REQUEST."""
     wanted = statements_of(permission, vhost.namespace)
     record = context.security.administration.policy(user)
     before = [] if record is None else [each.statement() for each in record.statements]

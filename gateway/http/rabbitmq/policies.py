@@ -1,4 +1,4 @@
-"""Policies of virtual hosts, those of users and those of operators: list, show, put, delete."""
+"""Policies of virtual hosts, users' and operators': list, show, put, delete."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PolicyBody(LenientBody):
     apply_to: ApplyTo | None = Field(None, alias="apply-to")
 
     def policy(self, name: str, *, is_operators: bool) -> Policy:
-        """Raises BAD_REQUEST."""
+        """Return the policy.  Raises BAD_REQUEST."""
         default = ApplyTo.QUEUES if is_operators else ApplyTo.ALL
         return Policy(name, self.pattern, self.definition, self.priority, self.apply_to or default, is_operators)
 
@@ -47,11 +47,11 @@ def policy_routes(context: HttpContext) -> Router:
     _add(router, context, "/policies", is_operators=False)
     _add(router, context, "/operator-policies", is_operators=True)
 
-    @router.get("/parameters", LIST, summary="None: there are no runtime parameters")
+    @router.get("/parameters", LIST, summary="List runtime parameters: always none")
     async def list_parameters(request: Request) -> Response:
         return await listing(request, [])
 
-    @router.get("/vhost-limits", LIST, summary="None: virtual hosts have no limits of their own")
+    @router.get("/vhost-limits", LIST, summary="List limits of virtual hosts: always none")
     async def list_limits(request: Request) -> Response:
         return await listing(request, [])
 
@@ -64,15 +64,15 @@ def _add(router: Router, context: HttpContext, path: str, *, is_operators: bool)
     def rows(vhosts: list[Vhost]) -> list[dict[str, Any]]:
         return [policy_shape(each, vhost) for vhost in vhosts for each in vhost.policies(of_operators=is_operators)]
 
-    @router.get(path, LIST, summary=f"All {whose}")
+    @router.get(path, LIST, summary=f"List all {whose}")
     async def list_policies(request: Request) -> Response:
         return await listing(request, rows(virtual_hosts_of(context).definitions.vhosts()))
 
-    @router.get(f"{path}/{{vhost}}", LIST, summary=f"The {whose} of a virtual host")
+    @router.get(f"{path}/{{vhost}}", LIST, summary=f"List the {whose} of a virtual host")
     async def list_policies_of(request: Request, vhost: str) -> Response:
         return await listing(request, rows([vhost_in_path(context, vhost)]))
 
-    @router.get(f"{path}/{{vhost}}/{{name}}", LIST, summary=f"One of the {whose}")
+    @router.get(f"{path}/{{vhost}}/{{name}}", LIST, summary=f"Get one of the {whose}")
     async def get_policy(vhost: str, name: str) -> Response:
         found, name = vhost_in_path(context, vhost), name_in_path(name)
         for row in rows([found]):
@@ -80,7 +80,7 @@ def _add(router: Router, context: HttpContext, path: str, *, is_operators: bool)
                 return json_answer(row)
         raise missing("policy", name, found)
 
-    @router.put(f"{path}/{{vhost}}/{{name}}", GOVERN, summary=f"Put one of the {whose}: it holds at once")
+    @router.put(f"{path}/{{vhost}}/{{name}}", GOVERN, summary=f"Put one of the {whose}, effective at once")
     async def put_policy(request: Request, vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         body = await body_of(request, context, PolicyBody)

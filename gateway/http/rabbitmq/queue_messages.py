@@ -1,4 +1,4 @@
-"""What is in a queue: getting of it, and purging it."""
+"""Messages in a queue: get and purge."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AckMode = Literal["ack_requeue_true", "ack_requeue_false", "reject_requeue_true"
 
 
 class GetBody(LenientBody):
-    """Number of messages, and what becomes of them.  `truncate`: bytes of a body that are shown; all of it without."""
+    """Number of messages to get, and their settlement.  `truncate`: maximum number of body bytes shown; null: all."""
 
     count: int = Field(1, ge=1, le=MAX_GET)
     ackmode: AckMode = "ack_requeue_true"
@@ -44,9 +44,7 @@ class GetBody(LenientBody):
 def queue_message_routes(context: HttpContext) -> Router:
     router = new_router()
 
-    @router.delete(
-        "/queues/{vhost}/{name}/contents", CONSUME, summary="Take out all that waits in a queue", status_code=204
-    )
+    @router.delete("/queues/{vhost}/{name}/contents", CONSUME, summary="Purge a queue", status_code=204)
     async def purge_queue(vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)
@@ -55,7 +53,7 @@ def queue_message_routes(context: HttpContext) -> Router:
         await virtual_hosts_of(context).counting.purge(queue)
         return nothing()
 
-    @router.post("/queues/{vhost}/{name}/get", CONSUME, summary="Get messages of a queue; mostly to look at them")
+    @router.post("/queues/{vhost}/{name}/get", CONSUME, summary="Get messages of a queue, mainly to inspect them")
     async def get_messages(request: Request, vhost: str, name: str) -> Response:
         virtual_hosts, found = virtual_hosts_of(context), vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)
@@ -69,7 +67,7 @@ def queue_message_routes(context: HttpContext) -> Router:
         await _settled(virtual_hosts, queue, tickets, body.ackmode)
         left = await virtual_hosts.counting.ready(queue)
         if body.ackmode.endswith("requeue_true"):
-            left = max(left - len(tickets), 0)  # as it was while they were out
+            left = max(left - len(tickets), 0)  # messages left as of this get
         ahead = len(tickets)
         shapes = [_shape(ticket, left + ahead - 1 - at, body) for at, ticket in enumerate(tickets)]
         return json_answer(shapes)
@@ -78,7 +76,7 @@ def queue_message_routes(context: HttpContext) -> Router:
 
 
 def _check_no_stream(queue: Queue, what: str) -> None:
-    """Raise PRECONDITION_FAILED for a queue that nothing is taken out of."""
+    """Raise PRECONDITION_FAILED for a stream, from which nothing is removed."""
     if queue.is_stream:
         raise EntrepotError(Code.PRECONDITION_FAILED, f"{what} is not supported by stream queue '{queue.name}'")
 
@@ -96,7 +94,6 @@ async def _taken(virtual_hosts: VirtualHosts, queue: Queue, count: int) -> list[
 
 
 async def _settled(virtual_hosts: VirtualHosts, queue: Queue, tickets: list[Ticket], mode: AckMode) -> None:
-    """What is to become of them, done when this returns."""
     if not tickets:
         return
     if mode == "ack_requeue_false":

@@ -37,11 +37,11 @@ from entrepot.gateway.http.rabbitmq.shapes import queue_shape
 from entrepot.gateway.http.routes import Router
 
 COUNTED_AT_ONCE: Final = 64
-"""Queues that the store is asked about at the same time."""
+"""Number of queues that the store is asked about concurrently."""
 
 
 class QueueBody(ArgumentsBody):
-    """What a queue is declared as."""
+    """Declaration of a queue."""
 
     durable: bool = True
     auto_delete: bool = False
@@ -100,15 +100,15 @@ def _add_reading(router: Router, context: HttpContext) -> None:
 
         return await listing(request, rows, complete)
 
-    @router.get("/queues", LIST, summary="Every queue")
+    @router.get("/queues", LIST, summary="List all queues")
     async def list_queues(request: Request) -> Response:
         return await listed(request, virtual_hosts_of(context).definitions.vhosts())
 
-    @router.get("/queues/{vhost}", LIST, summary="The queues of a virtual host")
+    @router.get("/queues/{vhost}", LIST, summary="List the queues of a virtual host")
     async def list_queues_of(request: Request, vhost: str) -> Response:
         return await listed(request, [vhost_in_path(context, vhost)])
 
-    @router.get("/queues/{vhost}/{name}", GET, summary="One queue, with its consumers at this gateway")
+    @router.get("/queues/{vhost}/{name}", GET, summary="Get a queue with its consumers at this gateway")
     async def get_queue(vhost: str, name: str) -> Response:
         frontend, found = frontend_of(context), vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)
@@ -129,7 +129,7 @@ def _add_reading(router: Router, context: HttpContext) -> None:
 
 
 async def add_counts(context: HttpContext, rows: list[Row]) -> None:
-    """Ask the store how much is in queues.  A row of a queue that is gone meanwhile stays without."""
+    """Add message counts from the store to rows, except those of deleted queues."""
     virtual_hosts = virtual_hosts_of(context)
 
     async def add(row: dict[str, Any]) -> None:

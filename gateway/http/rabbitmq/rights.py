@@ -1,7 +1,6 @@
-"""Rights that routes of RabbitMQ's API need: those that the AMQP door asks for the same (`amqp/connections/access.py`).
+"""Rights of RabbitMQ's routes: the same as AMQP requires (`amqp/connections/access.py`).
 
-What only the body tells, the route itself asks for by `check`: routing keys of what is published and bound, and where
-dead letters and unrouted messages are to go.
+Rights that depend on the body are checked in the route by `check`: routing keys, dead-letter and alternate exchanges.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ from entrepot.gateway.http.rights import Needs, fixed, listed
 
 
 def resource_name(vhost: str, name: str) -> str:
-    """The name, in requests, of an exchange or queue of a virtual host."""
+    """The name of an exchange or queue in access checks."""
     return entity_name(namespace_of(vhost), name)
 
 
 def check(context: HttpContext, request: Request, needs: Iterable[Need]) -> None:
-    """Ask for rights that only the body tells.  Raises FORBIDDEN."""
+    """Check rights that depend on the body.  Raises FORBIDDEN."""
     for need in needs:
         context.security.check(request.state.principal, need.action, need.resource_type, need.name, HTTP)
 
 
 def named(*wanted: tuple[Action, ResourceType], parameter: str = "name") -> Needs:
-    """Rights on what the path names."""
+    """Rights on the path's entity."""
 
     def needs(context: HttpContext, request: Request) -> list[Need]:
         values = request.path_params
@@ -49,4 +48,4 @@ DECLARE: Final = named((Action.CREATE, ResourceType.TOPIC))
 DELETE: Final = named((Action.DELETE, ResourceType.TOPIC))
 CONSUME: Final = named((Action.SUB, ResourceType.GROUP))
 GOVERN: Final = fixed((Action.UPDATE, ResourceType.TOPIC))
-"""A policy changes whatever its pattern matches."""
+"""Changing a policy may affect any queue, so it needs UPDATE on all topics."""

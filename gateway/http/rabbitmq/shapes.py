@@ -1,4 +1,4 @@
-"""What queues, exchanges, bindings and policies look like in RabbitMQ's JSON."""
+"""Queues, exchanges, bindings and policies in RabbitMQ's JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HASH_BYTES: Final = 12
 
 
 def plain(value: object) -> Any:
-    """A value of a field table as JSON has it."""
+    """A field table's value as JSON."""
     if value is None or isinstance(value, bool | str | float):
         return value
     if isinstance(value, int):
@@ -33,7 +33,7 @@ def plain(value: object) -> Any:
 
 
 def queue_shape(queue: Queue, vhost: Vhost, gateway: str) -> dict[str, Any]:
-    """What is known of a queue without asking the store."""
+    """A queue's values known without the store."""
     definition = effective_definition(queue.policy, queue.operator_policy)
     return {
         "name": queue.name,
@@ -78,8 +78,8 @@ def binding_shape(binding: Binding, vhost: Vhost) -> dict[str, Any]:
 
 
 def properties_key(binding: Binding) -> str:
-    """What tells the bindings between one source and one destination apart: `~`, the routing key, or that with a hash
-    of the arguments behind a `~`."""
+    """RabbitMQ's key of a binding among those between the same ends: the routing key or `~`, and a hash of the
+    arguments."""
     if not binding.arguments:
         return quote(binding.routing_key, safe="") or "~"
     table = encode_table(dict(sorted(binding.arguments.items())))
@@ -98,5 +98,5 @@ def policy_shape(policy: Policy, vhost: Vhost) -> dict[str, Any]:
 
 
 def node_name(gateway: str) -> str:
-    """A gateway as RabbitMQ names its nodes."""
+    """RabbitMQ's node name of a gateway."""
     return f"entrepot@{gateway}"

@@ -1,6 +1,6 @@
-"""Users, as RabbitMQ's API has them: `administrator` is a super user.  For super users only.
+"""Users in RabbitMQ's API: `administrator` is a super user.  For super users only.
 
-Invariant: secrets go in and never come out.
+Invariant: secrets are never returned.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from entrepot.gateway.security.records import UserRecord
 
 ADMINISTRATOR: Final = "administrator"
 MANAGEMENT: Final = "management"
-"""Says that a user may ask this API, which every user may here: rights decide."""
+"""Tag of users with access to this API: every user has it, as rights decide."""
 
 
 class UserBody(LenientBody):
@@ -43,11 +43,11 @@ def user_routes(context: HttpContext) -> Router:
     router = new_router()
     administration = context.security.administration
 
-    @router.get("/users", SUPER_USERS, summary="Users by name")
+    @router.get("/users", SUPER_USERS, summary="List users by name")
     async def list_users(request: Request) -> Response:
         return await listing(request, [user_shape(each) for each in administration.users()])
 
-    @router.get("/users/{name}", SUPER_USERS, summary="One user")
+    @router.get("/users/{name}", SUPER_USERS, summary="Get a user")
     async def get_user(name: str) -> Response:
         name = name_in_path(name)
         user = administration.user(name)
@@ -55,7 +55,7 @@ def user_routes(context: HttpContext) -> Router:
             raise _missing(name)
         return json_answer(user_shape(user))
 
-    @router.put("/users/{name}", SUPER_USERS, summary="Create a user, or change it")
+    @router.put("/users/{name}", SUPER_USERS, summary="Create or change a user")
     async def put_user(request: Request, name: str) -> Response:
         body = await body_of(request, context, UserBody)
         strange = unknown_tags(body.tags)
@@ -75,7 +75,7 @@ def user_routes(context: HttpContext) -> Router:
 
 
 async def create_user(context: HttpContext, by: By, name: str, body: UserBody) -> bool:
-    """Whether it is new.  Raises BAD_REQUEST for a password that is hashed, PRECONDITION_FAILED."""
+    """Create or change a user; True if it is new.  Raises BAD_REQUEST for a hashed password, PRECONDITION_FAILED."""
     if body.password_hash:
         raise bad_request("RabbitMQ's password hashes cannot be used: give the user a password")
     change = UserChange(body.password, ADMINISTRATOR in body.tags)
@@ -84,7 +84,7 @@ async def create_user(context: HttpContext, by: By, name: str, body: UserBody) -
 
 
 def unknown_tags(tags: list[str]) -> list[str]:
-    """Tags that nothing here stands for."""
+    """Tags without a meaning here."""
     return [tag for tag in tags if tag not in (ADMINISTRATOR, MANAGEMENT)]
 
 

@@ -1,4 +1,4 @@
-"""Virtual hosts, which are namespaces: list, show, create, delete with all that AMQP has in them."""
+"""Virtual hosts, which are namespaces: list, show, create, delete with all AMQP entities in them."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def _of(action: Action) -> Needs:
 def vhost_routes(context: HttpContext) -> Router:
     router = new_router()
 
-    @router.get("/vhosts", listed(ResourceType.NAMESPACE), summary="Every virtual host")
+    @router.get("/vhosts", listed(ResourceType.NAMESPACE), summary="List all virtual hosts")
     async def list_vhosts(request: Request) -> Response:
         return await listing(request, [_shape(each) for each in virtual_hosts_of(context).definitions.vhosts()])
 
-    @router.get("/vhosts/{name}", _of(Action.GET), summary="One virtual host")
+    @router.get("/vhosts/{name}", _of(Action.GET), summary="Get a virtual host")
     async def get_vhost(name: str) -> Response:
         return json_answer(_shape(vhost_in_path(context, name)))
 
@@ -64,7 +64,7 @@ def vhost_routes(context: HttpContext) -> Router:
 
 
 async def create_vhost(context: HttpContext, name: str) -> bool:
-    """Whether it is new.  Raises BAD_REQUEST for what is no name of a namespace."""
+    """Create a virtual host; True if it is new.  Raises BAD_REQUEST for an invalid namespace name."""
     namespace = namespace_of(name)
     if namespace in context.store.topology.namespaces():
         return False
@@ -79,7 +79,7 @@ async def _delete(context: HttpContext, vhost: Vhost) -> None:
     others = [name for name in topics if not is_hidden_topic(name)]
     if others:
         raise EntrepotError(
-            Code.PRECONDITION_FAILED, f"vhost '{vhost.name}' has topics of other doors: {', '.join(others[:5])}"
+            Code.PRECONDITION_FAILED, f"vhost '{vhost.name}' has topics of other protocols: {', '.join(others[:5])}"
         )
     frontend = frontend_of(context)
     for conversation in tuple(frontend.conversations):

@@ -1,1 +1,1 @@
-"""Streams of events over HTTP: server-sent events for who only reads, a WebSocket for consumers of a group."""
+"""Event streams over HTTP: server-sent events for readers, a WebSocket for consumers of a group."""

@@ -1,7 +1,7 @@
 """`/topics/{topic}/eventsubscriptions/{group}:stream`: a consumer of a group on a WebSocket.
 
-It has at most its credit of events unsettled, and settles them by the lock tokens that they come with.  What it holds
-when the connection ends goes back to the group at once.
+It has at most its credit of unsettled events, and settles them by their lock tokens.  Unsettled events return to the
+group when the connection ends.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from entrepot.protocols.cloudevents.errors import CloudEventError
 SUFFIX: Final = b":stream"
 DEFAULT_CREDIT: Final = 10
 WAIT_MS: Final = 5_000
-"""Longest wait of one pop."""
+"""Longest wait of one pop, in milliseconds."""
 MAX_POPPED_BYTES: Final = 1 << 20
-"""Taken at a time, by the size of the events that came last: what a client that does not read keeps here."""
+"""Maximum size of one pop, estimated from the last events: a client that does not read holds this much memory."""
 PAUSE_SECONDS: Final = 0.2
 _POLICY_VIOLATION: Final = 1008
 _GOING_AWAY: Final = 1001
@@ -50,14 +50,14 @@ log = structlog.get_logger(__name__)
 
 
 class EventSockets:
-    """The application for WebSocket connections."""
+    """The ASGI application for WebSockets."""
 
     def __init__(self, context: HttpContext, access: HttpAccess, origins: WebOrigins) -> None:
         self._context, self._access, self._origins = context, access, origins
         self.count = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One connection, from its handshake on."""
+        """Serve one connection from its handshake on."""
         await receive()  # websocket.connect
         try:
             consumer = await self._consumer(scope, receive, send)
@@ -80,7 +80,7 @@ class EventSockets:
             self.count -= 1
 
     async def _consumer(self, scope: Scope, receive: Receive, send: Send) -> _Consumer | None:
-        """Who is let in; None for a path that is none."""
+        """Admit a consumer; None for an unknown path."""
         place = _place_in(scope.get("raw_path") or scope["path"].encode())
         if place is None:
             return None
@@ -112,8 +112,8 @@ class EventSockets:
 
 
 class _Consumer:
-    """One connection that is open.  `check_rights` is asked again before anything is handed out or settled: what was
-    allowed at the beginning may not be any more."""
+    """One open connection.  `check_rights` is called again before each delivery and settlement, because rights may
+    change."""
 
     def __init__(
         self,
@@ -136,14 +136,14 @@ class _Consumer:
             self._store, context.clock, topic, group, renews=False, on_end=self._settled_or_over
         )
         self._held: dict[str, Ticket] = {}
-        """What is not settled, by lock token."""
+        """Unsettled tickets by lock token."""
         self._room = asyncio.Event()
         self._count = 0
         self._source = f"/{topic}/{group}"
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
-        """Until either side ends it."""
+        """Serve the connection until either side ends it."""
         pushing = asyncio.ensure_future(self._push())
         listening = asyncio.ensure_future(self._listen())
         try:
@@ -154,12 +154,12 @@ class _Consumer:
             results = await asyncio.gather(pushing, listening, return_exceptions=True)
             await self._leased.close()
         for result in results:
-            if isinstance(result, Exception) and not isinstance(result, OSError):  # that is: the client has gone
+            if isinstance(result, Exception) and not isinstance(result, OSError):  # OSError: the client has gone
                 log.warning("a stream of events ended", topic=self._topic, group=self._group, exc_info=result)
                 with contextlib.suppress(Exception):
                     await self._send({"type": "websocket.close", "code": 1011, "reason": "internal error"})
 
-    # -- what goes out -------------------------------------------------------------------------------------------
+    # -- deliveries ----------------------------------------------------------------------------------------------
 
     async def _push(self) -> None:
         while self._context.is_ready():
@@ -180,8 +180,8 @@ class _Consumer:
         await self._send({"type": "websocket.close", "code": _GOING_AWAY, "reason": "the server is stopping"})
 
     async def _pop(self, count: int) -> list[Ticket]:
-        """What is wanted of what came, if anything did.  All are held before the first is on its way: an end gives all
-        of them back.  A store that is away for a moment ends nothing."""
+        """Pop and return matching messages.  All are held before the first is sent, so that an end returns all of them.
+        A short outage of the store does not end the connection."""
         asked = self._loop.time()
         try:
             popped = await self._leased.ask(PopRequest(self._topic, self._group, count, WAIT_MS))
@@ -210,7 +210,7 @@ class _Consumer:
             self._held.pop(ticket.receipt_handle, None)
         self._room.set()
 
-    # -- what comes in -------------------------------------------------------------------------------------------
+    # -- controls ------------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
         while True:
@@ -266,7 +266,7 @@ class _Consumer:
     # -- the end -------------------------------------------------------------------------------------------------
 
     async def _may_go_on(self) -> bool:
-        """Whether it is still allowed; else it is told so, and closed."""
+        """True if the rights still hold; else send the refusal and close."""
         try:
             self._check_rights()
         except EntrepotError as refusal:
@@ -286,7 +286,7 @@ class _Consumer:
 
 
 def _place_in(raw_path: bytes) -> tuple[bytes | None, bytes, bytes] | None:
-    """Namespace, topic and group of a path as it came; None for another path."""
+    """Namespace, topic and group of a raw path; None for another path."""
     raw_path = raw_path.partition(b"?")[0]
     if not raw_path.endswith(SUFFIX):
         return None
@@ -314,7 +314,6 @@ def _credit_in(query: Mapping[str, list[str]]) -> int:
 
 
 async def _refuse(scope: Scope, send: Send, problem: ProblemAnswer) -> None:
-    """Answer the handshake with a problem."""
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
         return

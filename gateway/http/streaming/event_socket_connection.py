@@ -1,4 +1,4 @@
-"""A WebSocket of the HTTP door: uvicorn's protocol, with bounds on what comes before it is accepted and in one turn."""
+"""A WebSocket connection: uvicorn's protocol, with bounds before the handshake and on each turn."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from wsproto.events import Event
 from entrepot.gateway.transport.websocket import FRAMES_PER_TURN, forget_frames
 
 MAX_EARLY_BYTES: Final = 512 * 1024
-"""Before the handshake is answered: its head, which the HTTP door bounds, and what a client sends ahead."""
+"""Maximum bytes before the handshake is answered: its head, which HTTP bounds, and early frames."""
 
 
 class _InTurns(wsproto.WSConnection):
-    """Tells of so many frames as one turn of the loop is for.  `has_more`: whether there may be more of them."""
+    """A parser that returns a limited number of frames each turn of the loop.  `has_more`: True if more may follow."""
 
     has_more = False
 
@@ -30,7 +30,7 @@ class _InTurns(wsproto.WSConnection):
 
 
 class EventSocketConnection(WSProtocol):
-    """One connection."""
+    """One WebSocket connection."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -38,7 +38,7 @@ class EventSocketConnection(WSProtocol):
         self._early_bytes = 0
 
     def data_received(self, data: bytes) -> None:
-        """Bytes from the socket."""
+        """Take bytes from the socket."""
         if not self.handshake_complete:
             self._early_bytes += len(data)
             if self._early_bytes > MAX_EARLY_BYTES:
@@ -47,7 +47,7 @@ class EventSocketConnection(WSProtocol):
         super().data_received(data)
 
     def handle_events(self) -> None:
-        """Take a part of what has come; the rest when others had their turn."""
+        """Handle some of the received frames; the rest after others had their turn."""
         if self.disconnected:
             return
         was_behind = self.conn.has_more
@@ -61,7 +61,7 @@ class EventSocketConnection(WSProtocol):
             self.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Free all that has come, at once."""
+        """Free the received frames at once."""
         super().connection_lost(exc)
         if self.conn.connection is not None:
             forget_frames(self.conn.connection)

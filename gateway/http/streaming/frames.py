@@ -1,9 +1,8 @@
-"""What is said over the WebSocket of a consumer: CloudEvents in the JSON format both ways, one in each text frame
-(CloudEvents WebSockets binding, sub-protocol `cloudevents.json`).
+"""Frames of a consumer's WebSocket: CloudEvents in the JSON format, one in each text frame, in both directions.
 
-The server sends the group's events, with the extensions `locktoken` and `deliverycount`.  What the client says is an
-event whose type is one of `CONTROL_TYPES`; it is answered by one of the type SETTLED or PROBLEM, whose `subject` is
-the id of what is answered.
+(CloudEvents WebSockets binding, sub-protocol `cloudevents.json`.)  The server sends the group's events, with the
+extensions `locktoken` and `deliverycount`.  The client sends events whose type is one of `CONTROL_TYPES`.  Each is
+answered with one of type SETTLED or PROBLEM, whose `subject` is its id.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ class Settling(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class Credit(msgspec.Struct, forbid_unknown_fields=True):
-    """Data of CREDIT: how many events the client may have unsettled from now on."""
+    """Data of CREDIT: maximum number of unsettled events from now on."""
 
     credit: Annotated[int, msgspec.Meta(ge=0, le=MAX_CREDIT)]
 
 
 class Control(msgspec.Struct):
-    """What a client said."""
+    """A control event of the client."""
 
     id: str
     type: str
@@ -58,7 +57,7 @@ class Control(msgspec.Struct):
 
 
 def decode_control(text: bytes) -> Control:
-    """What a frame says.  Raises CloudEventError."""
+    """Decode a frame.  Raises CloudEventError."""
     event = decode_event(text)
     if event.type not in CONTROL_TYPES:
         raise CloudEventError(f"{event.type[:80]!r} is none of {', '.join(sorted(CONTROL_TYPES))}", "type")
@@ -71,7 +70,7 @@ def decode_control(text: bytes) -> Control:
 
 
 def encode_delivery(ticket: Ticket, default_type: str) -> str:
-    """One event of the group."""
+    """Encode one event of the group."""
     event = to_event(ticket.message, split_name(ticket.message.topic)[0], default_type)
     event.attributes["locktoken"] = ticket.receipt_handle
     event.attributes["deliverycount"] = str(ticket.attempt)
@@ -82,7 +81,7 @@ def encode_delivery(ticket: Ticket, default_type: str) -> str:
 def encode_settled(
     answered: str, source: str, number: int, tokens: Sequence[str], outcomes: Sequence[EntrepotError | None]
 ) -> str:
-    """The outcome of each token."""
+    """Encode the outcome of each token."""
     failed = [
         {"lockToken": token, "error": {"code": refusal.code.name, "message": refusal.message}}
         for token, refusal in zip(tokens, outcomes, strict=True)
@@ -94,7 +93,7 @@ def encode_settled(
 
 
 def encode_problem(answered: str, source: str, number: int, problem: bytes) -> str:
-    """A refusal as a problem detail (RFC 9457)."""
+    """Encode a refusal as a problem detail (RFC 9457)."""
     return _encode(PROBLEM, answered, source, number, problem)
 
 

@@ -1,6 +1,6 @@
-"""`GET /topics/{topic}/events`: events as they come, for browsers (server-sent events, HTML Living Standard 9.2).
+"""`GET /topics/{topic}/events`: live events for browsers (server-sent events, HTML Living Standard 9.2).
 
-Each is a CloudEvent in the JSON format.  Its id is a cursor: a browser that connects again goes on where it was.
+Each is a CloudEvent in the JSON format, with a cursor as its id, from which a browser resumes after a reconnect.
 Nothing is acknowledged and no group is needed.
 """
 
@@ -32,7 +32,7 @@ from entrepot.protocols.cloudevents.json_format import encode_event
 from entrepot.protocols.cloudevents.mapping import to_event
 
 KEEP_ALIVE_SECONDS: Final = 15.0
-"""A stream without events tells its place so often, and learns that nobody reads it any more."""
+"""Interval of an idle stream's cursor messages, in seconds; they also detect a gone reader."""
 BATCH: Final = 100
 MAX_CURSOR: Final = 32_768
 MEDIA_TYPE: Final = "text/event-stream"
@@ -48,7 +48,7 @@ _ANSWER: Final = {
 
 
 def stream_routes(context: HttpContext) -> Routes:
-    """The one route."""
+    """The route of event streams."""
     routes = Routes(["pull delivery"])
     store = context.store
     streams = Streams(context.settings.http.max_streams)
@@ -57,7 +57,7 @@ def stream_routes(context: HttpContext) -> Routes:
     @routes.get(
         "/topics/{topic}/events",
         contents("topic"),
-        summary="Events as they come, as server-sent events",
+        summary="Stream live events as server-sent events",
         response_class=StreamingResponse,
         responses=_ANSWER,
     )
@@ -65,13 +65,17 @@ def stream_routes(context: HttpContext) -> Routes:
         request: Request,
         topic: str,
         start: str = Query(
-            "latest", max_length=64, description="`earliest`, `latest`, an RFC 3339 time, or an offset in every queue"
+            "latest",
+            max_length=64,
+            description="Start position: `earliest`, `latest`, an RFC 3339 time, or an offset in every queue",
         ),
-        named: bool = Query(False, description="Whether each has the event's type as its name"),
-        last_event_id: str | None = Header(None, max_length=MAX_CURSOR, description="The cursor to go on at"),
+        named: bool = Query(False, description="Name each server-sent event by its CloudEvents type"),
+        last_event_id: str | None = Header(None, max_length=MAX_CURSOR, description="Cursor to continue at"),
         filters: FiltersQuery = None,
         cesql: CesqlQuery = None,
-        cursor: str | None = Query(None, max_length=MAX_CURSOR, description="The same, for who sets no header"),
+        cursor: str | None = Query(
+            None, max_length=MAX_CURSOR, description="Cursor to continue at, for clients that set no header"
+        ),
     ) -> StreamingResponse:
         full_name = topic_name(store, request, topic)
         if store.topology.topic(full_name) is None:
@@ -93,7 +97,7 @@ def stream_routes(context: HttpContext) -> Routes:
 
 
 class Streams:
-    """Number of them."""
+    """The open streams and their limit."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -101,7 +105,7 @@ class Streams:
         self.open: set[TopicStream] = set()
 
     def enter(self) -> None:
-        """Raises TOO_MANY_REQUESTS."""
+        """Count a stream.  Raises TOO_MANY_REQUESTS."""
         if self.count >= self._most:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, f"there are {self.count} streams of events, the limit")
         self.count += 1
@@ -110,7 +114,7 @@ class Streams:
         self.count -= 1
 
     def end(self) -> None:
-        """All of them: browsers connect again, and go on where they were."""
+        """End all streams: browsers reconnect and resume."""
         for stream in tuple(self.open):
             stream.close()
 
@@ -125,7 +129,6 @@ async def _body(
     *,
     named: bool,
 ) -> AsyncIterator[bytes]:
-    """Until either side ends it, or it may not be read any more."""
     stream = TopicStream(context.store, topic, places)
     streams.open.add(stream)
     default_type = context.settings.http.event_type
@@ -153,14 +156,14 @@ async def _body(
 
 
 def _block(event: CloudEvent, cursor: str, *, named: bool) -> bytes:
-    """One event.  JSON in one line: neither CR nor LF is in it but escaped."""
+    """One event.  Its JSON is one line: CR and LF in it are escaped."""
     name = f"event: {event.type}\n" if named else ""
     data = encode_event(event).replace(b"\r", b"").replace(b"\n", b"")
     return f"id: {cursor}\n{name}data: ".encode() + data + b"\n\n"
 
 
 def position_of(text: str) -> Position:
-    """A place as it is written in a query."""
+    """Parse a position in a query."""
     if text == "earliest":
         return EARLIEST_POSITION
     if text == "latest":

@@ -1,7 +1,7 @@
-"""TopicStream: the messages of all queues of a topic, from a place in each on, for one reader.
+"""TopicStream: the messages of all queues of a topic from given offsets on, for one reader.
 
-What the reader is too slow for stays in the store: the tails are closed at an exact offset, and opened again there when
-it has read what waited.  So a reader costs a bounded buffer, however slow it is and however far back it began.
+A slow reader's messages stay in the store: its tails are closed at an exact offset, and reopened there once it has
+caught up.  So a reader costs a bounded buffer, however slow it is and however far back it began.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from entrepot.domain.position import Position, PositionKind
 
 MAX_WAITING_MESSAGES: Final = 1000
 MAX_WAITING_BYTES: Final = 4 << 20
-"""Of messages that wait for their reader: beyond it the tails are closed until it has read them.  What one tail hands
-over in one go comes on top."""
+"""Maximum bytes of buffered messages: beyond it the tails are closed until they are read.  One tail's last batch comes
+on top."""
 CURSOR_QUEUES: Final = 1024
 
 
 class TopicStream:
-    """`places`: the first offset wanted of each queue; of queues that come later, all."""
+    """A stream.  `places`: the first offset of each queue; later queues start at 0."""
 
     def __init__(self, store: Store, topic: str, places: Mapping[int, int]) -> None:
         self._store, self._topic = store, topic
         self.places = dict(places)
-        """The next offset of each queue for the reader: what `take` has given is before it."""
+        """The reader's next offset in each queue, behind all messages from `take`."""
         self._handed = dict(places)
         self._waiting: deque[StoredMessage] = deque()
         self._waiting_bytes = 0
@@ -41,11 +41,11 @@ class TopicStream:
 
     @property
     def is_over(self) -> bool:
-        """Whether the topic is gone."""
+        """True once the topic is deleted, or the stream closed, and all buffered messages are taken."""
         return self._is_closed and not self._waiting
 
     async def wait(self, seconds: float) -> bool:
-        """Whether there is something to take, or nothing more to come, within so many seconds."""
+        """Wait for messages or the end of the stream; False on timeout."""
         if self._waiting or self._is_closed:
             return True
         self._news.clear()
@@ -57,7 +57,7 @@ class TopicStream:
         return True
 
     def take(self, most: int) -> Iterator[StoredMessage]:
-        """The next messages, those of a queue in order.  With each, `places` are those behind it."""
+        """Yield the next messages, in order for each queue.  With each, `places` moves behind it."""
         while self._waiting and most:
             message = self._waiting.popleft()
             most -= 1
@@ -68,7 +68,7 @@ class TopicStream:
             self._open()
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading and drop the buffer."""
         self._end()
         self._waiting.clear()
 
@@ -105,7 +105,7 @@ class TopicStream:
             self._open()
 
     def _end(self) -> None:
-        """What waits can still be read: the topic is gone."""
+        """Stop reading; buffered messages can still be taken."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -115,7 +115,7 @@ class TopicStream:
 
 
 async def places_of(store: Store, topic: str, position: Position) -> dict[int, int]:
-    """The offset of a position in each queue.  Raises TOPIC_NOT_FOUND, FORBIDDEN."""
+    """A position's offset in each queue.  Raises TOPIC_NOT_FOUND, FORBIDDEN."""
     definition = store.topology.topic(topic)
     if definition is None:
         raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
@@ -137,12 +137,12 @@ async def places_of(store: Store, topic: str, position: Position) -> dict[int, i
 
 
 def cursor_of(places: Mapping[int, int]) -> str:
-    """The places as one text, to go on at."""
+    """The places as a cursor text."""
     return ",".join(f"{queue_id}:{offset}" for queue_id, offset in sorted(places.items()))
 
 
 def parse_cursor(text: str) -> dict[int, int]:
-    """The places in a cursor.  Raises BAD_REQUEST for what is none."""
+    """Parse a cursor.  Raises BAD_REQUEST for an invalid one."""
     places: dict[int, int] = {}
     for part in text.split(","):
         queue_id, colon, offset = part.partition(":")

@@ -1,1 +1,1 @@
-"""The MQTT door."""
+"""MQTT connections."""

@@ -1,4 +1,4 @@
-"""MqttAccess: what the MQTT door asks of the one decision point (`gateway.security`)."""
+"""MqttAccess: the MQTT listener's questions to the one access decision point (`gateway.security`)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PROTOCOL = "mqtt"
 
 
 class MqttAccess:
-    """Publishing asks for PUB on the topic name, subscribing for SUB on the filter, and of a share for SUB on its group
-    too."""
+    """Access checks: publishing needs PUB on the topic name, subscribing SUB on the filter; a share also SUB on its
+    group."""
 
     def __init__(self, security: Security, shares: Shares, clock: Clock) -> None:
         self._security, self._shares, self._clock = security, shares, clock
@@ -27,11 +27,11 @@ class MqttAccess:
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody who is connected may do everything: then nobody needs to ask."""
+        """True if every connected client may do everything, so that no check is needed."""
         return self._security.is_open
 
     def credentials(self, client: MqttClient, connect: Connect) -> Credentials:
-        """What a client shows."""
+        """The client's credentials."""
         assert client.driver is not None
         source = client.driver.source
         shown = source.certificate
@@ -50,7 +50,7 @@ class MqttAccess:
         )
 
     async def authenticate(self, client: MqttClient, connect: Connect) -> Principal:
-        """Recognise a client.  Raises as `Security.authenticate`."""
+        """Authenticate a client.  Raises as `Security.authenticate`."""
         if client.driver is not None:
             anonymous = self._security.anonymous_at_once(client.host)
             if anonymous is not None and connect.client_id == "":
@@ -58,11 +58,11 @@ class MqttAccess:
         return await self._security.authenticate(self.credentials(client, connect))
 
     def exchange(self, credentials: Credentials) -> ScramExchange:
-        """Enhanced authentication."""
+        """Begin an enhanced authentication."""
         return self._security.scram(credentials)
 
     def expires_at(self, client: MqttClient) -> float:
-        """When, on the loop's clock, what the client was let in by is over; infinity for never."""
+        """Time of the credentials' expiry on the loop's clock; infinity for never."""
         principal = client.principal
         if principal is None or principal.expires_at_ms is None:
             return float("inf")
@@ -74,7 +74,7 @@ class MqttAccess:
         return self.is_open or self._security.allows(principal, Action.PUB, ResourceType.TOPIC, name, PROTOCOL)
 
     def may_subscribe(self, principal: Principal | None, topic_filter: str, share_name: str = "") -> bool:
-        """`share_name`: of a shared subscription, whose group is asked for too."""
+        """True if the principal may subscribe; `share_name`: of a shared subscription, whose group is checked too."""
         if principal is None:
             return False
         if self.is_open:

@@ -1,6 +1,6 @@
-"""Admission: which CONNECTs are taken, how many connections a user has, and how fast each may publish.
+"""Admission: limits on CONNECTs, on each user's connections and on publish rates.
 
-What can be asked before anybody is authenticated is asked then (`refusal_of`): a refusal costs no password check.
+Limits that need no authentication are checked before it (`refusal_of`): such a refusal costs no password check.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Refused = tuple[ReasonCode, str]
 
 
 class Admission:
-    """The limits of one gateway, and how they stand.  Times are seconds of the event loop's clock."""
+    """The limits of one gateway and their state.  Times are seconds of the event loop's clock."""
 
     def __init__(self, settings: MqttSettings, now: float) -> None:
         self._connects_per_second = settings.max_connects_per_second
@@ -38,7 +38,7 @@ class Admission:
         self._patience = settings.publish_patience_seconds or float("inf")
 
     def refusal_of(self, host: str, client_id: str, now: float) -> Refused | None:
-        """Why a CONNECT is not even looked at, or None."""
+        """The reason to refuse a CONNECT before authentication, or None."""
         if self._flapping is not None and client_id and self._flapping.refuses(host, client_id, now):
             return ReasonCode.CONNECTION_RATE_EXCEEDED, "the client connects too often"
         if self._connects_per_second and not self._connects.take(self._connects_per_second, now):
@@ -46,8 +46,8 @@ class Admission:
         return None
 
     def enter(self, client: MqttClient, principal: Principal, replaced: MqttClient | None) -> Refused | None:
-        """Count a connection of a user, or say why it may have no more.  Anonymous clients are nobody's.  `replaced`:
-        the connection that has the client id so far."""
+        """Count a connection of a user, or return the reason to refuse it.  Anonymous clients are not counted.
+        `replaced`: the connection that has the client id so far."""
         if not self._max_connections_per_user or principal.is_anonymous:
             return None
         goes = replaced is not None and replaced.counted_user == principal.name
@@ -58,7 +58,7 @@ class Admission:
         return None
 
     def leave(self, client: MqttClient) -> None:
-        """A connection is no longer the user's; may be called again."""
+        """Count a connection no longer; may be called again."""
         user, client.counted_user = client.counted_user, None
         if user is not None:
             self._connections[user] -= 1
@@ -66,7 +66,7 @@ class Admission:
                 del self._connections[user]
 
     def pace_of(self, principal: Principal | None, now: float) -> Pace | None:
-        """What holds a connection to its rates; None where there are none."""
+        """Return a connection's rate limits, or None where there are none."""
         allowances = [PublishAllowance(self._of_client, now)] if self._of_client.is_limited else []
         if self._users is not None and principal is not None and not principal.is_anonymous:
             allowances.append(self._users.of(principal.name, now))
@@ -74,7 +74,7 @@ class Admission:
 
 
 class Pace:
-    """The allowances that one connection's publishes are spent of."""
+    """The rate limits of one connection's publishes."""
 
     __slots__ = ("_allowances", "_patience", "holds_until", "is_holding")
 
@@ -82,11 +82,11 @@ class Pace:
         self._allowances = allowances
         self._patience = patience
         self.is_holding = False
-        """Whether the connection is not read because of it."""
+        """True while reading from the connection is paused by the limits."""
         self.holds_until = 0.0
 
     def spend(self, packets: list[Publish], now: float) -> float | None:
-        """A run of publishes came: the seconds to read no more; None where that is beyond all patience."""
+        """Count a run of publishes.  Return the seconds to pause reading, or None where the patience is exceeded."""
         count, size = len(packets), sum(len(packet.payload) for packet in packets)
         wait = max(allowance.spend(count, size, now) for allowance in self._allowances)
         return wait if wait <= self._patience else None

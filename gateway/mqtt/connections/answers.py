@@ -1,4 +1,4 @@
-"""Answers: what one client's publishes are answered with, once their outcome is known and it is their turn."""
+"""Answers: PUBACKs and PUBRECs to one client's publishes, sent in order as their outcomes become known."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from entrepot.protocols.mqtt.packets import Publish
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 WORDS: Final = (0, PUBACK_WORD, PUBREC_WORD)
-"""Answer to a publish of each QoS, without the identifier."""
+"""Answer to a publish of each QoS, without the packet identifier."""
 
 log = structlog.get_logger(__name__)
 
@@ -42,12 +42,12 @@ class Awaited:
         self.answers.tell_in_turn()
 
     def tell(self) -> None:
-        """Its turn has come, and its outcome is known."""
+        """Answer the client; called in turn, with the outcome known."""
         raise NotImplementedError
 
 
 class Sent(Awaited):
-    """A run of publishes that were sent.  `words`: the answer to each, 0 at QoS 0."""
+    """A run of sent publishes.  `words`: the answer to each, 0 at QoS 0."""
 
     __slots__ = ("_stored", "messages", "retained", "words")
 
@@ -74,10 +74,11 @@ class Sent(Awaited):
         return max(self.words, default=0) >= PUBREC_WORD
 
     def note_stored(self, place: int) -> None:
-        """One of them need not be sent any more, only answered: first, as those after it were not told of."""
+        """Note a publish stored earlier, which is only answered.  Its answer goes first: later ones were not sent
+        yet."""
         self._stored = [self.words.pop(place), *(self._stored or ())]
         message = self.messages.pop(place)
-        if self.retained is not None:  # it was kept before it was stored: since then others may have been
+        if self.retained is not None:  # a later one may have replaced it since it was kept
             self.retained = [each for each in self.retained if each is not message] or None
 
     def tell(self) -> None:
@@ -101,7 +102,7 @@ class Sent(Awaited):
                 self._tell_each(presence)
 
     def _tell_each(self, presence: SubscriberPresence) -> None:
-        """Say of each whether anybody is subscribed to it."""
+        """Answer each publish, with the reason code for no matching subscribers where it applies."""
         machine = self.answers.client.machine
         for word, message in zip(self.words, self.messages, strict=True):
             if not word:
@@ -122,7 +123,7 @@ class Sent(Awaited):
                     client.machine.confirm([word])
                 continue
             reason = REASON_OF_CODE[refusal.code]
-            if client.machine.version != 5:  # no word for a refusal: never confirm what was not kept
+            if client.machine.version != 5:  # no code for a refusal: never confirm a message that was not stored
                 client.close(reason, refusal.message)
                 return
             if word:
@@ -130,7 +131,7 @@ class Sent(Awaited):
 
 
 class Passed(Awaited):
-    """Nothing that is published: the place behind what was."""
+    """A marker behind earlier publishes, without a publish of its own."""
 
     __slots__ = ("_told",)
 
@@ -144,7 +145,7 @@ class Passed(Awaited):
 
 
 class Refused(Awaited):
-    """A publish that is not taken."""
+    """A refused publish."""
 
     __slots__ = ("_packet", "_reason", "_text")
 
@@ -157,12 +158,12 @@ class Refused(Awaited):
         self.answers.services.counters.refuse(client, packet.topic, self._text, self._reason)
         if client.machine.version == 5 and packet.qos:
             _refuse(client, packet.packet_id, packet.qos, self._reason, self._text)
-        elif packet.qos:  # version 3 has no word: closing is the one that does not say it was taken (3.3.5-2 there)
+        elif packet.qos:  # version 3 has no code for a refusal: closing does not confirm it (3.3.5-2 there)
             client.close(self._reason, self._text)
 
 
 def _refuse(client: MqttClient, packet_id: int, qos: int, reason: ReasonCode, text: str) -> None:
-    """PUBACK or PUBREC with a reason; an identifier of QoS 2 is then free again."""
+    """Send PUBACK or PUBREC with a reason; an identifier of QoS 2 is then free again."""
     session = client.session
     if qos == 2 and session is not None and session.message_ids.pop(packet_id, None) is not None:
         session.note_finished()
@@ -173,7 +174,7 @@ AwaitedT = TypeVar("AwaitedT", bound=Awaited)
 
 
 class Answers:
-    """One connection's, in the order of its publishes (4.6.0-2, -3)."""
+    """One connection's answers, in the order of its publishes (4.6.0-2, -3)."""
 
     __slots__ = ("_first", "_idle", "_last", "client", "services", "under_way")
 
@@ -182,11 +183,11 @@ class Answers:
         self._first: Awaited | None = None
         self._last: Awaited | None = None
         self.under_way = 0
-        """Runs that were sent and are neither stored nor refused."""
+        """Number of sent runs that are neither stored nor refused yet."""
         self._idle: asyncio.Future[None] | None = None
 
     def in_turn(self, awaited: AwaitedT) -> AwaitedT:
-        """Give it the place behind all before it: whenever its outcome is known, it is told of in its turn."""
+        """Append an answer to the queue: it is sent in its turn, whenever its outcome is known."""
         if self._last is None:
             self._first = awaited
         else:
@@ -195,14 +196,14 @@ class Answers:
         return awaited
 
     def messages(self) -> Iterator[Message]:
-        """What was taken and is not known to be stored."""
+        """Messages accepted from the client and not known to be stored."""
         awaited = self._first
         while awaited is not None:
             yield from awaited.messages
             awaited = awaited.following
 
     def tell_in_turn(self) -> None:
-        """Tell the client what is known, as far as nothing before it is unknown."""
+        """Send the known answers, up to the first unknown one."""
         while self._first is not None and self._first.outcome is not None:
             awaited = self._first
             self._first = awaited.following
@@ -214,17 +215,17 @@ class Answers:
             self.client.driver.flush()
 
     def arrived(self) -> None:
-        """A run that was sent is stored, or was refused."""
+        """Note that a sent run is stored or refused."""
         self.under_way -= 1
         if not self.under_way and self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
 
     def forget(self) -> None:
-        """The connection is over, and nobody is told any more."""
+        """Drop all answers, because the connection is over."""
         self._first = self._last = None
 
     async def settled(self) -> None:
-        """Return when nothing is under way."""
+        """Wait until no run is under way."""
         if self.under_way:
             self._idle = asyncio.get_running_loop().create_future()
             await self._idle

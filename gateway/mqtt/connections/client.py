@@ -1,4 +1,4 @@
-"""MqttClient: one connection's client, as the parts of the connection share it."""
+"""MqttClient: one connection's client, shared by the parts of the connection."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 
 class MqttClient:
-    """Its machine, driver and session, and its figures.
+    """One client: its machine, driver and session, and its counters.
 
     `driver`: None once the socket is gone.  `session`: None until CONNECT is accepted.  `close`: end the connection
-    from the server's side.  `counted_user`: whose connections this one counts among.  `dropped`: messages of QoS 0 that
-    it was too slow for.
+    from the server's side.  `counted_user`: user whose connection limit this one counts for.  `dropped`: number of QoS
+    0 messages dropped because the client was too slow.
     """
 
     __slots__ = (
@@ -50,23 +50,23 @@ class MqttClient:
         self.counted_user: str | None = None
         self.traced_by: object | None = None
         self.observe: Callable[[bytes], None] | None = None
-        """Called with what goes out, while the client is traced."""
+        """Called with outgoing bytes while the client is traced."""
         self.wants_no_local = False
-        """True while a subscription must not bring what this client publishes."""
+        """True while a subscription excludes the client's own publishes (No Local)."""
         self.bytes_in = self.bytes_out = 0
         self.messages_in = self.messages_out = self.dropped = 0
 
     @property
     def user(self) -> str:
-        """Name of the user it was authenticated as; empty for nobody."""
+        """The authenticated user's name; empty for none."""
         return "" if self.principal is None or self.principal.is_anonymous else self.principal.name
 
     @property
     def host(self) -> str:
-        """The address without the port; empty once the socket is gone."""
+        """The peer's address without the port; empty once the socket is gone."""
         return "" if self.driver is None else self.driver.source.host
 
     def flush(self) -> None:
-        """Write what is due."""
+        """Write the output that is due."""
         if self.driver is not None:
             self.driver.flush()

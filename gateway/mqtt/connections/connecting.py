@@ -1,6 +1,6 @@
-"""Connecting: from CONNECT to CONNACK: who is it, may it, and which session does it get.
+"""Connecting: from CONNECT to CONNACK: authentication, limits, and the client's session.
 
-Nothing is sent before CONNACK but AUTH (3.2.0-1), and CONNACK says only what is durable.
+Nothing but AUTH is sent before CONNACK (3.2.0-1), and CONNACK reports durable state only.
 """
 
 from __future__ import annotations
@@ -43,46 +43,46 @@ _REFUSALS: Final = {
     Code.TOO_MANY_REQUESTS: ReasonCode.SERVER_BUSY,
     Code.STORAGE_FULL: ReasonCode.QUOTA_EXCEEDED,
 }
-"""Reason codes of CONNACK; anything else is that the server is unavailable."""
+"""Reason codes of CONNACK; any other error means that the server is unavailable."""
 
 
 MAX_CLIENT_ID_BYTES: Final = 1024
 
 
 class Connection(Protocol):
-    """What CONNECT comes to, at the connection."""
+    """CONNECT's view of its connection."""
 
     client: MqttClient
     taken_epoch: int
-    """Epoch of the session at the gateway that has taken it; 0 for none."""
+    """Epoch of the session at the gateway that has taken it over; 0 for none."""
 
     def refusal(self, connect: Connect) -> tuple[ReasonCode, str] | None:
-        """Why the gateway takes no connection like that now, or None."""
+        """The reason for the gateway to refuse this CONNECT now, or None."""
         ...
 
     def accepted(self, session: Session, resends: list[bytes], expires_at: float) -> None:
-        """CONNACK is said.  `resends`: packets that an earlier connection left unanswered."""
+        """Note that CONNACK is sent.  `resends`: packets that an earlier connection left unacknowledged."""
         ...
 
     def end(self, closing: Closing) -> None:
-        """The connection is over."""
+        """End the connection."""
         ...
 
     def gone(self) -> None:
-        """Nothing of the connection is left to be written."""
+        """Note that nothing of the connection is left to be written."""
         ...
 
     def depart_unseen(self, session: Session) -> None:
-        """The connection went while its session was opened."""
+        """Leave a session that was opened after the connection ended."""
         ...
 
     def fenced(self) -> None:
-        """Another gateway has the session."""
+        """Note that another gateway has the session."""
         ...
 
 
 class Connecting:
-    """One connection's."""
+    """The CONNECT of one connection."""
 
     __slots__ = (
         "_client",
@@ -108,7 +108,7 @@ class Connecting:
         self.is_over = False
 
     def start(self) -> None:
-        """Deal with CONNECT; its answer comes later."""
+        """Begin with CONNECT; its answer comes later."""
         refusal = self._refusal()
         if refusal is not None:
             self._refuse(*refusal)
@@ -119,7 +119,7 @@ class Connecting:
             self._services.tasks.spawn(self._decide(None))
 
     def _refusal(self) -> tuple[ReasonCode, str] | None:
-        """Why CONNECT cannot be taken, whoever it is; or None."""
+        """The reason to refuse CONNECT, whoever the client is; or None."""
         connect, levels = self._connect, self._services.settings.max_topic_levels
         if not connect.client_id and connect.version < 5 and (connect.version == 3 or not connect.clean_start):
             return ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "an empty client id needs a clean session"  # 3.1.3-8
@@ -149,7 +149,7 @@ class Connecting:
             self._connection.end(machine.refuse(reason, text, reference))
         self._connection.gone()
 
-    # -- who it is -----------------------------------------------------------------------------------------------
+    # -- authentication ------------------------------------------------------------------------------------------
 
     def _begin_exchange(self) -> None:
         self._exchange = self._new_exchange()
@@ -164,7 +164,7 @@ class Connecting:
         return access.exchange(access.credentials(self._client, self._connect))
 
     def authenticate(self, packet: Auth) -> None:
-        """A step of the client's: of CONNECT's exchange, or of a new one (4.12.1)."""
+        """Handle the client's AUTH: a step of CONNECT's exchange, or a re-authentication (4.12.1)."""
         if packet.reason == ReasonCode.RE_AUTHENTICATE:
             self._is_again = True
             self._exchange = self._new_exchange()
@@ -206,7 +206,7 @@ class Connecting:
         else:
             self._refuse(reason, text)
 
-    # -- its session ---------------------------------------------------------------------------------------------
+    # -- the session ---------------------------------------------------------------------------------------------
 
     async def _decide(self, principal: Principal | None) -> None:
         client, connect, services = self._client, self._connect, self._services
@@ -226,7 +226,7 @@ class Connecting:
                 self._refuse(*refused)
                 return
             await self._registry.claim(self._connection)
-            # also where this connection is gone by now: the one it took over has left the session to it
+            # also for a connection that is gone by now: the one it took over has left the session to it
             session = await services.sessions.open(
                 Arrival(
                     client.client_id,
@@ -256,7 +256,7 @@ class Connecting:
                     self._connection.depart_unseen(session)
 
     def _expiry(self) -> int:
-        """Seconds that the session outlives the connection."""
+        """Session expiry interval, in seconds."""
         connect, most = self._connect, self._services.max_session_expiry_seconds
         if connect.version < 5:
             return 0 if connect.clean_start else most
@@ -277,7 +277,7 @@ class Connecting:
         session.window = machine.window
         closing = machine.accept(connect, session.is_present and connect.version > 3, self._granted(session))
         if closing is not None:
-            closing.publishes_will = False  # 3.1.2-8: of a connection that was accepted
+            closing.publishes_will = False  # 3.1.2-8: a will needs an accepted connection
             closing.session_expiry = None if session.is_present else 0
             services.counters.connects[machine.version, closing.reason.name.lower()] += 1
             connection.end(closing)
@@ -299,7 +299,7 @@ class Connecting:
         connection.accepted(session, packets, services.access.expires_at(self._client))
 
     def _granted(self, session: Session) -> dict[PropertyId, Any]:
-        """Properties of CONNACK that say what the client did not ask for, or not like that."""
+        """CONNACK properties for values that the client did not ask for, or not like that."""
         connect, client_id = self._connect, self._client.client_id
         granted: dict[PropertyId, Any] = {}
         if not connect.client_id:
@@ -315,11 +315,11 @@ class Connecting:
             granted[PropertyId.AUTHENTICATION_DATA] = self._final
         return granted
 
-    # -- what an earlier connection left unanswered --------------------------------------------------------------------
+    # -- unacknowledged packets of an earlier connection --------------------------------------------------------------
 
     async def _resends(self, session: Session) -> list[tuple[OutgoingRecord, bytes]]:
-        """Each record that is in flight with the packet to be sent again, in the order of sending (4.4.0-1); without
-        those whose message is gone."""
+        """Return in-flight records with their packets to resend, in sending order (4.4.0-1), without those whose
+        message is gone."""
         outgoing = session.restored.outgoing
         if not outgoing:
             return []

@@ -1,7 +1,7 @@
-"""MqttConversation: one MQTT connection's side of things, from its first byte to what becomes of its session.
+"""MqttConversation: one MQTT connection, from its first byte to the last record of its session.
 
-It decides nothing by itself: the machine (`protocols.mqtt.connection`) says what the bytes mean, `connecting` gets the
-session, `publishing`, `subscribing` and `outbox` do the work of each direction.
+It only dispatches.  The machine (`protocols.mqtt.connection`) decodes, `connecting` gets the session; `publishing`,
+`subscribing` and `outbox` do the work of each direction.
 """
 
 from __future__ import annotations
@@ -32,35 +32,36 @@ from entrepot.protocols.mqtt.packets import Auth, Connect, Publish, Subscribe, U
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 MAX_WAITING_BYTES: Final = 64 * 1024
-"""Of what comes behind a CONNECT that is not decided: with more, no more is read."""
+"""Bytes behind an undecided CONNECT; with more, reading pauses."""
 
 _UNDECIDED: Final = "CONNECT is not decided"
 _TOO_FAST: Final = "the client publishes too fast"
-"""Reasons to read no more."""
+"""Reasons to pause reading."""
 
 log = structlog.get_logger(__name__)
 
 
 class Connections(Protocol):
-    """The connections of one front end, as each of them sees it."""
+    """A connection's view of its front end."""
 
     registry: ClientRegistry[MqttConversation]
 
     def opened(self, conversation: MqttConversation) -> None:
-        """A socket was accepted."""
+        """Note an accepted socket."""
         ...
 
     def closed(self, conversation: MqttConversation) -> None:
-        """The socket is gone."""
+        """Note a closed socket."""
         ...
 
     def refusal(self, client: MqttClient, connect: Connect) -> tuple[ReasonCode, str] | None:
-        """Why a CONNECT is not accepted, or None."""
+        """The reason to refuse a CONNECT, or None."""
         ...
 
 
 class MqttConversation:
-    """Implements `gateway.driver.Conversation`.  `ordering`: there while anything waits for its turn."""
+    """One MQTT connection.  Implements `gateway.driver.Conversation`.  `ordering`: None while no event waits for its
+    turn."""
 
     __slots__ = (
         "_connecting",
@@ -176,7 +177,7 @@ class MqttConversation:
             self.end(event)
 
     def _keeps_pace(self, pace: Pace, packets: list[Publish]) -> bool:
-        """Read no more for as long as the client's rates want it; False where it is far beyond them, and gone."""
+        """Pause reading as long as the client's rates require; False where it was closed for exceeding them by far."""
         loop, driver = self._services.loop, self.client.driver
         now = loop.time()
         wait = pace.spend(packets, now)
@@ -193,14 +194,14 @@ class MqttConversation:
 
     def _look_at_pace(self, pace: Pace) -> None:
         left = pace.holds_until - self._services.loop.time()
-        if left > 0:  # more came of the same read
+        if left > 0:  # the same read brought more
             self._services.loop.call_later(left, self._look_at_pace, pace)
             return
         pace.is_holding = False
         self._resume_reading(_TOO_FAST)
 
     def _put_off(self, event: Later) -> None:
-        """Let something wait for what came before it."""
+        """Queue an event behind the ones before it."""
         if self.ordering is None:
             self.ordering = Ordering(self._services, self.client, self.publishing, self.subscribing, self._ordered)
         self.ordering.put_off(event)
@@ -219,11 +220,11 @@ class MqttConversation:
             self._connecting.authenticate(packet)
 
     def refusal(self, connect: Connect) -> tuple[ReasonCode, str] | None:
-        """Why the gateway takes no connection like that now, or None."""
+        """The reason for the gateway to refuse this CONNECT now, or None."""
         return self._connections.refusal(self.client, connect)
 
     def accepted(self, session: Session, resends: list[bytes], expires_at: float) -> None:
-        """CONNACK is said: what an earlier connection left unanswered goes out, what came behind CONNECT is next."""
+        """Go on after CONNACK: resend unacknowledged packets, then handle the events behind CONNECT."""
         services, client = self._services, self.client
         now = services.loop.time()
         self._pace = services.admission.pace_of(client.principal, now)
@@ -251,7 +252,7 @@ class MqttConversation:
         self.outbox.drain()
 
     def _received(self, packet_ids: list[int]) -> None:
-        """PUBREL, once the record says that PUBREC came: or the message would be sent again, and be a new one."""
+        """Send PUBREL, once PUBREC is durable in the record; else the message would be resent as a new one."""
         session, window = self.client.session, self.machine.window
         for packet_id in packet_ids:
             held = window.held[packet_id]
@@ -262,7 +263,7 @@ class MqttConversation:
             session.after_durable(partial(self._send, packet), window=True)
 
     def _released(self, packet_ids: list[int]) -> None:
-        """PUBCOMP, once the record has forgotten the identifiers: or they would be taken for used when they come
+        """Send PUBCOMP, once the identifiers are deleted from the record; else they would count as used when they come
         again."""
         session = self.client.session
         if session is None:
@@ -284,7 +285,7 @@ class MqttConversation:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def shut_down(self) -> None:
-        """The server stops."""
+        """Disconnect the client because the server stops."""
         reference = self._services.settings.server_reference
         if self.machine.is_closed:
             return
@@ -296,7 +297,8 @@ class MqttConversation:
     def close(
         self, reason: ReasonCode, text: str, *, publishes_will: bool = True, session_expiry: int | None = None
     ) -> None:
-        """End the connection from the server's side.  `session_expiry`: how long its session lasts then, at most."""
+        """End the connection from the server's side.  `session_expiry`: upper limit of its session's expiry, in
+        seconds."""
         if not self.machine.is_closed:
             closing = self.machine.close(reason, text)
             closing.publishes_will = publishes_will
@@ -304,7 +306,7 @@ class MqttConversation:
             self.end(closing)
 
     def kick(self, *, ends_session: bool = False) -> None:
-        """An operator wants the client to go."""
+        """Disconnect the client on an operator's order."""
         self.close(
             ReasonCode.ADMINISTRATIVE_ACTION,
             "an operator ended the connection",
@@ -312,35 +314,36 @@ class MqttConversation:
         )
 
     def take_over(self, epoch: int | None = None) -> None:
-        """Another connection has this client id now (3.1.4-3); `epoch`: on another gateway, as its record says."""
+        """Yield the client id to another connection (3.1.4-3); `epoch`: that of the session's record on another
+        gateway."""
         if epoch is not None:
             self.taken_epoch = max(self.taken_epoch, epoch)
             if self.client.session is None or self.client.session.record.epoch >= epoch:
-                return  # told of an earlier session, or too early: it is looked at when the session is there
+                return  # an earlier session's, or too early: it is checked once the session is open
         self._give_up("another connection took this client id", is_fenced=epoch is not None)
 
     def fenced(self) -> None:
-        """Another gateway has the session: nothing of it is ours to write any more."""
+        """Stop writing to the session, because another gateway has it."""
         self.publishing.give_up()
         self._give_up("another gateway took this client id", is_fenced=True)
 
     def _give_up(self, text: str, *, is_fenced: bool) -> None:
         machine = self.machine
-        # CONNACK has no word for it (table 3-1): who is not accepted yet may try again
+        # CONNACK has no such code (table 3-1); SERVER_BUSY lets an unaccepted client try again
         closing = Closing(ReasonCode.SESSION_TAKEN_OVER if machine.is_open else ReasonCode.SERVER_BUSY, text)
         if not machine.is_closed:
             closing = machine.close(closing.reason, closing.text)
         self.end(closing, is_taken=True, is_fenced=is_fenced)
 
     def when_gone(self, callback: Callable[[], None]) -> None:
-        """Call back once what is left of this connection in the session's record is durable."""
+        """Call back once the connection's last write to the session's record is durable."""
         if self._is_gone:
             callback()
         else:
             self._when_gone = [*(self._when_gone or ()), callback]
 
     def gone(self) -> None:
-        """The session is somebody else's to have."""
+        """Release the session and the client id to the next owner."""
         self._is_gone = True
         self._services.admission.leave(self.client)
         self._connections.registry.leave(self)
@@ -350,8 +353,8 @@ class MqttConversation:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Part from what refers back, once neither socket nor session is left: all of it is freed at once then, and
-        need not wait for a collection.  Late calls of a part meet a conversation that is over."""
+        """Break reference cycles, once socket and session are gone, so that memory is freed without a garbage
+        collection.  Late calls of a part meet a closed conversation."""
         if not self._is_gone or self.client.driver is not None:
             return
         self._connecting = self._pace = None
@@ -363,7 +366,7 @@ class MqttConversation:
             self.client.session.let_go()
 
     def end(self, closing: Closing, *, is_taken: bool = False, is_fenced: bool = False) -> None:
-        """The connection is over, whoever ended it: once."""
+        """End the connection, once, whichever side ended it."""
         if self._is_ended:
             return
         self._is_ended = True
@@ -382,7 +385,7 @@ class MqttConversation:
         session = self.client.session
         if session is not None:
             self._leave(session)
-            if is_taken:  # what was not answered is published again by the connection that comes now
+            if is_taken:  # unanswered publishes come again on the next connection
                 self.publishing.give_up()
             self._depart(session, closing, is_taken=is_taken, is_fenced=is_fenced)
         elif self._connecting is None or self._connecting.is_over:
@@ -391,7 +394,7 @@ class MqttConversation:
             self.client.driver.close()
 
     def _depart(self, session: Session, closing: Closing, *, is_taken: bool, is_fenced: bool) -> None:
-        """Let the session's record say that the connection is over, or leave that to who takes the session over."""
+        """Write the connection's end to the session's record, or leave that to the next owner."""
         services = self._services
         if is_fenced:
             self.gone()
@@ -403,11 +406,11 @@ class MqttConversation:
             services.tasks.spawn(leave(services, self, session, keeps_will=closing.publishes_will))
 
     def depart_unseen(self, session: Session) -> None:
-        """The connection went while its session was opened."""
+        """Leave a session that was opened after the connection ended."""
         self._services.tasks.spawn(leave(self._services, self, session, keeps_will=True))
 
     def _leave(self, session: Session) -> None:
-        """Stop receiving; where the session had read to is known before."""
+        """Stop receiving, after noting the session's read positions."""
         if session.persists:
             cursors = self.subscribing.positions()
             session.positions = lambda: cursors
@@ -416,4 +419,4 @@ class MqttConversation:
 
 
 def _ignore(reason: ReasonCode, text: str) -> None:
-    """Close a connection that is over."""
+    """Do nothing: the close function of a connection that is over."""

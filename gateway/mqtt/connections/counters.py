@@ -1,7 +1,7 @@
-"""Counters of the MQTT door: plain numbers, counted a batch at a time.
+"""MqttCounters: plain numbers, counted a batch at a time.
 
-What every message would touch is counted by each conversation for itself (`bytes_in`, `bytes_out`, `messages_out`);
-totals are those of the conversations that are over, and of the open ones when somebody looks.
+Per-message counts are kept by each conversation (`bytes_in`, `bytes_out`, `messages_out`).  Totals add up closed
+conversations and, when read, the open ones.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ log = structlog.get_logger(__name__)
 
 
 class MqttCounters:
-    """Since the process began.  `publishes` by protocol version and QoS; `connects` by version and outcome, which is
-    `accepted` or the name of the reason code; `refused` publishes and subscriptions by theirs."""
+    """Counters since the process began.  `publishes`: by protocol version and QoS.  `connects`: by version and outcome
+    (`accepted` or the reason code's name).  `refused`: refused publishes and subscriptions by reason code."""
 
     def __init__(self, clients: Callable[[], Iterable[MqttClient]]) -> None:
         self._clients = clients
@@ -36,7 +36,7 @@ class MqttCounters:
         self._publishes_sent: Counter[int] = Counter()
 
     def count_publishes(self, client: MqttClient, packets: list[Publish]) -> None:
-        """A run of publishes came in."""
+        """Count a run of incoming publishes."""
         version, first = client.machine.version, packets[0].qos
         if all(packet.qos == first for packet in packets):
             self.publishes[version, first] += len(packets)
@@ -47,17 +47,17 @@ class MqttCounters:
         client.messages_in += len(packets)
 
     def drop(self, client: MqttClient, count: int) -> None:
-        """Count messages of QoS 0 that a slow subscriber misses."""
+        """Count QoS 0 messages dropped for a slow subscriber."""
         self.dropped += count
         client.dropped += count
 
     def refuse(self, client: MqttClient, name: str, why: str, reason: ReasonCode = ReasonCode.NOT_AUTHORIZED) -> None:
-        """Count and log a publish or subscription that was refused."""
+        """Count and log a refused publish or subscription."""
         self.refused[reason.name] += 1
         log.info("refused", seldom=f"mqtt {reason.name}", client_id=client.client_id, name=name[:120], reason=why)
 
     def closed(self, client: MqttClient) -> None:
-        """A connection is over: what it counted is kept here."""
+        """Add a closed connection's counts to the totals."""
         self._bytes_received += client.bytes_in
         self._bytes_sent += client.bytes_out
         self._publishes_sent[client.machine.version] += client.messages_out
@@ -72,7 +72,7 @@ class MqttCounters:
 
     @property
     def publishes_sent(self) -> Counter[int]:
-        """By protocol version."""
+        """Sent publishes by protocol version."""
         found = Counter(self._publishes_sent)
         for client in self._clients():
             found[client.machine.version] += client.messages_out

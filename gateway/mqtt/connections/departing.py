@@ -1,4 +1,4 @@
-"""Departing: what becomes of a session when its connection is over."""
+"""Departing: a session's update after its connection has ended."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from entrepot.gateway.mqtt.sessions.session import Session
 
 
 class Departing(Protocol):
-    """A connection that is over.  `client.session` may be none of its own yet."""
+    """A connection that is over.  `client.session` may still be None."""
 
     client: MqttClient
     publishing: Publishing
 
     def gone(self) -> None:
-        """The session is somebody else's to have."""
+        """Release the session to the next owner."""
         ...
 
 
@@ -30,7 +30,7 @@ async def hand_on(departing: Departing, session: Session) -> None:
 
 
 async def leave(services: MqttServices, departing: Departing, session: Session, *, keeps_will: bool) -> None:
-    """Let the session's record say that the connection is over; a will that is due goes out."""
+    """Write the connection's end to the session's record; publish a will that is due."""
     await departing.publishing.settle()
     record = session.record
     will = depart(record, services.clock.now_ms(), keeps_will=keeps_will)
@@ -44,7 +44,7 @@ async def leave(services: MqttServices, departing: Departing, session: Session, 
     try:
         if not session.is_kept:
             await wills.publish_unmoved(record, will)
-        elif not session.is_fenced:  # else whoever has the session has the will
+        elif not session.is_fenced:  # a fenced session's will belongs to its new owner
             await wills.publish(moved)
     finally:
         departing.gone()

@@ -1,9 +1,8 @@
 """Ordering: SUBSCRIBE and UNSUBSCRIBE take effect in the order of the same connection's publishes.
 
-A publish is live once the store has it and the hub has handed it out, so a change of subscriptions that matches what is
-on its way there waits for it.  A publish waits for a subscription before it that has no full effect yet: its queues are
-not followed, or its group is not there.  What comes behind waits, too; nothing else does, so plain publishing pays
-nothing.
+A publish is live once the store has it and the hub has delivered it.  A change of subscriptions waits for earlier
+publishes that match it.  A publish waits for an earlier subscription without full effect: its queues are not followed,
+or its group does not exist yet.  Later events wait too; nothing else does, so plain publishing pays nothing.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from entrepot.protocols.mqtt.connection_events import Publishes
 from entrepot.protocols.mqtt.packets import Subscribe, Unsubscribe
 
 MAX_LATER: Final = 64
-"""Runs of publishes and changes that may wait: with more, no more is read."""
+"""Maximum number of waiting events; with more, reading pauses."""
 ORDER_SECONDS: Final = 5.0
-"""Longest wait of one of them: then a broker is away, and the connection goes on without it."""
+"""Longest wait of one event, in seconds: then a broker is away, and the connection goes on without it."""
 
 Later = Publishes | Subscribe | Unsubscribe
 
@@ -36,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 class Ordering:
-    """What waits in one connection, while anything does.  `done`: called when nothing does any more."""
+    """One connection's waiting events.  `done`: called when none is left."""
 
     __slots__ = ("_client", "_done", "_is_handing_over", "_later", "_publishing", "_subscribing", "_task")
 
@@ -54,13 +53,14 @@ class Ordering:
         self._task = services.tasks.spawn(self._go_on())
 
     def put_off(self, event: Later) -> None:
-        """Deal with it when its turn has come."""
+        """Handle an event in its turn."""
         self._later.append(event)
         if len(self._later) > MAX_LATER and self._client.driver is not None:
             self._client.driver.pause_reading(self)
 
     def finish(self) -> None:
-        """The connection is over: what waits is dealt with at once.  Behind what ended it, nothing is."""
+        """Handle all waiting events at once, because the connection is over; drop those behind the event that ended
+        it."""
         if self._is_handing_over:
             self._later.clear()
             return
@@ -100,8 +100,8 @@ class Ordering:
 
 
 def filters_of(change: Subscribe | Unsubscribe) -> list[str]:
-    """The filters whose messages the change has to do with, from its place in the order on.  A replay gets what is in
-    the log, and leaving a share takes nothing from its group."""
+    """Return the filters whose publishes must be ordered with the change.  A replay reads from the log, and leaving a
+    share takes nothing from its group: neither counts."""
     if isinstance(change, Subscribe):
         texts = [wanted.filter for wanted in change.subscriptions]
         shares = [parse_share(text) for text in texts if text.startswith(SHARE)]

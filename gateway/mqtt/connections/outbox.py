@@ -1,9 +1,8 @@
-"""Outbox: what goes out to one client: live messages, messages read on, retained ones and those of shares.
+"""Outbox: messages to one client: live, catch-up, retained and shared ones.
 
-Above QoS 0 a message needs room in the client's window; what has none waits here up to a limit of messages and one of
-bytes, and beyond them in the log.  No more is written at a time than may wait for the socket.  Of a session that
-outlives its connection, nothing above QoS 0 leaves before the record that tells of it is durable, so that any gateway
-can send it again with its identifier.
+Above QoS 0 a message needs room in the client's window.  Without room it waits here, up to a limit of messages and of
+bytes, and beyond that in the log.  No more is written at once than may wait for the socket.  For a persistent session,
+nothing above QoS 0 is sent before its record is durable, so that any gateway can resend it with its identifier.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from entrepot.gateway.mqtt.shares.share import ShareMember
 from entrepot.protocols.mqtt.encoder import PublishTemplate
 
 NOT_IN_A_QUEUE = -1
-"""Queue id of a retained message in flight: it lies in the key-values, under its name."""
+"""Queue id of a retained message in flight, which lies in the key-values under its name."""
 
 
 class Waiting(NamedTuple):
-    """A message that waits for room.  `replay`: which of the session's readers brought it, empty for its subscriptions;
-    `is_stored`: whether it lies at its place in the log, so that a cursor says where to go on."""
+    """A message that waits for room.  `replay`: filter of its replay, empty for the session's subscriptions;
+    `is_stored`: True if it has a place in the log, so that a cursor can continue there."""
 
     template: PublishTemplate
     message: StoredMessage
@@ -42,7 +41,7 @@ class Waiting(NamedTuple):
 
 
 class Outbox:
-    """See the module.  `holds`: number of reasons to send nothing just now, such as a SUBACK that is to come first.
+    """One client's output.  `holds`: number of reasons to pause sending, such as a SUBACK that must come first.
     `on_room`: called when nothing waits any more."""
 
     __slots__ = (
@@ -64,12 +63,12 @@ class Outbox:
         self.on_room: Callable[[], None] | None = None
         self._backlog: deque[Waiting] | None = None
         self._backlog_bytes = self._not_durable = 0
-        """Bytes of what waits for room, and of what waits for its record."""
+        """Bytes of messages waiting for room, and of packets waiting for their record."""
         self._fit: MessagesThatFit | None = None
         self._resends: deque[bytes] | None = None
         self._empty: list[asyncio.Future[None]] | None = None
         self._held_back: dict[int, Ticket] | None = None
-        """Messages of shares whose record is being written, by packet identifier."""
+        """Tickets of shared messages whose record is being written, by packet identifier."""
         self.holds = 0
 
     @property
@@ -79,18 +78,18 @@ class Outbox:
         return self._not_durable > 0 and self._is_journal_behind()
 
     def _is_journal_behind(self) -> bool:
-        """Whether as much waits for its record as may wait for the socket."""
+        """True if as much waits for its record as may wait for the socket."""
         driver = self._client.driver
         return driver is not None and self._not_durable >= driver.write_limit
 
     @property
     def waiting(self) -> int:
-        """Messages that wait here."""
+        """Number of waiting messages."""
         return len(self._backlog or ()) + len(self._resends or ())
 
     @property
     def room(self) -> int:
-        """Messages of a share that can be sent at once."""
+        """Number of shared messages that can be sent at once."""
         client = self._client
         driver = client.driver
         if driver is None or driver.is_congested or self.has_backlog or not client.machine.is_open:
@@ -103,7 +102,7 @@ class Outbox:
     # -- what comes from the log -------------------------------------------------------------------------------------
 
     def deliver(self, run: Run, replay: str = "") -> int:
-        """Send or queue messages; returns how many, from the beginning, there was room for."""
+        """Send or queue messages; return the number of those accepted, from the beginning of the run."""
         client = self._client
         machine, driver = client.machine, client.driver
         if driver is None or not machine.is_open:
@@ -128,7 +127,7 @@ class Outbox:
         return sent + self._queue(run, sent, replay)
 
     def _deliver_in_pieces(self, run: Run, driver: Driver, replay: str) -> int:
-        """More than may wait for the socket: whether it takes that is seen after each piece."""
+        """Send a run larger than the socket's buffer in pieces, checking the socket after each."""
         taken = 0
         for piece in run.pieces(driver.write_limit):
             count = self.deliver(piece, replay)
@@ -145,7 +144,7 @@ class Outbox:
             self._client.messages_out += 1
 
     def _send_run(self, run: Run, replay: str) -> int:
-        """Send as many as the window has room for, without any that waits before them."""
+        """Send as many as the window has room for, with none waiting before them."""
         client = self._client
         session = client.session
         if session is not None and session.persists:
@@ -198,8 +197,8 @@ class Outbox:
         return at
 
     def _send_kept_run(self, run: Run, replay: str) -> int:
-        """The same for a run that is as good as one message: of one QoS, with room and consecutive identifiers; 0 if it
-        is not."""
+        """Send a uniform run at once: one QoS, with room and consecutive identifiers.  Return 0 if it is not such a
+        run."""
         machine, session = self._client.machine, self._client.session
         count = len(run.templates)
         if not run.qos or count > machine.window.room or machine.has_aliases:
@@ -233,7 +232,7 @@ class Outbox:
         return count
 
     def _take_kept(self, waiting: Waiting) -> bytes | None:
-        """Put a message in the window of a session that outlives the connection."""
+        """Put a message in the window of a persistent session."""
         template, message = waiting.template, waiting.message
         machine, session = self._client.machine, self._client.session
         assert session is not None
@@ -274,7 +273,7 @@ class Outbox:
             self.drain()
 
     def _queue(self, run: Run, start: int, replay: str) -> int:
-        """Let the rest wait as far as there is room; what is sent at most once is dropped instead."""
+        """Queue the rest as far as there is room; drop messages of QoS 0 instead."""
         client = self._client
         backlog = self._backlog
         if backlog is None:
@@ -299,11 +298,11 @@ class Outbox:
             self._services.counters.drop(client, dropped)
         return at - start
 
-    # -- retained messages, and those of shares ------------------------------------------------------------------
+    # -- retained and shared messages -----------------------------------------------------------------------------
 
     def deliver_retained(self, messages: Sequence[tuple[PublishTemplate, StoredMessage, tuple[int, ...]]]) -> None:
-        """Send or queue retained messages, each with its form and subscription identifiers.  Who brings them waits for
-        `emptied` in between: none is dropped."""
+        """Send or queue retained messages, each with its template and subscription identifiers.  None is dropped: the
+        caller awaits `emptied` in between."""
         if not self._client.machine.is_open:
             return
         backlog = self._backlog
@@ -323,7 +322,7 @@ class Outbox:
             await future
 
     def deliver_shares(self, run: Run, tickets: Sequence[Ticket]) -> None:
-        """Send messages of a share, for which there is room, each with its ticket."""
+        """Send shared messages, for which there is room, each with its ticket."""
         machine, session = self._client.machine, self._client.session
         is_kept = session is not None and session.persists
         if self._fit is not None:
@@ -338,11 +337,9 @@ class Outbox:
             self._deliver_share(template, ticket)
 
     def _deliver_share(self, template: PublishTemplate, ticket: Ticket) -> None:
-        """Send a message of a share, for which there is room.
-
-        One of QoS 2 is this session's from here on (4.8.2-4, -5): the group is told that it is consumed, once the
-        record has it, or, where the session ends with the connection, when the handshake or the connection is over.
-        """
+        """Send a shared message, for which there is room.  A QoS 2 message belongs to this session from here on
+        (4.8.2-4, -5).  Its ticket is acknowledged once the record has it.  In a session that ends with the connection,
+        that is when the handshake or the connection ends."""
         client = self._client
         machine, session = client.machine, client.session
         if not template.qos:
@@ -364,7 +361,7 @@ class Outbox:
             session.after_durable(partial(self._release_share, packet_id, packet, ticket), window=True)
         else:
             packet = machine.deliver(template, ticket)
-            if packet is None:  # too large for this client: another may be able to take it (3.3.4)
+            if packet is None:  # too large for this client: another may accept it (3.3.4)
                 ticket.release()
             else:
                 machine.send(packet)
@@ -378,7 +375,7 @@ class Outbox:
             self._release([packet], len(packet))
 
     def leave_share(self, member: ShareMember) -> None:
-        """A membership ends: what has not left is for others, what began at QoS 2 with this client is not (4.8.2-5)."""
+        """End a membership: unsent messages go to other members, QoS 2 handshakes under way stay here (4.8.2-5)."""
         machine, session = self._client.machine, self._client.session
         for packet_id, ticket in tuple((self._held_back or {}).items()):
             if ticket.member is member and self._held_back is not None:
@@ -392,10 +389,10 @@ class Outbox:
             if isinstance(held, Ticket) and held.member is member:
                 held.acknowledge()
 
-    # -- what waited -------------------------------------------------------------------------------------------------
+    # -- the backlog -------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Send what waited, as far as there is room now."""
+        """Send waiting messages as far as there is room."""
         client = self._client
         machine, driver = client.machine, client.driver
         if driver is None or not machine.is_open or self.holds:
@@ -437,7 +434,8 @@ class Outbox:
                 future.set_result(None)
 
     def send_again(self, packets: list[bytes]) -> None:
-        """Packets that an earlier connection left unanswered, in their order: no more at once than the client takes."""
+        """Resend packets that an earlier connection left unacknowledged, in order, within the client's receive
+        maximum."""
         self._resends = deque(packets)
         room = self._client.machine.window.maximum
         self._send_resends(room)
@@ -460,7 +458,7 @@ class Outbox:
             self._resends = None
 
     def first_waiting(self, replay: str) -> dict[QueueKey, int]:
-        """The offset of the first message above QoS 0 that waits here, of each queue that one of the readers reads."""
+        """Offset of the first waiting message above QoS 0 in each queue of one reader."""
         first: dict[QueueKey, int] = {}
         for waiting in self._backlog or ():
             if waiting.is_stored and waiting.template.qos and waiting.replay == replay:
@@ -468,7 +466,7 @@ class Outbox:
         return first
 
     def close(self) -> None:
-        """The connection is over."""
+        """Drop all waiting messages, because the connection is over."""
         self._backlog = self._resends = self.on_room = None
         self._backlog_bytes = 0
         self._wake()

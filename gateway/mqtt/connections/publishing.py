@@ -1,8 +1,8 @@
-"""Publishing: what one client publishes, and the answers it gets, in the order of its publishes (4.6.0-2, -3).
+"""Publishing: one client's publishes, answered in their order (4.6.0-2, -3).
 
-A run of PUBLISH packets that came together becomes one `send`; its answers are written when the store confirms.  Of
-QoS 2 in a session that outlives the connection, the record says which message each identifier became before that is
-stored; so who goes on after a crash can ask the store whether it was.
+A run of PUBLISH packets that came together becomes one `send`, answered when the store confirms.  For QoS 2 in a
+persistent session, the record maps each identifier to its message before that is stored.  So after a crash the next
+gateway can ask the store for the message.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ log = structlog.get_logger(__name__)
 
 Refusal = tuple[ReasonCode, str]
 MAX_GATED: Final = 64
-"""Runs of publishes that may wait for what has to be durable first: with more, no more is read.  A run is one read of
-the socket."""
+"""Maximum number of runs that wait for earlier durable writes; with more, reading pauses.  A run is one socket read."""
 MAX_COMPARED: Final = 10_000
-"""Messages times filters that are compared for one SUBSCRIBE; with more, each message may match."""
+"""Maximum number of comparisons (messages times filters) for one SUBSCRIBE; with more, every message counts as
+matching."""
 _BEHIND: Final = "the store is behind"
 _GATE_FULL: Final = "too much waits for what has to be durable first"
-"""Reasons to read no more."""
+"""Reasons to pause reading."""
 SETTLE_SECONDS: Final = 8.0
-"""Longest wait of a connection's end for what it published."""
+"""Longest wait of a closing connection for its publishes, in seconds."""
 
 
 class Publishing:
-    """One connection's."""
+    """One connection's publishes."""
 
     __slots__ = (
         "_answers",
@@ -67,7 +67,7 @@ class Publishing:
         self._is_relief_asked = False
 
     def take(self, packets: list[Publish]) -> None:
-        """Send a run of publishes on its way."""
+        """Accept a run of publishes."""
         services, answers = self._services, self._answers
         now_ms, route_of, to_message = services.clock.now_ms(), services.routes.of, mapping.to_message
         is_plain = services.access.is_open and not self._client.wants_no_local
@@ -75,7 +75,7 @@ class Publishing:
         sent: Sent | None = None
         for packet in packets:
             name = packet.topic
-            # what has too many levels has at least as many characters
+            # a name has at least as many characters as levels
             if is_plain and not packet.retain and not packet.properties and name[0] != "$" and len(name) < deep:
                 if sent is None:
                     sent = answers.in_turn(Sent(answers))
@@ -103,7 +103,7 @@ class Publishing:
             self._pause()
 
     def on_the_way(self, filters: Sequence[str]) -> list[Message]:
-        """What was taken and is not known to be stored, as far as one of the filters may match it."""
+        """Messages accepted and not known to be stored that may match one of the filters."""
         messages = self._answers.messages()
         found = [message for message in messages if SystemProperty.DELIVER_AT_MS not in message.system]
         if len(found) * len(filters) > MAX_COMPARED:
@@ -111,7 +111,7 @@ class Publishing:
         return [message for message in found if any(matches(each, message.sub_topic) for each in filters)]
 
     async def passed(self, filters: Sequence[str]) -> None:
-        """Return when what was taken before, and one of the filters may match, is stored and was handed out here."""
+        """Wait until earlier publishes that may match the filters are stored and delivered here."""
         before = self.on_the_way(filters)
         if before:
             told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -120,7 +120,6 @@ class Publishing:
             await self._services.hub.handed_over({(each.topic, each.queue_id) for each in before})
 
     def _refusal(self, packet: Publish) -> Refusal | None:
-        """Why a publish is not taken, or None."""
         services, name = self._services, packet.topic
         if name[0] == "$":
             problem = unpublishable(name)
@@ -145,7 +144,7 @@ class Publishing:
         if packet.retain or deliver_at_ms is not None or client.wants_no_local:
             system = dict(message.system)
             if deliver_at_ms is not None:
-                system[SystemProperty.DELIVER_AT_MS] = deliver_at_ms  # and is not retained
+                system[SystemProperty.DELIVER_AT_MS] = deliver_at_ms  # a delayed message is not retained
                 message.born_time_ms = now_ms
             elif packet.retain:
                 system[SystemProperty.RETAIN] = "1"
@@ -169,10 +168,10 @@ class Publishing:
         if self._client.driver is not None:
             self._client.driver.resume_reading(reason)
 
-    # -- what has to be durable first ----------------------------------------------------------------------------
+    # -- durable writes first --------------------------------------------------------------------------------------
 
     def _send(self, sent: Sent) -> None:
-        """Send a run, behind those that wait for their record, or for what is retained."""
+        """Send a run, behind earlier ones that wait for their record or for retained messages."""
         session = self._client.session
         needs_record = session is not None and session.persists and sent.has_qos_2
         if not needs_record and sent.retained is None and self._gated is None:
@@ -200,7 +199,7 @@ class Publishing:
                 if session is not None and session.persists and sent.has_qos_2:
                     await self._record(sent)
                     await self._drop_stored(sent)
-                if sent.retained is not None:  # before it is live: who subscribes in between misses neither
+                if sent.retained is not None:  # before it is live: no new subscriber misses it
                     await self._retained.passed([each.sub_topic for each in sent.retained])
                     await self._services.retained.keep_and_wait(sent.retained)
                 gated.popleft()
@@ -213,17 +212,17 @@ class Publishing:
             self._gated = self._gate = None
 
     def give_up(self) -> None:
-        """The session is another connection's: what waits for its record is sent by nobody here."""
+        """Stop sending runs that wait for their record, because another connection has the session."""
         if self._gate is not None:
             self._gate.cancel()
 
     def let_go(self) -> None:
-        """Part from what refers back: the connection is over."""
+        """Break reference cycles, because the connection is over."""
         self._answers.forget()
 
     async def settle(self) -> None:
-        """Return when what was taken is stored or given up, or that takes too long: who goes on with the session asks
-        the store for it."""
+        """Wait until accepted publishes are stored or given up, for a limited time.  After that the session's next
+        owner asks the store for them."""
         session = self._client.session
         if session is None or not session.persists:
             return
@@ -234,7 +233,7 @@ class Publishing:
                 await self._answers.settled()
 
     async def _record(self, sent: Sent) -> None:
-        """Note which messages the identifiers become; return when that is durable."""
+        """Write the identifiers' message ids to the record; return when they are durable."""
         session = self._client.session
         assert session is not None
         is_new = False
@@ -254,8 +253,8 @@ class Publishing:
             await future
 
     async def _drop_stored(self, sent: Sent) -> None:
-        """Leave out what an earlier connection had stored before it could say so.  Of what was stored in part, the rest
-        is stored first."""
+        """Drop messages that an earlier connection had stored without an answer.  The rest of a partly stored one is
+        stored first."""
         session = self._client.session
         assert session is not None
         for place in reversed(range(len(sent.words))):
@@ -266,8 +265,7 @@ class Publishing:
                     sent.note_stored(place)
 
     async def _is_stored(self, message: Message) -> bool:
-        """Whether a message of this id is in its queues, or waits for its time.  Raises UNAVAILABLE where that cannot
-        be known now."""
+        """True if a message of this id is stored or scheduled.  Raises UNAVAILABLE where that cannot be known now."""
         services = self._services
         store, at_ms = services.store, message.time_ms(SystemProperty.DELIVER_AT_MS)
         if at_ms is not None:
@@ -285,7 +283,7 @@ class Publishing:
 
 
 def _time_by_id(message: Message) -> None:
-    """Let a delay begin when the message's id was made: it is waited for at the same time when it is sent again."""
+    """Count a delay from the creation of the message's id, so that a resent message has the same delivery time."""
     at_ms = message.time_ms(SystemProperty.DELIVER_AT_MS)
     if at_ms is not None:
         delay_ms = at_ms - message.born_time_ms

@@ -1,4 +1,4 @@
-"""Reader: one connection as the hub sees it: the reader of its subscriptions, or of one `$replay/...` subscription."""
+"""Reader: one connection's reader in the hub: of its subscriptions, or of one `$replay/...` subscription."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from entrepot.gateway.mqtt.fan_out.audience import QueueKey, Run
 
 
 class Reader:
-    """Implements `gateway.mqtt.fan_out.audience.Subscriber`.  `replay`: the replay's filter as the client wrote it;
-    empty for the connection's own subscriptions."""
+    """A reader.  Implements `gateway.mqtt.fan_out.audience.Subscriber`.  `replay`: the replay's filter as the client
+    wrote it; empty for the connection's own subscriptions."""
 
     __slots__ = ("_client", "_outbox", "lagging", "replay", "resumed_at", "topic_filters")
 

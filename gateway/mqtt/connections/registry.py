@@ -1,4 +1,4 @@
-"""ClientRegistry: the connections of one gateway by client id."""
+"""ClientRegistry: one gateway's connections by client id."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Connection(Protocol):
     client: MqttClient
 
     def take_over(self) -> None:
-        """Give the client id up: another connection has it now."""
+        """Yield the client id to another connection."""
         ...
 
     def when_gone(self, callback: Callable[[], None]) -> None:
-        """Call back once the session is somebody else's to have."""
+        """Call back once the session is released to the next owner."""
         ...
 
 
@@ -29,24 +29,22 @@ ConnectionT = TypeVar("ConnectionT", bound=Connection)
 
 
 class ClientRegistry(Generic[ConnectionT]):
-    """Invariant: one connection has a client id."""
+    """Connections by client id.  Invariant: at most one connection has a client id."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, ConnectionT] = {}
 
     def of(self, client_id: str) -> ConnectionT | None:
-        """The connection of a client, None where it is not here."""
+        """The connection of a client id on this gateway, or None."""
         return self._by_name.get(client_name(client_id))
 
     def of_name(self, name: str) -> ConnectionT | None:
-        """The same by the name that sessions have in their keys."""
+        """The connection of a session name, or None."""
         return self._by_name.get(name)
 
     async def claim(self, connection: ConnectionT) -> None:
-        """Have the client id on this gateway; whoever has it here gives it up first (3.1.4-3).
-
-        Raises FORBIDDEN where that is another user.
-        """
+        """Take the client id on this gateway; its current connection yields it first (3.1.4-3).  Raises FORBIDDEN where
+        that belongs to another user."""
         name = client_name(connection.client.client_id)
         while (older := self._by_name.get(name)) is not None and older is not connection:
             if older.client.user != connection.client.user:
@@ -58,7 +56,7 @@ class ClientRegistry(Generic[ConnectionT]):
         self._by_name[name] = connection
 
     def leave(self, connection: ConnectionT) -> None:
-        """Have the client id no more; may be called again."""
+        """Give the client id back; may be called again."""
         name = client_name(connection.client.client_id)
         if self._by_name.get(name) is connection:
             del self._by_name[name]

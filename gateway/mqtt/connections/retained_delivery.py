@@ -1,7 +1,7 @@
-"""RetainedDelivery: the retained messages that one connection's new subscriptions bring, no faster than it takes them.
+"""RetainedDelivery: retained messages for one connection's new subscriptions, at the client's pace.
 
-Invariant: whatever is subscribed to and how often, one task reads for a connection, and RETAINED_BATCH messages at most
-wait in memory; a filter that is subscribed to again while it waits for its turn waits once, with its latest options.
+Invariant: one task reads for a connection, and at most RETAINED_BATCH messages wait in memory.  A filter that is
+subscribed to again while it waits is queued once, with its latest options.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from entrepot.protocols.mqtt.encoder import PublishTemplate
 
 RETAINED_BATCH: Final = 64
 OWN_SECONDS: Final = 0.5
-"""Longest wait of a retained publish for what it replaces to be sent to the client that subscribed before it."""
+"""Longest wait of the client's own retained publish for the delivery of the message that it replaces, in seconds."""
 
 log = structlog.get_logger(__name__)
 
 
 class RetainedDelivery:
-    """One connection's.  `subscriptions`: those there are, by filter."""
+    """One connection's retained messages.  `subscriptions`: the current ones, by filter."""
 
     __slots__ = ("_announced", "_client", "_outbox", "_sent", "_services", "_subscriptions", "_wanted")
 
@@ -46,20 +46,20 @@ class RetainedDelivery:
     ) -> None:
         self._services, self._client, self._outbox, self._subscriptions = services, client, outbox, subscriptions
         self._wanted: dict[str, SubscriptionRecord] | None = None
-        """Subscriptions in the order of their turn, by filter; None while nobody reads."""
+        """Subscriptions to serve in order, by filter; None while no task reads."""
         self._announced: dict[str, float] | None = None
-        """Filters for which something is to be sent, and until when the client's own publishes wait for that."""
+        """Filters announced, each with the deadline until which the client's own publishes wait for its delivery."""
         self._sent: asyncio.Future[None] | None = None
 
     def announce(self, records: Iterable[SubscriptionRecord]) -> None:
-        """What the subscriptions match will be asked for by `send`."""
+        """Note subscriptions that `send` will serve."""
         until = self._services.loop.time() + OWN_SECONDS
         announced = {record.filter: until for record in records}
         if announced:
             self._announced = {**(self._announced or {}), **announced}
 
     async def passed(self, names: Sequence[str]) -> None:
-        """Return when what is retained for some names was sent to subscriptions that were announced."""
+        """Wait until retained messages of these names are sent to announced subscriptions."""
         with suppress(TimeoutError):
             while (until := self._awaited_until(names)) > self._services.loop.time():
                 if self._sent is None:
@@ -79,7 +79,7 @@ class RetainedDelivery:
             self._sent = None
 
     def send(self, records: Iterable[SubscriptionRecord]) -> None:
-        """Send what subscriptions match that were made just now (3.3.1.3)."""
+        """Send the retained messages that match new subscriptions (3.3.1.3)."""
         wanted = {record.filter: record for record in records}
         if self._wanted is not None:
             self._wanted.update(wanted)
@@ -107,12 +107,12 @@ class RetainedDelivery:
                     return
 
     async def _has_room(self, record: SubscriptionRecord) -> bool:
-        """Wait until nothing waits for the client; False where no more of a subscription is wanted then."""
+        """Wait until the outbox is empty; False where the subscription has ended by then."""
         await self._outbox.emptied()
         return self._client.machine.is_open and record.filter in self._subscriptions
 
     async def _send_batch(self, record: SubscriptionRecord, names: list[str]) -> bool:
-        """What is retained for some names; False where no more of it is wanted or to be had."""
+        """Send retained messages of some names; False where the subscription has ended or reading fails."""
         if not await self._has_room(record):
             return False
         try:

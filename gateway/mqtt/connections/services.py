@@ -1,4 +1,4 @@
-"""MqttServices: what the connections of the MQTT front end share."""
+"""MqttServices: objects shared by all connections of the MQTT front end."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from entrepot.gateway.settings import MqttSettings
 from entrepot.protocols.mqtt.connection_events import ConnectionLimits
 
 FINDING_SECONDS: Final = 30.0
-"""Longest time from the beginning of a gateway until it knows of every broker."""
+"""Longest time from a gateway's start until it knows every broker, in seconds."""
 
 
 @dataclass(slots=True)
 class MqttServices:
-    """`presence`: where publishers are told that nobody is subscribed; None where they are not.  `sys_messages`: the
-    values of `$SYS` topics that a filter matches."""
+    """Objects shared by all connections.  `presence`: None where publishers are not told of missing subscribers.
+    `sys_messages`: messages of the `$SYS` topics that match a filter."""
 
     store: Store
     sender: Sender
@@ -57,7 +57,7 @@ class MqttServices:
     sys_messages: Callable[[str], list[StoredMessage]] = lambda topic_filter: []
 
     def may_come(self, topic: str, queue_id: int) -> bool:
-        """True where a queue may only not be known yet: a gateway that has just begun may not have found its broker."""
+        """True if the queue may exist but is unknown yet, because this gateway has just started."""
         topology = self.store.topology
         found = topology.topic(topic)
         if found is None or self.loop.time() - self.began > FINDING_SECONDS:

@@ -14,12 +14,12 @@ from entrepot.gateway.mqtt.names import Share
 
 
 def granted_qos(share: Share, wanted: int) -> int:
-    """AMQP's queues deliver at least once, and forget what is acknowledged: no more than QoS 1 is promised of them."""
+    """The granted QoS: at most 1 for AMQP queues, which deliver at least once and delete acknowledged messages."""
     return wanted if shared_queue(share.filter) is None else min(wanted, 1)
 
 
 class Membership:
-    """Implements `gateway.mqtt.shares.shares.ShareMember`."""
+    """A member of a share.  Implements `gateway.mqtt.shares.shares.ShareMember`."""
 
     __slots__ = ("_client", "_grant", "_is_of_queue", "_outbox", "_services", "share")
 
@@ -34,7 +34,7 @@ class Membership:
             services.presence.joined(share.filter, self)
 
     def leave(self) -> None:
-        """The part ends: what has not been sent is for others."""
+        """End the membership; unsent messages go to other members."""
         services, share = self._services, self.share
         self._outbox.leave_share(self)
         services.shares.leave(share.name, share.filter, self)
@@ -42,7 +42,7 @@ class Membership:
             services.presence.left(share.filter, self)
 
     def grant(self, options: SubscriptionOptions) -> None:
-        """The same share was subscribed to again, perhaps otherwise (3.8.4-3)."""
+        """Take the options of a repeated SUBSCRIBE (3.8.4-3)."""
         identifiers = (options.identifier,) if options.identifier else ()
         self._grant = Grant(granted_qos(self.share, options.qos), False, identifiers)
 
@@ -54,7 +54,7 @@ class Membership:
         now_ms = self._services.clock.now_ms()
         wanted: list[Ticket] = []
         for ticket in tickets:
-            # What is over in an AMQP queue was sorted out, to be a dead letter: it is not for this door to drop.
+            # Expired messages of an AMQP queue were dead-lettered before: they are not dropped here.
             if not self._is_of_queue and ticket.is_over(now_ms, None):
                 ticket.acknowledge()
             else:

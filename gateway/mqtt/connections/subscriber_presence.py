@@ -1,9 +1,9 @@
-"""SubscriberPresence: whether anybody is subscribed to a topic name.
+"""SubscriberPresence: the answer to "has this topic any subscriber?", for reason code 0x10.
 
-That is a connection here, a session that is away or connected to another gateway, or a shared subscription.  It is
-known only where publishers are to be told (0x10): all sessions of the store are followed for it.
+Subscribers are connections here, sessions away or on other gateways, and shared subscriptions.  All sessions of the
+store are followed for it, so it exists only where publishers are to be told.
 
-What the other doors consume is not asked, but for AMQP's queues that got the message.
+Consumers of other protocols do not count, except AMQP queues that got the message.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Filters = tuple[str, ...]
 
 
 class SubscriberPresence:
-    """`start` before the first question."""
+    """Subscribers of topic names; call `start` first."""
 
     def __init__(self, store: Store, hub: DeliveryHub) -> None:
         self._hub = hub
@@ -33,21 +33,21 @@ class SubscriberPresence:
         self._table.on_change.append(self._changed)
 
     async def start(self) -> None:
-        """Learn the sessions there are.  Raises what the store raises."""
+        """Load the existing sessions and follow them.  Raises what the store raises."""
         await self._table.start()
 
     def close(self) -> None:
         self._table.close()
 
     def joined(self, topic_filter: str, member: object) -> None:
-        """A connection here has its part in a share."""
+        """Note a connection's membership in a share."""
         self._shares.add(topic_filter, member, None)
 
     def left(self, topic_filter: str, member: object) -> None:
         self._shares.remove(topic_filter, member)
 
     def has_any(self, message: Message) -> bool:
-        """Whether anybody gets the message, or may get it when its time has come."""
+        """True if any subscriber gets the message, or may get it when its delay ends."""
         if message.further_queues or SystemProperty.DELIVER_AT_MS in message.system:
             return True
         name = message.sub_topic
@@ -71,7 +71,7 @@ def _decode(value: bytes) -> Filters:
 
 
 def _filter_of(text: str) -> str:
-    """What the names match: a share's and a replay's own filter."""
+    """The filter that names are matched with: of a share or a replay the inner one."""
     if text.startswith(SHARE):
         share = parse_share(text)
         return text if share is None else share.filter

@@ -1,7 +1,7 @@
-"""Subscribing: one connection's subscriptions of all kinds, and the retained messages that they bring.
+"""Subscribing: one connection's subscriptions of all kinds, and their retained messages.
 
-What a SUBSCRIBE or UNSUBSCRIBE changes is changed at once, in the order of the packets; SUBACK follows when what is
-published from then on reaches the client, and when the session's record has it.
+SUBSCRIBE and UNSUBSCRIBE take effect at once, in the order of the packets.  SUBACK follows when later publishes reach
+the client and the session's record is durable.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 MAX_FILTER_CHARACTERS: Final = 96 * 1024
-"""Of all filters of a client, so that they fit into its session's record; beyond it only short ones are taken."""
+"""Maximum characters of a client's filters, which must fit into its session's record; beyond it only short ones are
+taken."""
 SHORT_FILTER: Final = 96
 NEVER_RETAINED: Final = 2
 ONLY_IF_NEW: Final = 1
@@ -39,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 class Subscribing:
-    """One connection's."""
+    """One connection's subscriptions."""
 
     __slots__ = (
         "_client",
@@ -59,20 +60,20 @@ class Subscribing:
         self._services, self._client, self._outbox = services, client, outbox
         outbox.on_room = self._has_room
         self.records: dict[str, SubscriptionRecord] = {}
-        """All subscriptions, by their filter as the client wrote it."""
+        """All subscriptions, by filter as the client wrote it."""
         self.retained = RetainedDelivery(services, client, outbox, self.records)
         self.filters: dict[str, SubscriptionOptions] = {}
         self.reader = Reader(client, outbox, self.filters)
         self.shares: dict[str, Membership] | None = None
         self.replays: dict[str, Reader] | None = None
         self.settling = 0
-        """SUBSCRIBEs without full effect: what is published now may not reach the client."""
+        """Number of SUBSCRIBEs without full effect yet: a publish may not reach the client."""
         self._when_settled: asyncio.Future[None] | None = None
 
     # -- SUBSCRIBE -----------------------------------------------------------------------------------------------
 
     def change(self, packet: Subscribe | Unsubscribe) -> None:
-        """Take a SUBSCRIBE or UNSUBSCRIBE; its answer comes later."""
+        """Apply a SUBSCRIBE or UNSUBSCRIBE; its answer comes later."""
         if isinstance(packet, Subscribe):
             self._subscribe(packet)
         else:
@@ -104,7 +105,7 @@ class Subscribing:
                 retained.append(record)
             share = parse_share(wanted.filter) if wanted.filter.startswith(SHARE) else None
             reasons.append(ReasonCode(wanted.qos if share is None else granted_qos(share, wanted.qos)))
-        self._outbox.holds += 1  # what comes now goes out behind the answer
+        self._outbox.holds += 1  # messages from now on follow SUBACK
         self.settling += 1
         self.retained.announce(retained)
         if joins:
@@ -113,9 +114,9 @@ class Subscribing:
             self._follow(packet.packet_id, reasons, retained)
 
     def _refusal(self, wanted: Subscription) -> ReasonCode | None:
-        """Why a subscription cannot be granted, or None (3.9.3)."""
+        """The reason to refuse a subscription, or None (3.9.3)."""
         services, text = self._services, wanted.filter
-        if not text.startswith((SHARE, REPLAY)) and not is_valid_filter(text):  # theirs is looked at below
+        if not text.startswith((SHARE, REPLAY)) and not is_valid_filter(text):  # theirs are checked below
             return ReasonCode.TOPIC_FILTER_INVALID
         topic_filter, group = text, ""
         if text.startswith(SHARE):
@@ -145,7 +146,6 @@ class Subscribing:
         return len(text) + sum(map(len, self.records)) > MAX_FILTER_CHARACTERS
 
     def _add(self, record: SubscriptionRecord, *, is_new: bool, resumes: bool = False) -> Membership | None:
-        """Note a subscription and let it have effect; a share is returned, to be joined."""
         text = record.filter
         self.records[text] = record
         options = SubscriptionOptions(record.qos, record.no_local, record.retain_as_published, record.identifier)
@@ -198,7 +198,6 @@ class Subscribing:
         self._follow(packet_id, reasons, retained)
 
     async def _join_share(self, member: Membership) -> ReasonCode | None:
-        """Become a member; the reason for SUBACK where that is refused."""
         shares, share = self._services.shares, member.share
         try:
             await shares.join(share.name, share.filter, member)
@@ -216,7 +215,7 @@ class Subscribing:
                 member.leave()
             return _SHARE_REFUSALS.get(error.code, ReasonCode.UNSPECIFIED_ERROR)
         if not self._client.machine.is_open or member not in (self.shares or {}).values():
-            shares.leave(share.name, share.filter, member)  # it went meanwhile
+            shares.leave(share.name, share.filter, member)  # it left meanwhile
         return None
 
     def _follow(self, packet_id: int, reasons: list[ReasonCode], retained: list[SubscriptionRecord]) -> None:
@@ -233,7 +232,7 @@ class Subscribing:
             self._when_settled = None
 
     async def settled(self) -> None:
-        """Return when what is published from then on reaches the client by all its subscriptions."""
+        """Wait until all subscriptions have full effect."""
         while self.settling:
             if self._when_settled is None:
                 self._when_settled = asyncio.get_running_loop().create_future()
@@ -300,7 +299,7 @@ class Subscribing:
         hub.leave(reader)
 
     def ask_again(self) -> None:
-        """The client's rights have changed: what it may not subscribe to any more ends."""
+        """End subscriptions that the client may no longer have, after a change of its rights."""
         services, client = self._services, self._client
         now_ms = services.clock.now_ms()
         for text in list(self.records):
@@ -315,10 +314,10 @@ class Subscribing:
                 services.counters.refuse(client, text, "the right to it was revoked")
                 self._record(lambda: None)
 
-    # -- a session that comes back, and goes -----------------------------------------------------------------------
+    # -- continuing and leaving a session --------------------------------------------------------------------------
 
     def restore(self) -> None:
-        """Let the subscriptions of a session that is continued have effect again, from where it had read to."""
+        """Restore the subscriptions of a continued session, each from its read position."""
         session, services = self._client.session, self._services
         assert session is not None
         for record in session.record.subscriptions:
@@ -332,7 +331,7 @@ class Subscribing:
         await self._join_share(member)
 
     def positions(self) -> tuple[Cursors, dict[str, Cursors]]:
-        """Where the session reads on, for its record."""
+        """Read positions of the session, for its record."""
         return self._positions(self.reader), {
             name: self._positions(reader) for name, reader in (self.replays or {}).items()
         }
@@ -342,7 +341,7 @@ class Subscribing:
         if not reader.topic_filters:
             return {}
         found: dict[QueueKey, int] = {}
-        if session is not None:  # queues that are away just now keep their places
+        if session is not None:  # queues that are away now keep their places
             kept, topology = session.restored_cursors(reader.replay), services.store.topology
             found = {key: at for key, at in kept.items() if topology.topic(key[0]) is not None}
         found.update(services.hub.positions(reader.topic_filters))
@@ -355,7 +354,7 @@ class Subscribing:
         return cursors
 
     def close(self) -> None:
-        """The connection is over."""
+        """End all subscriptions, because the connection is over."""
         for reader in (self.reader, *(self.replays or {}).values()):
             self._leave(reader)
         for member in (self.shares or {}).values():
@@ -364,7 +363,7 @@ class Subscribing:
         self.shares = self.replays = None
 
     def _has_room(self) -> None:
-        """Nothing waits to be sent: who was behind reads on, and shares may give more."""
+        """Continue readers and shares, because nothing waits to be sent."""
         services = self._services
         for reader in (self.reader, *(self.replays or {}).values()):
             if reader.lagging:
@@ -374,7 +373,7 @@ class Subscribing:
 
 
 def _brings_retained(wanted: Subscription, *, is_new: bool) -> bool:
-    """Whether a subscription that is no share is answered with retained messages (3.8.3.1)."""
+    """True if the subscription, which is no share, is answered with retained messages (3.8.3.1)."""
     if wanted.retain_handling == NEVER_RETAINED or wanted.filter.startswith(REPLAY):
         return False
     return is_new or wanted.retain_handling != ONLY_IF_NEW
@@ -386,4 +385,4 @@ _SHARE_REFUSALS: Final = {
     Code.FORBIDDEN: ReasonCode.NOT_AUTHORIZED,
     Code.TOO_MANY_REQUESTS: ReasonCode.QUOTA_EXCEEDED,
 }
-"""Reason codes of SUBACK; anything else is an unspecified error."""
+"""Reason codes of SUBACK; any other error is an unspecified one."""

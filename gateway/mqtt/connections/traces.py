@@ -1,7 +1,7 @@
-"""Traces: the packets of one client or address, as they come and go, for operators who look for what is wrong.
+"""Traces: packets of one client or address in both directions, for operators.
 
-Only connections that are traced pay for it.  Invariants: a trace ends by itself; it holds its last MAX_ENTRIES packets;
-passwords are never in it, payloads only where they were asked for, and of those no more than MAX_PAYLOAD_BYTES.
+Only traced connections pay for it.  Invariants: a trace ends by itself and holds its last MAX_ENTRIES packets.
+Passwords are never in it; payloads only on request, at most MAX_PAYLOAD_BYTES of each.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class Trace:
     with_payloads: bool
     clock: Clock
     seen: int = 0
-    """Packets since it began, those no longer held included."""
+    """Number of packets since it began, including those no longer held."""
     entries: deque[TraceEntry] = field(default_factory=lambda: deque(maxlen=MAX_ENTRIES))
 
     def sent(self, client: MqttClient, data: bytes) -> None:
-        """Whole packets went out."""
+        """Note sent packets."""
         self._note(client, "out", Decoder(_MAX_PACKET, client.machine.version or 4).feed(data))
 
     def received(self, client: MqttClient, packets: Iterable[Packet]) -> None:
-        """Packets came in."""
+        """Note received packets."""
         self._note(client, "in", packets)
 
     def _note(self, client: MqttClient, direction: str, packets: Iterable[Packet]) -> None:
@@ -69,20 +69,17 @@ class Trace:
 
 
 class Traces:
-    """Those of one gateway."""
+    """The traces of one gateway."""
 
     def __init__(self, clock: Clock, clients: Callable[[], Iterable[MqttClient]]) -> None:
         self._clock, self._clients = clock, clients
         self._traces: dict[str, Trace] = {}
 
     def start(self, target: str, seconds: float, *, with_payloads: bool) -> Trace:
-        """Trace a client or an address from now on, anew if it is traced already.
-
-        Raises TOO_MANY_REQUESTS where MAX_TRACES are there.
-        """
+        """Begin or restart a trace of a client or address.  Raises TOO_MANY_REQUESTS where MAX_TRACES are running."""
         now_ms = self._clock.now_ms()
         self.stop(target)
-        if len(self._traces) >= MAX_TRACES:  # what is over makes room
+        if len(self._traces) >= MAX_TRACES:  # make room by dropping ended ones
             for each in [each for each in self._traces.values() if each.until_ms <= now_ms]:
                 self.stop(each.target)
         if len(self._traces) >= MAX_TRACES:
@@ -94,11 +91,11 @@ class Traces:
         return trace
 
     def get(self, target: str) -> Trace | None:
-        """A trace, which may be over; None where none was begun."""
+        """A trace, which may be over, or None."""
         return self._traces.get(target)
 
     def stop(self, target: str) -> bool:
-        """End and forget a trace; says whether there was one."""
+        """End and delete a trace; True if it existed."""
         trace = self._traces.pop(target, None)
         for client in self._clients() if trace is not None else ():
             if client.traced_by is trace:
@@ -106,7 +103,7 @@ class Traces:
         return trace is not None
 
     def arrived(self, client: MqttClient, connect: Connect) -> None:
-        """A CONNECT came: it may be of somebody who is traced."""
+        """Attach a trace to a connecting client if one matches."""
         for trace in self._traces.values():
             if trace.until_ms > self._clock.now_ms() and _matches(client, connect.client_id, trace.target):
                 attach(client, trace)
@@ -115,14 +112,14 @@ class Traces:
 
 
 def attach(client: MqttClient, trace: Trace) -> None:
-    """Let a trace see what a connection says and hears."""
+    """Record a connection's packets in a trace."""
     client.traced_by = trace
     client.observe = partial(trace.sent, client)
     client.machine.observe = partial(trace.received, client)
 
 
 def detach(client: MqttClient) -> None:
-    """Let it go unseen."""
+    """Stop recording a connection's packets."""
     client.traced_by = client.observe = client.machine.observe = None
 
 
@@ -131,7 +128,7 @@ def _matches(client: MqttClient, client_id: str, target: str) -> bool:
 
 
 def described(packet: Packet, *, with_payloads: bool) -> dict[str, Any]:
-    """What there is to say of a packet."""
+    """Return a packet's description."""
     fields: dict[str, Any] = {}
     for name in ("packet_id", "packet_ids", "reason", "reasons"):
         value = getattr(packet, name, None)

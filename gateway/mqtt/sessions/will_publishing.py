@@ -1,4 +1,4 @@
-"""WillPublishing: how a will becomes a message."""
+"""WillPublishing: publishing of will messages."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ log = structlog.get_logger(__name__)
 
 
 class WillPublishing:
-    """Has no state of its own."""
+    """A publisher of wills, without state of its own."""
 
     def __init__(self, routes: Routes, retained: RetainedMessages, sender: Sender, clock: Clock) -> None:
         self._routes, self._retained, self._sender, self._clock = routes, retained, sender, clock
 
     async def publish(self, record: SessionRecord, will: WillRecord) -> None:
-        """Publish a will.  A refused one is logged and dropped: there is nobody to tell."""
+        """Publish a will.  A refused one is logged and dropped: its client is gone."""
         properties = {PropertyId(key): value for key, value in will.properties.items()}
         delayed = parse_delayed(will.topic) if will.topic.startswith(DELAYED) else None
         name, now_ms = will.topic if delayed is None else delayed.topic, self._clock.now_ms()
@@ -37,7 +37,7 @@ class WillPublishing:
         if delayed is not None:
             message.system = {**message.system, SystemProperty.DELIVER_AT_MS: now_ms + delayed.seconds * 1000}
         try:
-            if SystemProperty.RETAIN in message.system:  # first: who subscribes in between misses neither
+            if SystemProperty.RETAIN in message.system:  # before it is live: no new subscriber misses it
                 await self._retained.keep_and_wait([message])
             problem = first_refusal(await self._sender.send_and_wait([message]))
         except EntrepotError as error:
