@@ -15,13 +15,10 @@ from typing import NamedTuple
 
 from entrepot.domain.message import StoredMessage
 from entrepot.gateway.driver import Driver
-from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
-from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.fan_out.audience import QueueKey, Run
 from entrepot.gateway.mqtt.sessions.record import SENT, OutgoingRecord
-from entrepot.gateway.mqtt.shares.share import ShareMember
 from entrepot.protocols.mqtt.encoder import PublishTemplate
 
 NOT_IN_A_QUEUE = -1
@@ -49,8 +46,6 @@ class Outbox:
         "_backlog_bytes",
         "_client",
         "_empty",
-        "_fit",
-        "_held_back",
         "_not_durable",
         "_resends",
         "_services",
@@ -64,11 +59,8 @@ class Outbox:
         self._backlog: deque[Waiting] | None = None
         self._backlog_bytes = self._not_durable = 0
         """Bytes of messages waiting for room, and of packets waiting for their record."""
-        self._fit: MessagesThatFit | None = None
         self._resends: deque[bytes] | None = None
         self._empty: list[asyncio.Future[None]] | None = None
-        self._held_back: dict[int, Ticket] | None = None
-        """Tickets of shared messages whose record is being written, by packet identifier."""
         self.holds = 0
 
     @property
@@ -86,18 +78,6 @@ class Outbox:
     def waiting(self) -> int:
         """Number of waiting messages."""
         return len(self._backlog or ()) + len(self._resends or ())
-
-    @property
-    def room(self) -> int:
-        """Number of shared messages that can be sent at once."""
-        client = self._client
-        driver = client.driver
-        if driver is None or driver.is_congested or self.has_backlog or not client.machine.is_open:
-            return 0
-        if self._fit is None:
-            self._fit = MessagesThatFit()
-        fitting = self._fit.in_bytes(driver.write_limit - driver.unwritten)
-        return max(min(client.machine.window.room, fitting), 0)
 
     # -- what comes from the log -------------------------------------------------------------------------------------
 
@@ -117,7 +97,7 @@ class Outbox:
                 client.messages_out += len(run.messages)
             else:
                 for template in run.templates:
-                    self._send_plain(template)
+                    self.send_plain(template)
             return len(run.messages)
         sent = 0
         if not self.has_backlog and not driver.is_congested:
@@ -137,7 +117,7 @@ class Outbox:
                 break
         return taken
 
-    def _send_plain(self, template: PublishTemplate) -> None:
+    def send_plain(self, template: PublishTemplate) -> None:
         packet = self._client.machine.deliver(template)
         if packet is not None:
             self._client.machine.send(packet)
@@ -156,7 +136,7 @@ class Outbox:
             for template in run.templates:
                 if template.qos and window.room <= 0:
                     return at
-                self._send_plain(template)
+                self.send_plain(template)
                 at += 1
             return at
         if run.qos and len(run.templates) <= room:
@@ -190,7 +170,7 @@ class Outbox:
                 break
             at += 1
             retain = bool(template.head[0] & 1)
-            packet = self._take_kept(Waiting(template, message, replay, True, run.identifiers, retain))
+            packet = self.take_kept(Waiting(template, message, replay, True, run.identifiers, retain))
             if packet is not None:
                 packets.append(packet)
         self._send_durable(packets)
@@ -231,7 +211,7 @@ class Outbox:
         self._send_durable([run.packets_from(first)])
         return count
 
-    def _take_kept(self, waiting: Waiting) -> bytes | None:
+    def take_kept(self, waiting: Waiting) -> bytes | None:
         """Put a message in the window of a persistent session."""
         template, message = waiting.template, waiting.message
         machine, session = self._client.machine, self._client.session
@@ -258,6 +238,11 @@ class Outbox:
             size = sum(map(len, packets))
             self._not_durable += size
             session.after_durable(partial(self._release, packets, size), window=True)
+
+    def send_held(self, packet: bytes) -> None:
+        """Send a packet that waited elsewhere for its record."""
+        self._not_durable += len(packet)
+        self._release([packet], len(packet))
 
     def _release(self, packets: list[bytes], size: int) -> None:
         was_behind = self._is_journal_behind()
@@ -321,74 +306,6 @@ class Outbox:
             self._empty = [*(self._empty or ()), future]
             await future
 
-    def deliver_shares(self, run: Run, tickets: Sequence[Ticket]) -> None:
-        """Send shared messages, for which there is room, each with its ticket."""
-        machine, session = self._client.machine, self._client.session
-        is_kept = session is not None and session.persists
-        if self._fit is not None:
-            self._fit.note(run.largest)
-        if run.qos and not machine.has_aliases and run.largest <= machine.max_packet_to_client:
-            first = machine.window.take_run(run.qos, len(tickets)) if run.qos == 1 or not is_kept else 0
-            if first:
-                machine.window.held.update(enumerate(tickets, first))
-                machine.send(run.packets_from(first))
-                return
-        for template, ticket in zip(run.templates, tickets, strict=True):
-            self._deliver_share(template, ticket)
-
-    def _deliver_share(self, template: PublishTemplate, ticket: Ticket) -> None:
-        """Send a shared message, for which there is room.  A QoS 2 message belongs to this session from here on
-        (4.8.2-4, -5).  Its ticket is acknowledged once the record has it.  In a session that ends with the connection,
-        that is when the handshake or the connection ends."""
-        client = self._client
-        machine, session = client.machine, client.session
-        if not template.qos:
-            self._send_plain(template)
-            ticket.acknowledge()
-        elif template.qos == 2 and session is not None and session.persists:
-            packet = self._take_kept(Waiting(template, ticket.message, "", False, (), False))
-            if packet is None:
-                ticket.acknowledge()
-                return
-            packet_id = machine.window.next_id
-            message = ticket.message
-            machine.window.held[packet_id] = OutgoingRecord(
-                packet_id, ticket.consumer.topic, message.queue_id, message.queue_offset, 2
-            )
-            if self._held_back is None:
-                self._held_back = {}
-            self._held_back[packet_id] = ticket
-            session.after_durable(partial(self._release_share, packet_id, packet, ticket), window=True)
-        else:
-            packet = machine.deliver(template, ticket)
-            if packet is None:  # too large for this client: another may accept it (3.3.4)
-                ticket.release()
-            else:
-                machine.send(packet)
-                client.messages_out += 1
-
-    def _release_share(self, packet_id: int, packet: bytes, ticket: Ticket) -> None:
-        if self._held_back and self._held_back.get(packet_id) is ticket:
-            del self._held_back[packet_id]
-            ticket.acknowledge()
-            self._not_durable += len(packet)
-            self._release([packet], len(packet))
-
-    def leave_share(self, member: ShareMember) -> None:
-        """End a membership: unsent messages go to other members, QoS 2 handshakes under way stay here (4.8.2-5)."""
-        machine, session = self._client.machine, self._client.session
-        for packet_id, ticket in tuple((self._held_back or {}).items()):
-            if ticket.member is member and self._held_back is not None:
-                del self._held_back[packet_id]
-                machine.window.finish(packet_id)
-                if session is not None:
-                    session.note_finished()
-        window = machine.window
-        for packet_id in window.unreceived | window.released:
-            held = window.held[packet_id]
-            if isinstance(held, Ticket) and held.member is member:
-                held.acknowledge()
-
     # -- the backlog -------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
@@ -419,11 +336,11 @@ class Outbox:
             waiting = backlog.popleft()
             self._backlog_bytes -= waiting.template.size
             if is_kept and (waiting.template.qos or durable):
-                packet = self._take_kept(waiting)
+                packet = self.take_kept(waiting)
                 if packet is not None:
                     durable.append(packet)
             else:
-                self._send_plain(waiting.template)
+                self.send_plain(waiting.template)
         if durable:
             self._send_durable(durable)
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from entrepot.domain.share import shared_queue
+from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.mqtt.connections.client import MqttClient
-from entrepot.gateway.mqtt.connections.outbox import Outbox
+from entrepot.gateway.mqtt.connections.outbox import Outbox, Waiting
 from entrepot.gateway.mqtt.connections.services import MqttServices
-from entrepot.gateway.mqtt.fan_out.audience import Grant, SubscriptionOptions, make_share_run
+from entrepot.gateway.mqtt.fan_out.audience import Grant, Run, SubscriptionOptions, make_share_run
 from entrepot.gateway.mqtt.names import Share
+from entrepot.gateway.mqtt.sessions.record import OutgoingRecord
+from entrepot.protocols.mqtt.encoder import PublishTemplate
 
 
 def granted_qos(share: Share, wanted: int) -> int:
@@ -21,22 +25,34 @@ def granted_qos(share: Share, wanted: int) -> int:
 class Membership:
     """A member of a share.  Implements `gateway.mqtt.shares.shares.ShareMember`."""
 
-    __slots__ = ("_client", "_grant", "_is_of_queue", "_outbox", "_services", "share")
+    __slots__ = ("_client", "_fit", "_grant", "_held_back", "_is_of_queue", "_outbox", "_services", "share")
 
     def __init__(
         self, services: MqttServices, client: MqttClient, outbox: Outbox, share: Share, options: SubscriptionOptions
     ) -> None:
         self._services, self._client, self._outbox = services, client, outbox
         self.share = share
+        self._fit = MessagesThatFit()
+        self._held_back: dict[int, Ticket] = {}
+        """Messages of QoS 2 that wait for their record, by packet identifier."""
         self._is_of_queue = shared_queue(share.filter) is not None
         self.grant(options)
         if services.presence is not None:
             services.presence.joined(share.filter, self)
 
     def leave(self) -> None:
-        """End the membership; unsent messages go to other members."""
+        """End the membership: unsent messages go to other members, QoS 2 handshakes under way stay here (4.8.2-5)."""
         services, share = self._services, self.share
-        self._outbox.leave_share(self)
+        window, session = self._client.machine.window, self._client.session
+        for packet_id in self._held_back:
+            window.finish(packet_id)
+            if session is not None:
+                session.note_finished()
+        self._held_back.clear()
+        for packet_id in window.unreceived | window.released:
+            held = window.held[packet_id]
+            if isinstance(held, Ticket) and held.member is self:
+                held.acknowledge()
         services.shares.leave(share.name, share.filter, self)
         if services.presence is not None:
             services.presence.left(share.filter, self)
@@ -48,7 +64,12 @@ class Membership:
 
     @property
     def credit(self) -> int:
-        return self._outbox.room
+        """Messages that can be sent at once."""
+        client = self._client
+        driver, machine = client.driver, client.machine
+        if driver is None or driver.is_congested or self._outbox.has_backlog or not machine.is_open:
+            return 0
+        return max(min(machine.window.room, self._fit.in_bytes(driver.write_limit - driver.unwritten)), 0)
 
     def take(self, tickets: Sequence[Ticket]) -> None:
         now_ms = self._services.clock.now_ms()
@@ -62,7 +83,56 @@ class Membership:
         if wanted:
             run = make_share_run(wanted, self._grant, self._client.machine.version == 5, now_ms)
             self._services.hub.delivered += len(wanted)
-            self._outbox.deliver_shares(run, wanted)
+            self._deliver(run, wanted)
+
+    def _deliver(self, run: Run, tickets: Sequence[Ticket]) -> None:
+        """Send messages, for which there is room, each with its ticket."""
+        machine, session = self._client.machine, self._client.session
+        is_kept = session is not None and session.persists
+        self._fit.note(run.largest)
+        if run.qos and not machine.has_aliases and run.largest <= machine.max_packet_to_client:
+            first = machine.window.take_run(run.qos, len(tickets)) if run.qos == 1 or not is_kept else 0
+            if first:
+                machine.window.held.update(enumerate(tickets, first))
+                machine.send(run.packets_from(first))
+                return
+        for template, ticket in zip(run.templates, tickets, strict=True):
+            self._deliver_one(template, ticket)
+
+    def _deliver_one(self, template: PublishTemplate, ticket: Ticket) -> None:
+        """Send a shared message, for which there is room.  A QoS 2 message belongs to this session from here on
+        (4.8.2-4, -5).  Its ticket is acknowledged once the record has it.  In a session that ends with the connection,
+        that is when the handshake or the connection ends."""
+        client = self._client
+        machine, session = client.machine, client.session
+        if not template.qos:
+            self._outbox.send_plain(template)
+            ticket.acknowledge()
+        elif template.qos == 2 and session is not None and session.persists:
+            packet = self._outbox.take_kept(Waiting(template, ticket.message, "", False, (), False))
+            if packet is None:
+                ticket.acknowledge()
+                return
+            packet_id = machine.window.next_id
+            message = ticket.message
+            machine.window.held[packet_id] = OutgoingRecord(
+                packet_id, ticket.consumer.topic, message.queue_id, message.queue_offset, 2
+            )
+            self._held_back[packet_id] = ticket
+            session.after_durable(partial(self._release, packet_id, packet, ticket), window=True)
+        else:
+            packet = machine.deliver(template, ticket)
+            if packet is None:  # too large for this client: another may accept it (3.3.4)
+                ticket.release()
+            else:
+                machine.send(packet)
+                client.messages_out += 1
+
+    def _release(self, packet_id: int, packet: bytes, ticket: Ticket) -> None:
+        if self._held_back.get(packet_id) is ticket:
+            del self._held_back[packet_id]
+            ticket.acknowledge()
+            self._outbox.send_held(packet)
 
     def flush(self) -> None:
         self._client.flush()
