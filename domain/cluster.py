@@ -159,28 +159,22 @@ class ClusterControl(Protocol):
     @property
     def is_available(self) -> bool:
         """True if any broker can be asked now."""
-        ...
 
     async def brokers(self) -> list[BrokerStatus]:
         """Return every known broker, by number."""
-        ...
 
     async def replication(self) -> list[BrokerStatus]:
         """Return every known broker with its replicas as its master sees them, without counts of what it holds."""
-        ...
 
     def confirm_level(self, messages: Sequence[Message]) -> ConfirmLevel:
         """Return the least assurance that any of these messages has once confirmed."""
-        ...
 
     def name_servers(self) -> dict[str, bool]:
         """Return every name server's address, with True if it answers."""
-        ...
 
     async def drain(self, name: str, *, is_draining: bool) -> BrokerStatus:
         """Stop new messages to a broker, or allow them again.  Key-values that it keeps move to another.  Raises
         BAD_REQUEST (no such broker), UNAVAILABLE, PRECONDITION_FAILED (no other broker could take over)."""
-        ...
 
     async def elect(
         self, name: str, to: int = 0, without: Sequence[int] = (), *, is_unclean: bool = False
@@ -191,28 +185,23 @@ class ClusterControl(Protocol):
         BAD_REQUEST (no such broker, or it has no replicas), UNAVAILABLE, PRECONDITION_FAILED (nobody can be elected,
         with the reason), REQUEST_TIMEOUT (elected, and not open yet).
         """
-        ...
 
     async def change_replica(self, name: str, replica: int, change: ReplicaChange) -> BrokerStatus:
         """Change a replica of a broker to count in confirmations, or not to count.  Returns once its controllers have
         accepted the change; the master applies it as soon as it is safe.  Raises BAD_REQUEST (no such broker or
         replica), UNAVAILABLE, PRECONDITION_FAILED (with the reason)."""
-        ...
 
     async def controllers(self) -> list[ControllerStatus]:
         """Return every known controller, by id."""
-        ...
 
     async def change_controllers(self, old: int, new: int, address: str) -> None:
         """Remove a controller, add another, or both; 0: none.  `address`: host:port of the new one, which runs.
         Returns once the change has begun; the controllers complete it.  Raises UNAVAILABLE (none leads),
         PRECONDITION_FAILED (with the reason)."""
-        ...
 
     async def leave(self, name: str) -> None:
         """Remove a drained broker for good; its process ends.  Raises as `drain`; PRECONDITION_FAILED if it is not
         empty."""
-        ...
 
 
 @runtime_checkable

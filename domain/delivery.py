@@ -34,27 +34,21 @@ class DeliveryRun(Protocol):
     @property
     def attempt(self) -> int:
         """Attempts so far of each message, this one included; from 1."""
-        ...
 
     def message(self, index: int, item: bytes | StoredMessage) -> StoredMessage:
         """Return the message at an index, made of its item."""
-        ...
 
     def size(self, item: bytes | StoredMessage) -> int:
         """Return the size of the message's body in bytes."""
-        ...
 
     def is_over(self, index: int, item: bytes | StoredMessage, now_ms: int, lifetime_ms: int | None) -> bool:
         """Return `domain.message.is_over` of the message."""
-        ...
 
     def handle(self, index: int) -> str:
         """Return the receipt handle of the message at an index."""
-        ...
 
     def places(self, indexes: Sequence[int]) -> DeliveryPlaces | None:
         """Return the places of messages of the run; None in a store that knows deliveries by receipt handles alone."""
-        ...
 
 
 class Delivery:

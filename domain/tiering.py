@@ -109,11 +109,9 @@ class TierTables(Protocol):
 
     async def restore(self, request: RestoreRequest) -> TableTopic:
         """Continue a topic in a table, which no other broker writes from then on."""
-        ...
 
     async def attach(self, request: AttachRequest) -> TableTopic:
         """Attach a table as a readable topic, up to its present end."""
-        ...
 
 
 @runtime_checkable

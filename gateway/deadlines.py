@@ -20,7 +20,6 @@ class Timed(Protocol):
 
     def deadline(self) -> float:
         """Time to call `timed_out`; infinity for never."""
-        ...
 
     def timed_out(self, now: float) -> None: ...
 

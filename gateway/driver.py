@@ -40,37 +40,29 @@ class Conversation(Protocol):
 
     def connected(self, driver: Driver) -> None:
         """Take the driver of the new connection."""
-        ...
 
     def received(self, data: bytes, now: float) -> None:
         """Take bytes from the peer."""
-        ...
 
     def data_to_send(self) -> bytes:
         """Return the bytes that are due."""
-        ...
 
     def writable(self) -> None:
         """Continue after the write buffer has drained."""
-        ...
 
     def deadline(self) -> float:
         """Time to call `timed_out`; infinity for never."""
-        ...
 
     def timed_out(self, now: float) -> None: ...
 
     def resumed(self, now: float) -> None:
         """Note the end of a pause in reading that was not the peer's doing."""
-        ...
 
     def overburdened(self) -> None:
         """Say goodbye and close: too many bytes before the login, by this connection or by all such together."""
-        ...
 
     def lost(self) -> None:
         """Note the end of the connection; called once."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,6 @@ class Decision(Protocol):
 
     def decide(self) -> bool:
         """Decide without raising. False if there is nothing to tell yet: the decision is added again by itself."""
-        ...
 
 
 class Decided(Generic[T]):

@@ -20,7 +20,6 @@ class Waiter(Protocol):
 
     def wake(self) -> None:
         """Look again."""
-        ...
 
 
 class LongPolling:

@@ -94,36 +94,28 @@ class ColdReads(Protocol):
 
     def min_offset(self, queue: ConsumeQueue) -> int:
         """Return the first offset that can be read, hot or cold."""
-        ...
 
     def hot_from(self, queue: ConsumeQueue) -> int:
         """Return the first offset read from the disk."""
-        ...
 
     def is_pending(self, queue: ConsumeQueue) -> bool:
         """True while a queue may have cold messages that are not known yet."""
-        ...
 
     async def read(self, queue: ConsumeQueue, first: int, most: int, wanted: MessageFilter | None = None) -> ColdPage:
         """Return up to `most` messages from an offset below the queue's minimum on."""
-        ...
 
     async def run(self, queue: ConsumeQueue, first: int, to_offset: int, limits: tuple[int, int]) -> bytes:
         """Return records from an offset below the queue's minimum on, in the form of `protocols.remoting.records`;
         `limits`: of messages and of bytes."""
-        ...
 
     async def since(self, queue: ConsumeQueue, time_ms: int) -> int:
         """Return the first cold offset stored at a time or later; the end of the cold part if there is none."""
-        ...
 
     async def behind(self, queue: ConsumeQueue, commit_log_offset: int) -> int:
         """Return the first cold offset recorded at or behind a place of the log; the end if there is none."""
-        ...
 
     async def search(self, query: ColdQuery) -> ColdFound:
         """Return the messages of a query that are no longer on the disk."""
-        ...
 
 
 class AwayTier:

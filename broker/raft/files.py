@@ -54,23 +54,18 @@ class Directory(Protocol):
 
     def put(self, name: str, data: bytes) -> None:
         """Put a file in place whole and durable: after a crash it is there with these bytes, or as before."""
-        ...
 
     def write(self, name: str, data: bytes, offset: int) -> None:
         """Write at the end of a file; not durable yet."""
-        ...
 
     def truncate(self, name: str, size: int) -> None:
         """Let a file end earlier; not durable yet."""
-        ...
 
     def sync(self, name: str) -> None:
         """Make a file, its size and its name durable."""
-        ...
 
     def remove(self, name: str) -> None:
         """Remove a file; it may be back after a crash."""
-        ...
 
 
 class OsDirectory:

@@ -26,11 +26,9 @@ class Restated(Protocol):
 
     def stale_rows(self, before: int, as_of: int) -> Iterator[Row]:
         """Yield rows last stated completely in a record before an offset. Must allow changes between two steps."""
-        ...
 
     def restate(self, key: bytes, row: bytes, commit_log_offset: int) -> None:
         """Note that the record at an offset states the row, and take the row if nothing is known of it."""
-        ...
 
 
 class Restatements:

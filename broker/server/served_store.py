@@ -51,11 +51,9 @@ class ReadMessages(Protocol):
         filter: FilterExpression | None = None,
     ) -> bytes:
         """Return a run of records as they lie in the log (`protocols.remoting.records`)."""
-        ...
 
     async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
         """Return about how many bytes the records have."""
-        ...
 
 
 class ServedMessages(ReadMessages, Messages, Protocol):
@@ -96,7 +94,6 @@ class ServedConsumption(Consumption, Protocol):
 
     def watch_available(self, topic: str, group: str, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back when a pop may find something; returns the function that stops it."""
-        ...
 
 
 class ServedTopology(Topology, Protocol):
@@ -105,7 +102,6 @@ class ServedTopology(Topology, Protocol):
     def watch_groups(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call back with the name of a new, changed or removed group, or "" for a namespace; returns the function that
         stops it."""
-        ...
 
 
 class MissingMessages(Protocol):
@@ -113,7 +109,6 @@ class MissingMessages(Protocol):
 
     def append(self, messages: Sequence[Message], refusal: EntrepotError | None = None) -> Confirmation:
         """Append the messages that are not stored; `refusal`: the reason to take no message at present."""
-        ...
 
 
 class ServedStore(Store, Protocol):

@@ -25,7 +25,6 @@ class Saved(Protocol):
 
     def row(self, as_of: int) -> bytes | None:
         """Return its state with all records before the commit-log offset `as_of`, or None if it is gone."""
-        ...
 
 
 class Gone:

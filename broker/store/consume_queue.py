@@ -48,7 +48,6 @@ class SubTopicIndex(Protocol):
 
     def drop_before(self, offset: int) -> None:
         """Forget the entries before an offset."""
-        ...
 
 
 class ConsumeQueue:

@@ -23,21 +23,17 @@ class Disk(Protocol):
 
     def open(self, path: str) -> int:
         """Open for reading and writing, for this user alone; create if missing. Returns a descriptor."""
-        ...
 
     def close(self, descriptor: int) -> None: ...
 
     def write(self, descriptor: int, data: bytes, offset: int) -> None:
         """Write all of `data` at `offset`; a short write is an error."""
-        ...
 
     def read(self, descriptor: int, length: int, offset: int) -> bytes:
         """Return up to `length` bytes; fewer only at the end of the file."""
-        ...
 
     def allocate(self, descriptor: int, offset: int, length: int) -> None:
         """Reserve space so that later writes there cannot fail for want of it. ENOSPC comes from here."""
-        ...
 
     def truncate(self, descriptor: int, length: int) -> None: ...
 
@@ -45,21 +41,17 @@ class Disk(Protocol):
 
     def make_directory(self, path: str) -> None:
         """Make a directory with its parents, for this user alone; fine if it is there."""
-        ...
 
     def names(self, path: str) -> list[str]:
         """Return the sorted names in a directory; none if it does not exist."""
-        ...
 
     def exists(self, path: str) -> bool: ...
 
     def remove(self, path: str) -> None:
         """Remove a file or a whole directory; fine if it is not there."""
-        ...
 
     def space(self, path: str) -> tuple[int, int]:
         """Return the file system's bytes and its free bytes at a path."""
-        ...
 
 
 class OsDisk:

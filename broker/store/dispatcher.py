@@ -32,7 +32,6 @@ class Applier(Protocol):
 
     def apply(self, payload: bytes, commit_log_offset: int, store_time_ms: int) -> None:
         """Take one record of its kind."""
-        ...
 
 
 class MoveApplier(Protocol):
@@ -40,7 +39,6 @@ class MoveApplier(Protocol):
 
     def apply_move(self, move: Move, topic: str, queue_offset: int, commit_log_offset: int) -> None:
         """Take the move of a message that was stored at an offset of a topic's one queue."""
-        ...
 
 
 class Dispatcher:

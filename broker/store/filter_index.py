@@ -48,7 +48,6 @@ class EntrySource(Protocol):
     def raw(self, from_offset: int, count: int) -> bytes | bytearray:
         """Return the bytes of up to `count` visible entries; fewer only at the end. Raises CorruptedError, OSError. In
         the file that holds `min_offset`, the entries before it must still be readable."""
-        ...
 
 
 class FilterIndex:

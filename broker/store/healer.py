@@ -10,11 +10,9 @@ class Healer(Protocol):
 
     def note(self, commit_log_offset: int) -> bool:
         """Begin to heal the record at an offset; False if nobody can."""
-        ...
 
     async def heal(self, commit_log_offset: int) -> bool:
         """Heal the record at an offset; True once it is whole."""
-        ...
 
 
 class NoHealer:

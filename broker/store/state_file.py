@@ -40,11 +40,9 @@ class StateFile(Protocol):
 
     def load(self) -> Rows | None:
         """Return every row, or None where there are none or they are corrupted."""
-        ...
 
     def discard(self) -> None:
         """Remove the corrupted file; the next checkpoint begins anew."""
-        ...
 
 
 class SqliteStateFile:

@@ -25,24 +25,19 @@ class SyncChannel(Protocol):
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when the answer is there."""
-        ...
 
     def sync(self, paths: list[str]) -> None:
         """Ask for files to be made durable."""
-        ...
 
     def publish(self, paths: list[str], draft: str, final: str) -> None:
         """Ask for files to be made durable, then for `draft` to replace `final`, durably."""
-        ...
 
     def commit(self, paths: list[str], state_path: str, changes: bytes) -> None:
         """Ask for files to be made durable, then for the state file's rows to change in one durable transaction."""
-        ...
 
     def finish(self) -> None:
         """Take the answer, waiting for it. Raises StorageFullError where a commit found no room: nothing changed, and
         it may be tried again. Raises StoreFailedError for any other error."""
-        ...
 
     def close(self) -> None: ...
 

@@ -42,30 +42,23 @@ class ObjectStore(Protocol):
     @property
     def url(self) -> str:
         """URL without credentials: for people, and for readers of the tables in it."""
-        ...
 
     def put_new(self, path: str, data: bytes) -> bool:
         """Store an object, durable on return, unless its path is taken; False if it is. After a lost answer it may be
         False for one's own object: the caller may look at it."""
-        ...
 
     def get(self, path: str) -> bytes:
         """Return the whole object. Raises MissingObjectError."""
-        ...
 
     def get_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return parts of an object, as (start, end), read together. Raises MissingObjectError, and TierError where the
         object ends before one of them."""
-        ...
 
     def size(self, path: str) -> int:
         """Return the bytes of an object. Raises MissingObjectError."""
-        ...
 
     def objects(self, prefix: str) -> Iterator[StoredObject]:
         """Yield the objects whose path begins with a prefix, in the order of their paths."""
-        ...
 
     def delete(self, paths: Sequence[str]) -> None:
         """Delete objects; a missing one is no error."""
-        ...

@@ -38,15 +38,12 @@ class GroupSource(Protocol):
     @property
     def wasted(self) -> int:
         """Row groups read ahead that went unused so far."""
-        ...
 
     def load(self, queue_id: int, offset: int) -> LoadedGroup | None:
         """Load the row group with an offset into memory; None after the last one. Blocks. Raises TierError."""
-        ...
 
     def passed(self, key: tuple[str, int]) -> None:
         """Release a row group that nobody near needs any more."""
-        ...
 
 
 @dataclass(eq=False, slots=True)

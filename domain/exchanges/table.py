@@ -72,7 +72,6 @@ class ExchangeTable(Protocol):
     @property
     def is_by_key(self) -> bool:
         """True if the first routing key alone decides for a message with one key."""
-        ...
 
     def add(self, binding: Binding) -> None: ...
 

@@ -15,24 +15,19 @@ class Condition(Protocol):
     @property
     def failure(self) -> EntrepotError | None:
         """The reason why the store has stopped for good, or None while it works."""
-        ...
 
     @property
     def damage(self) -> list[str]:
         """Known losses of stored data, a sentence for each store; no search is made."""
-        ...
 
     async def measurements(self) -> dict[str, Histogram]:
         """Return histograms of durations since the store was opened, as far as it measures them.  `append`: from taking
         messages to their confirmation; `sync`: a round of making data durable; `pop`: from claiming messages to
         answering."""
-        ...
 
     async def gauges(self) -> dict[str, float]:
         """Return numbers known without a search: waiting `timing_messages` and `half_messages`, and others of its
         own."""
-        ...
 
     async def tiering(self) -> list[TierStatus]:
         """Return the states of its tiered topics, in no order; per broker.  Brokers that are away are left out."""
-        ...

@@ -64,14 +64,12 @@ class Consumption(Protocol):
         Raises TOPIC_NOT_FOUND, FORBIDDEN (topic not readable, or of another namespace), TOO_MANY_REQUESTS (the group's
         `max_in_flight` is reached), ILLEGAL_FILTER_EXPRESSION.
         """
-        ...
 
     async def acknowledge(
         self, topic: str, group: str, receipts: Sequence[Receipt], *, may_wait: bool = False
     ) -> list[EntrepotError | None]:
         """Mark as consumed; durable when this returns.  INVALID_RECEIPT_HANDLE for an attempt that is not current.
         `may_wait`: nobody waits for the answer, so it may wait some milliseconds for a sync that others ask for."""
-        ...
 
     async def change_invisible_duration(
         self,
@@ -89,13 +87,11 @@ class Consumption(Protocol):
         others after `invisible_ms`, None = by the group's retry policy; its receipts are void.  `suspend`: this
         delivery does not count as an attempt, and the next one repeats its number.
         """
-        ...
 
     async def reject(
         self, topic: str, group: str, receipts: Sequence[Receipt], reason: str = REJECTED
     ) -> list[EntrepotError | None]:
         """Move to the group's dead-letter topic at once; the dead letters carry the reason."""
-        ...
 
     async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
         """Move the group to a position, on one queue or on all of the topic's.
@@ -105,7 +101,6 @@ class Consumption(Protocol):
 
         Raises TOPIC_NOT_FOUND, CONSUMER_GROUP_NOT_FOUND, FORBIDDEN (they are of two namespaces).
         """
-        ...
 
     async def resend_dead_letters(
         self, group: str, queue_offsets: Sequence[int], queue_id: int = 0
@@ -113,8 +108,6 @@ class Consumption(Protocol):
         """Put dead letters of the group into its retry topic, with all attempts anew; no other group sees them.  The
         dead letters stay in place: `queue_id` of its dead-letter topic.  Raises CONSUMER_GROUP_NOT_FOUND. Refusals:
         ILLEGAL_OFFSET for an offset without one, TOPIC_NOT_FOUND where the original topic is gone."""
-        ...
 
     def release_waiting(self) -> None:
         """Answer every long poll empty, now and from here on (the gateway is draining)."""
-        ...

@@ -13,23 +13,18 @@ class MessageFinder(Protocol):
 
     async def query(self, query: MessageQuery) -> MessagePage:
         """Return messages of a topic, the newest first.  Raises TOPIC_NOT_FOUND, BAD_REQUEST (invalid cursor)."""
-        ...
 
     async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]:
         """Return every stored message with an id, the newest first, at most MAX_QUERY_MESSAGES.  Ids may repeat:
         producers choose them, and a dead letter keeps that of its message.  A broker that is away is skipped; with
         `everywhere` that raises UNAVAILABLE."""
-        ...
 
     async def message_at(self, commit_log_offset: int) -> StoredMessage:
         """Return the message whose record lies at an offset.  Raises OFFSET_NOT_FOUND."""
-        ...
 
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
         """Return the state of a stored message for each group that reads its topic, by name of the group."""
-        ...
 
     async def message_trace(self, message_id: bytes) -> list[MessageHop]:
         """Return the hops of traced messages (`Topic.trace`) with an id, oldest first; empty if none was traced.  At
         least the newest MAX_QUERY_MESSAGES."""
-        ...

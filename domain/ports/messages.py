@@ -35,16 +35,13 @@ class MessageAppender(Protocol):
         many further queues), MESSAGE_BODY_TOO_LARGE (the store's or the topic's limit), MESSAGE_PROPERTIES_TOO_LARGE,
         TOO_MANY_REQUESTS (the topic's backlog), STORAGE_FULL.
         """
-        ...
 
     @property
     def backlogged(self) -> bool:
         """True if more data waits for the disk than the store's limit: producers should pause."""
-        ...
 
     def when_relieved(self, callback: Callable[[], None]) -> None:
         """Call back once when `backlogged` has ended."""
-        ...
 
 
 class Tail(Protocol):
@@ -53,30 +50,25 @@ class Tail(Protocol):
     @property
     def next_offset(self) -> int:
         """The first queue offset that was not handed over; 0 before it has begun."""
-        ...
 
     def when_begun(self, callback: Callable[[], None]) -> None:
         """Call back once its start is settled: messages stored from then on are handed over.  At once if it is.  It
         calls back, too, if its broker is away; it then begins later, at the first message stored after the request."""
-        ...
 
     def close(self) -> None:
         """Stop it; nothing is handed over after this returns."""
-        ...
 
 
 class MessageReader(Protocol):
     async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
         """Return messages of a queue in order, from an offset on.  Empty at the end.  Raises TOPIC_NOT_FOUND,
         ILLEGAL_OFFSET (below the minimum or beyond the end), MESSAGE_CORRUPTED, COLD_CORRUPTED."""
-        ...
 
     async def pull(
         self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
     ) -> Pulled:
         """Read by offset without a group: like `read`, with a filter.  Empty at the end.  Raises as `read`, and
         ILLEGAL_FILTER_EXPRESSION."""
-        ...
 
     async def matching_offsets(
         self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
@@ -84,15 +76,12 @@ class MessageReader(Protocol):
         """Return queue offsets, ascending, of messages whose sub-topic may match an MQTT topic filter, and the offset
         to go on.  It does not read the messages.  Some of them may not match; none that matches is left out.  Raises
         TOPIC_NOT_FOUND, ILLEGAL_OFFSET, ILLEGAL_FILTER_EXPRESSION."""
-        ...
 
     async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
         """Return the queue offset of a position.  Raises TOPIC_NOT_FOUND."""
-        ...
 
     async def bounds(self, topic: str) -> list[QueueBounds]:
         """Return the readable range of each queue.  Raises TOPIC_NOT_FOUND."""
-        ...
 
     def tail(
         self,
@@ -103,7 +92,6 @@ class MessageReader(Protocol):
     ) -> Tail:
         """Hand over messages as they become durable, from an offset or a position on (None: from the end stored
         now)."""
-        ...
 
 
 class Messages(MessageAppender, MessageReader, Protocol):

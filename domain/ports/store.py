@@ -43,4 +43,3 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Stop cleanly: everything accepted is durable, all progress is kept."""
-        ...

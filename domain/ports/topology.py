@@ -13,23 +13,18 @@ from entrepot.domain.topic import Topic, TopicQueues, TopicStatus
 class Topology(Protocol):
     def topic(self, name: str) -> Topic | None:
         """Return a topic's definition from the local view, which watches keep fresh."""
-        ...
 
     def is_arriving(self, name: str) -> bool:
         """True if an unknown topic is about to appear: some brokers have it.  `put_topic` waits for it."""
-        ...
 
     def topics(self) -> list[Topic]:
         """Return every topic in the local view, system topics included."""
-        ...
 
     def queues(self, topic: Topic) -> TopicQueues:
         """Return the queues of a topic on all brokers."""
-        ...
 
     async def put_topic(self, topic: Topic) -> Topic:
         """Create or change a topic; idempotent.  Raises the refusals of `put_topics`."""
-        ...
 
     async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
         """Create or change many topics, one after the other in the given order.
@@ -40,36 +35,29 @@ class Topology(Protocol):
         Refusals: ILLEGAL_TOPIC, FORBIDDEN (system names), BAD_REQUEST (missing namespace), PRECONDITION_FAILED (queues
         to remove are not drained).
         """
-        ...
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic, the progress of groups on it, their retry topics for it, and messages waiting for it.  Raises
         TOPIC_NOT_FOUND."""
-        ...
 
     async def topic_status(self, name: str) -> TopicStatus: ...
 
     def namespaces(self) -> list[str]:
         """Return every namespace, `default` first."""
-        ...
 
     async def put_namespace(self, name: str) -> None:
         """Create a namespace; idempotent.  Raises BAD_REQUEST for an invalid name."""
-        ...
 
     async def delete_namespace(self, name: str) -> None:
         """Delete an empty namespace.  Raises PRECONDITION_FAILED while it has topics or groups, and for `default`;
         BAD_REQUEST for a missing one."""
-        ...
 
     async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
         """Create or change a group; idempotent.  Raises ILLEGAL_CONSUMER_GROUP, BAD_REQUEST (missing namespace)."""
-        ...
 
     async def delete_group(self, name: str) -> None:
         """Delete a group, its progress and its retry topics; its dead letters stay.  Raises
         CONSUMER_GROUP_NOT_FOUND."""
-        ...
 
     def group(self, name: str) -> ConsumerGroup | None: ...
 
@@ -80,4 +68,3 @@ class Topology(Protocol):
     def watch_topics(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call back with a topic's name after it or its queues were created, changed or deleted; returns a function to
         stop it."""
-        ...

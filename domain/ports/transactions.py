@@ -17,14 +17,11 @@ class Transactions(Protocol):
     def append_half(self, messages: Sequence[Message]) -> Confirmation:
         """Store half messages; each has a TRANSACTION_ID of its own.  Refusals as `append`, and BAD_REQUEST for an id
         that is missing or waiting already."""
-        ...
 
     async def end_transactions(self, ends: Sequence[TransactionEnd]) -> list[EntrepotError | None]:
         """Commit or roll back; durable when this returns.  INVALID_TRANSACTION_ID for an id that is not waiting (any
         more)."""
-        ...
 
     async def take_checks(self, topics: Sequence[str], max_messages: int) -> list[StoredMessage]:
         """Return half messages whose producer has been silent for too long, to ask a producer of the topic about.  Each
         is returned again after the check interval; after the last check it expires and is rolled back."""
-        ...

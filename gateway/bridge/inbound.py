@@ -55,7 +55,6 @@ class Routes(Protocol):
 
     def of(self, name: str) -> tuple[str, int, int]:
         """(topic, queue id, filter hash)"""
-        ...
 
 
 KeepRetained = Callable[[Sequence[Message]], Awaitable[None]]

@@ -49,11 +49,9 @@ class Bindings(Protocol):
     @property
     def is_needed(self) -> bool:
         """True if there are any bindings."""
-        ...
 
     def add_queues(self, messages: Sequence[Message], now_ms: int) -> None:
         """Add to the messages' further queues."""
-        ...
 
 
 class Admission(Protocol):
@@ -61,7 +59,6 @@ class Admission(Protocol):
 
     def examine(self, messages: Sequence[Message], on_sent: OnSent) -> tuple[Sequence[Message], OnSent]:
         """Return the messages to take, and their callback; refusals go to the given `on_sent`."""
-        ...
 
 
 class Sender:

@@ -32,7 +32,6 @@ class TokenKeys(Protocol):
 
     async def keys(self, key_id: str | None) -> KeySet:
         """Return the present keys; `key_id` is in the token. Raises UNAUTHORIZED where there are none."""
-        ...
 
 
 class FileKeys:

@@ -24,32 +24,25 @@ class Table(Protocol):
 
     def exists(self) -> bool:
         """True after the first commit."""
-        ...
 
     def schema(self) -> pa.Schema:
         """Its columns. Raises TableError where there is no table."""
-        ...
 
     def committed(self, app: str) -> int:
         """The last batch of a job in the table; -1 for none."""
-        ...
 
     def commit(self, files: Sequence[StagedFile], schema: pa.Schema, app: str, batch: int) -> None:
         """Move the files into the table as one batch; nothing if that batch is there already. Columns that the table
         lacks are added. Raises TableError for a column of another type than the table's."""
-        ...
 
     def files(self, newer_than: datetime | None = None) -> list[str]:
         """Paths of the Parquet files; only those that may have rows with an `event_time` from `newer_than` on."""
-        ...
 
     def dataset(self) -> ds.Dataset:
         """All rows, for readers without Spark."""
-        ...
 
     def optimise(self, vacuum_hours: int) -> dict[str, Any]:
         """Merge small files and remove those that no reader of the last hours needs. Return the figures by word."""
-        ...
 
 
 def check_types(path: str, have: pa.Schema, wanted: pa.Schema) -> list[pa.Field]:

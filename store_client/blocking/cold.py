@@ -19,11 +19,9 @@ class ColdReader(Protocol):
     def found(self, root: str, parts: Sequence[Part]) -> Sequence[tuple[Part, ColdSegment]]:
         """Return the parts of these that the newest version of a table has, each with its segment, segment by
         segment."""
-        ...
 
     def end(self, root: str, queue_id: int) -> int:
         """Return the offset up to which a queue was in a table at the last look."""
-        ...
 
     def rows(
         self,
@@ -34,4 +32,3 @@ class ColdReader(Protocol):
     ) -> Iterator[ColdRows]:
         """Return the rows of parts, in order of queue and offset, that match the filter.  The columns are named as in
         docs/tiered.md."""
-        ...

@@ -17,19 +17,15 @@ class BlockingReader(Protocol):
 
     def topics(self) -> list[str]:
         """Return the names of all topics, the system's own included."""
-        ...
 
     def bounds(self, topic: str) -> list[QueueBounds]:
         """Return the readable range of each queue.  Raises TOPIC_NOT_FOUND."""
-        ...
 
     def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
         """Return the queue offset of a position.  Raises TOPIC_NOT_FOUND."""
-        ...
 
     def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
         """Return the approximate log size, in bytes, of the messages between two offsets."""
-        ...
 
     def records(
         self,
@@ -43,10 +39,8 @@ class BlockingReader(Protocol):
         """Return the records between two offsets that match the filter, `max_bytes` of them or fewer; `next_offset` of
         the run is the offset to go on.  Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET (below the minimum or beyond the end),
         ILLEGAL_FILTER_EXPRESSION, MESSAGE_CORRUPTED, COLD_CORRUPTED, UNAVAILABLE."""
-        ...
 
     def tiering(self, topics: Sequence[str]) -> list[TierStatus]:
         """Return the progress of these topics in the tables of an object store."""
-        ...
 
     def close(self) -> None: ...

@@ -37,15 +37,12 @@ class Connection(Protocol):
 
     def close_connection(self, code: ReplyCode, text: str, class_id: int = 0, method_id: int = 0) -> None:
         """End the connection from the server's side."""
-        ...
 
     def channel_failed(self, number: int) -> None:
         """Note that the server has closed a channel."""
-        ...
 
     def before_end(self, work: asyncio.Task[None]) -> None:
         """Delay close-ok to the client until this task is done."""
-        ...
 
 
 class AmqpChannel:

@@ -42,15 +42,12 @@ class Connections(Protocol):
 
     def opened(self, conversation: AmqpConversation) -> None:
         """Note an accepted socket."""
-        ...
 
     def closed(self, conversation: AmqpConversation) -> None:
         """Note a closed socket."""
-        ...
 
     def refusal(self) -> str | None:
         """The reason to refuse new connections now, or None."""
-        ...
 
 
 class AmqpConversation:

@@ -49,20 +49,16 @@ class QueueConsumer(Protocol):
     @property
     def credit(self) -> int:
         """Messages that it can be handed now."""
-        ...
 
     @property
     def held(self) -> int:
         """Messages that it has not settled."""
-        ...
 
     def take(self, tickets: Sequence[Ticket]) -> None:
         """Send them; no more than `credit`."""
-        ...
 
     def queue_gone(self) -> None:
         """Note the deletion of its queue."""
-        ...
 
     def __hash__(self) -> int: ...
 

@@ -32,20 +32,16 @@ class StreamConsumer(Protocol):
     @property
     def credit(self) -> int:
         """Messages that it can be handed now."""
-        ...
 
     @property
     def start(self) -> int | Position | None:
         """Its start: an offset, a position, or None for the last message."""
-        ...
 
     def take_of_stream(self, messages: Sequence[StoredMessage]) -> None:
         """Send them; no more than `credit`."""
-        ...
 
     def queue_gone(self) -> None:
         """Note the deletion of its queue."""
-        ...
 
     def __hash__(self) -> int: ...
 

@@ -58,27 +58,21 @@ class Connection(Protocol):
 
     def refusal(self, connect: Connect) -> tuple[ReasonCode, str] | None:
         """The reason for the gateway to refuse this CONNECT now, or None."""
-        ...
 
     def accepted(self, session: Session, resends: list[bytes], expires_at: float) -> None:
         """Note that CONNACK is sent.  `resends`: packets that an earlier connection left unacknowledged."""
-        ...
 
     def end(self, closing: Closing) -> None:
         """End the connection."""
-        ...
 
     def gone(self) -> None:
         """Note that nothing of the connection is left to be written."""
-        ...
 
     def depart_unseen(self, session: Session) -> None:
         """Leave a session that was opened after the connection ended."""
-        ...
 
     def fenced(self) -> None:
         """Note that another gateway has the session."""
-        ...
 
 
 class Connecting:

@@ -48,15 +48,12 @@ class Connections(Protocol):
 
     def opened(self, conversation: MqttConversation) -> None:
         """Note an accepted socket."""
-        ...
 
     def closed(self, conversation: MqttConversation) -> None:
         """Note a closed socket."""
-        ...
 
     def refusal(self, client: MqttClient, connect: Connect) -> tuple[ReasonCode, str] | None:
         """The reason to refuse a CONNECT, or None."""
-        ...
 
 
 class MqttConversation:

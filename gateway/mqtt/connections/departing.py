@@ -20,7 +20,6 @@ class Departing(Protocol):
 
     def gone(self) -> None:
         """Release the session to the next owner."""
-        ...
 
 
 async def hand_on(departing: Departing, session: Session) -> None:

@@ -18,11 +18,9 @@ class Connection(Protocol):
 
     def take_over(self) -> None:
         """Yield the client id to another connection."""
-        ...
 
     def when_gone(self, callback: Callable[[], None]) -> None:
         """Call back once the session is released to the next owner."""
-        ...
 
 
 ConnectionT = TypeVar("ConnectionT", bound=Connection)

@@ -55,25 +55,20 @@ class Subscriber(Protocol):
     @property
     def topic_filters(self) -> Iterable[str]:
         """Its filters, of those the hub knows it by."""
-        ...
 
     @property
     def version(self) -> int:
         """Its MQTT protocol level."""
-        ...
 
     @property
     def has_backlog(self) -> bool:
         """True if deliveries wait in it."""
-        ...
 
     def deliver(self, run: Run) -> int:
         """Send or queue messages; return how many of the run, from its beginning, there was room for."""
-        ...
 
     def flush(self) -> None:
         """Write the deliveries."""
-        ...
 
     def __hash__(self) -> int: ...
 

@@ -32,19 +32,15 @@ class Journaled(Protocol):
 
     def take_changes(self) -> list[KeyValueChange]:
         """Return the changes to write now. Not called again before `written` or `fenced`."""
-        ...
 
     def written(self, version: int) -> None:
         """Note that the taken changes are durable at this version."""
-        ...
 
     def is_own(self, found: Sequence[KeyValue | None]) -> bool:
         """True if the found values are its own, from a write of unknown outcome; it notes their versions."""
-        ...
 
     def fenced(self) -> None:
         """Note that another gateway has the session."""
-        ...
 
     def __hash__(self) -> int: ...
 

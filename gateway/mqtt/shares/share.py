@@ -32,15 +32,12 @@ class ShareMember(Protocol):
     @property
     def credit(self) -> int:
         """Messages that it can be handed now (0: none)."""
-        ...
 
     def take(self, tickets: Sequence[Ticket]) -> None:
         """Send them; no more than `credit` in all before credit is asked again."""
-        ...
 
     def flush(self) -> None:
         """Write the messages; called once after a run of `take`."""
-        ...
 
     def __hash__(self) -> int: ...
 

@@ -41,15 +41,12 @@ class QueueRules(Protocol):
 
     def check_shareable(self, topic: str) -> None:
         """Raise TOPIC_NOT_FOUND or FORBIDDEN unless others than AMQP's consumers may consume from the queue."""
-        ...
 
     def sort_out(self, topic: str, tickets: list[Ticket]) -> list[Ticket]:
         """Return the messages to deliver."""
-        ...
 
     def came_back(self, topic: str, tickets: Sequence[Ticket]) -> list[Ticket]:
         """Return a leaving member's messages that are not to be released: they have come back too often."""
-        ...
 
 
 class Shares:
