@@ -7,7 +7,7 @@ import json
 import typer
 
 from entrepot.gateway.cli import settings_flags
-from entrepot.gateway.cli.output import JsonOption, print_json, print_table
+from entrepot.gateway.cli.output import JsonOption, print_json, print_listing
 from entrepot.gateway.cli.settings_flags import ConfigOption, SetOption
 
 app = typer.Typer(help="The settings: what is in force, and what there is.", no_args_is_help=True)
@@ -17,10 +17,12 @@ app = typer.Typer(help="The settings: what is in force, and what there is.", no_
 def show(config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False) -> None:
     """Every setting with its value and where that came from."""
     rows = settings_flags.load(config, set_ or [], {}).rows()
-    if as_json:
-        print_json({row.key: {"value": row.value, "origin": row.origin} for row in rows})
-        return
-    print_table(("setting", "value", "origin"), ((row.key, _written(row.value), row.origin) for row in rows))
+    print_listing(
+        {row.key: {"value": row.value, "origin": row.origin} for row in rows},
+        ("setting", "value", "origin"),
+        ((row.key, _written(row.value), row.origin) for row in rows),
+        as_json=as_json,
+    )
 
 
 @app.command()

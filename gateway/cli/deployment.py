@@ -1,4 +1,4 @@
-"""`entrepot nameserver`, `controller`, `broker`, `gateway`: the parts of a deployment on several machines."""
+"""`entrepot serve`, the whole server, and its parts: `nameserver`, `controller`, `broker` and `gateway`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,76 @@ if TYPE_CHECKING:
 NameServers = Annotated[
     str | None, typer.Option("--nameserver", metavar="HOST:PORT,...", help="Every name server there is.")
 ]
+DataDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of everything that is kept.")]
 Host = Annotated[str | None, typer.Option(metavar="H", help="Address that every listener binds to.")]
+Port = Annotated[int | None, typer.Option(metavar="N", help="Port to listen on; 0: a free one.")]
+MqttPort = Annotated[int | None, typer.Option(metavar="N", help="Port of the MQTT door; 0: a free one.")]
+AmqpPort = Annotated[int | None, typer.Option(metavar="N", help="Port of the AMQP door; 0: a free one.")]
+GrpcPort = Annotated[
+    int | None, typer.Option(metavar="N", help="Port of the door for RocketMQ's clients; 0: a free one.")
+]
+HttpPort = Annotated[int | None, typer.Option(metavar="N", help="Port of the HTTP door; 0: a free one.")]
+FreePorts = Annotated[bool, typer.Option("--free-ports", help="A free port for every listener that is given none.")]
 ReadyFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Gets the listeners' addresses as JSON once all are up.")
 ]
 ControllerList = Annotated[
     str | None, typer.Option("--controllers", metavar="ID=HOST:PORT,...", help="Every controller there is.")
 ]
+
+
+def serve(
+    config: ConfigOption = None,
+    data_dir: DataDir = None,
+    host: Host = None,
+    mqtt_port: MqttPort = None,
+    amqp_port: AmqpPort = None,
+    grpc_port: GrpcPort = None,
+    http_port: HttpPort = None,
+    broker_port: Annotated[
+        int | None, typer.Option(metavar="N", help="Open the door for gateways on other machines; 0: a free port.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Gateway processes before one store process; 1: all in one process.")
+    ] = None,
+    free_ports: FreePorts = False,
+    ready_file: ReadyFile = None,
+    set_: SetOption = None,
+) -> None:
+    """Start the server: MQTT, AMQP, RocketMQ and HTTP in front of one durable store.
+
+    Settings come from the file, then the environment (ENTREPOT__SECTION__KEY), then flags; the later wins.
+    'entrepot config show' prints them all.
+    """
+    loaded = settings_flags.load(
+        config,
+        set_ or [],
+        {
+            "store.data_dir": ("--data-dir", data_dir),
+            "server.host": ("--host", host),
+            "mqtt.port": ("--mqtt-port", mqtt_port),
+            "amqp.port": ("--amqp-port", amqp_port),
+            "grpc.port": ("--grpc-port", grpc_port),
+            "http.port": ("--http-port", http_port),
+            "broker.port": ("--broker-port", broker_port),
+            "broker.enabled": ("--broker-port", None if broker_port is None else True),
+            "cluster.workers": ("--workers", workers),
+            "server.free_ports": ("--free-ports", free_ports or None),
+            "server.ready_file": ("--ready-file", ready_file),
+        },
+    )
+    if loaded.settings.cluster.workers > 1:
+        _check_workers(loaded.settings)
+    raise typer.Exit(import_module("entrepot.gateway.serving").run(loaded))  # no other command pays for this import
+
+
+def _check_workers(settings: Settings) -> None:
+    """Refuse settings that several processes cannot share."""
+    if settings.store.kind != "embedded":
+        raise CommandError("--workers: a store in memory is one process's; store.kind must be embedded", USAGE)
+    if settings.broker.enabled:
+        text = "--workers: the door for gateways on other machines is not open then; start 'entrepot broker' and"
+        raise CommandError(f"{text} 'entrepot gateway --workers {settings.cluster.workers}' instead", USAGE)
 
 
 def nameserver(
@@ -35,7 +98,7 @@ def nameserver(
     controllers: ControllerList = None,
     data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the controller.")] = None,
     host: Host = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="Port to listen on; 0: a free one.")] = None,
+    port: Port = None,
     ready_file: ReadyFile = None,
     set_: SetOption = None,
 ) -> None:
@@ -66,7 +129,7 @@ def controller(
     controllers: ControllerList = None,
     data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of what it keeps.")] = None,
     host: Host = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="Port to listen on; 0: a free one.")] = None,
+    port: Port = None,
     ready_file: ReadyFile = None,
     set_: SetOption = None,
 ) -> None:
@@ -106,10 +169,10 @@ def _check_controller(settings: Settings) -> None:
 def broker(
     config: ConfigOption = None,
     nameserver: NameServers = None,
-    data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of everything that is kept.")] = None,
+    data_dir: DataDir = None,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Its name, the same as long as its data.")] = None,
     host: Host = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="Port to listen on; 0: a free one.")] = None,
+    port: Port = None,
     controllers: ControllerList = None,
     advertise: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where gateways reach it; else where it listens.")
@@ -144,16 +207,12 @@ def gateway(
         str | None, typer.Option("--broker", metavar="HOST:PORT,...", help="Brokers, where there is no name server.")
     ] = None,
     host: Host = None,
-    mqtt_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the MQTT door; 0: a free one.")] = None,
-    amqp_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the AMQP door; 0: a free one.")] = None,
-    grpc_port: Annotated[
-        int | None, typer.Option(metavar="N", help="Port of the door for RocketMQ's clients; 0: a free one.")
-    ] = None,
-    http_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the HTTP door; 0: a free one.")] = None,
+    mqtt_port: MqttPort = None,
+    amqp_port: AmqpPort = None,
+    grpc_port: GrpcPort = None,
+    http_port: HttpPort = None,
     workers: Annotated[int | None, typer.Option(metavar="N", help="Processes that share these ports.")] = None,
-    free_ports: Annotated[
-        bool, typer.Option("--free-ports", help="A free port for every listener that is given none.")
-    ] = False,
+    free_ports: FreePorts = False,
     ready_file: ReadyFile = None,
     set_: SetOption = None,
 ) -> None:
