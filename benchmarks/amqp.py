@@ -11,14 +11,14 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pika  # type: ignore[import-untyped]
 from rich.console import Console
 
-from benchmarks.processes import BenchmarkError, Server, entrepot, gwload
+from benchmarks.processes import BenchmarkError, Server, children, entrepot, gwload, own_resident_bytes
 from benchmarks.report import Goal, Report
 from tests.support.rabbitmq import RabbitMQ, is_installed
 
@@ -101,30 +101,36 @@ def rabbitmq() -> Iterator[Server]:
         yield Server("rabbitmq", running.process, {"amqp": running.port})
 
 
+@contextmanager
+def rabbitmq_nodes(count: int) -> Iterator[list[RabbitMQ]]:
+    """Nodes of one cluster, with empty stores."""
+    with ExitStack() as stack:
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rabbitmq-bench-")))
+        nodes: list[RabbitMQ] = []
+        for number in range(count):
+            directory = root / str(number)
+            directory.mkdir()
+            nodes.append(stack.enter_context(RabbitMQ(directory, joins=nodes[0] if nodes else None)))
+        yield nodes
+
+
 def _idle_bytes(peer: Callable[[], AbstractContextManager[Server]]) -> int:
     """The growth of the server's memory by idle consumers, in bytes."""
     with peer() as server:
         parameters = pika.ConnectionParameters("127.0.0.1", server.ports["amqp"], heartbeat=0)
         connection = pika.BlockingConnection(parameters)
-        before = _resident(server.pid)
+        before = _resident_bytes(server.pid)
         channels = [connection.channel() for _ in range(10)]
         for number in range(IDLE_QUEUES):
             channel = channels[number % len(channels)]
             channel.queue_declare(f"idle-{number}", durable=True)
             channel.basic_consume(f"idle-{number}", lambda *given: None)
         time.sleep(1)  # memory freed on the way returns to the system
-        grown = _resident(server.pid) - before
+        grown = _resident_bytes(server.pid) - before
         connection.close()
     return grown
 
 
-def _resident(pid: int) -> int:
-    """Bytes of a process and all its children."""
-    total, waiting = 0, [pid]
-    while waiting:
-        each = waiting.pop()
-        for line in Path(f"/proc/{each}/status").read_text().splitlines():
-            if line.startswith("RssAnon:"):
-                total += int(line.split()[1]) * 1024
-        waiting += [int(child) for child in Path(f"/proc/{each}/task/{each}/children").read_text().split()]
-    return total
+def _resident_bytes(pid: int) -> int:
+    """Memory of a process and all its children."""
+    return own_resident_bytes(pid) + sum(map(_resident_bytes, children(pid)))

@@ -27,6 +27,7 @@ from benchmarks.processes import (
     cpu_seconds,
     free_port,
     gwload,
+    ports_in,
     start,
     stop,
     wait_until,
@@ -134,7 +135,7 @@ class BrokerGroup:
     def _ready(self, name: str) -> dict[str, int]:
         ready = self._directory / f"{name}.json"
         wait_until(ready.exists, self._processes[name], name, ELECT_SECONDS)
-        return {door: int(where.rpartition(":")[2]) for door, where in json.loads(ready.read_bytes()).items()}
+        return ports_in(ready)
 
     # -- as an operator has it ----------------------------------------------------------------------------------------
 

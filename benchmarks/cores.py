@@ -20,7 +20,7 @@ from rich.console import Console
 
 from benchmarks.amqp import W8, W8_ENDS
 from benchmarks.mqtt_workloads import WORKLOADS
-from benchmarks.processes import ENTREPOT, Server, children, entrepot, gwload, own_cpu_seconds, start, stop, wait_until
+from benchmarks.processes import ENTREPOT, Server, children, entrepot, gwload, own_cpu_seconds, running
 from benchmarks.report import Goal, Report
 
 ROUNDS: Final = 3
@@ -150,10 +150,6 @@ def _around_store(gateways: int) -> Iterator[Server]:
             "store.data_dir": f"{directory}/data",
             "log.level": "warning",
         }
-        process = start([ENTREPOT[0], "-c", _SCRIPT, json.dumps(flags)])
-        try:
-            wait_until(ready.exists, process, "store and gateways")
-            ports = {door: int(where.rpartition(":")[2]) for door, where in json.loads(ready.read_bytes()).items()}
-            yield Server(f"{gateways} before a store", process, ports)
-        finally:
-            stop(process)
+        command = [ENTREPOT[0], "-c", _SCRIPT, json.dumps(flags)]
+        with running(f"{gateways} before a store", command, ready) as server:
+            yield server

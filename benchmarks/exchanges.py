@@ -6,7 +6,6 @@ ones. It runs in one process and waits for nothing.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from typing import Final
 
 from rich.console import Console
 
-from benchmarks.processes import BenchmarkError
+from benchmarks.processes import BenchmarkError, resident_bytes_here
 from benchmarks.report import Goal, Report
 from entrepot.domain.exchanges.binding import Binding, DestinationKind
 from entrepot.domain.exchanges.exchange import Exchange, ExchangeType
@@ -48,12 +47,12 @@ def run(console: Console, *, quick: bool) -> Report:
 def _topic(report: Report, count: int, rng: random.Random) -> None:
     routing = _with_exchange(ExchangeType.TOPIC, count)
     patterns = [_pattern(rng) for _ in range(count)]
-    before = _resident_mb()
+    before = resident_bytes_here()
     begun = time.process_time()
     for number, pattern in enumerate(patterns):
         routing.bind(Binding("bench", f"q{number}", pattern))
     report.add(f"topic: {count:,} bindings added", "CPU-s", time.process_time() - begun, goal=Goal(5, at_most=True))
-    report.add(f"topic: memory of {count:,} bindings", "MB", _resident_mb() - before)
+    report.add(f"topic: memory of {count:,} bindings", "MB", (resident_bytes_here() - before) / 1e6)
     # a literal key of a pattern every other time, so that there are hits and misses
     keys = _distinct([_key_for(rng.choice(patterns), rng) if rng.random() < 0.5 else _key(rng) for _ in range(ROUTES)])
     rate, found = _rate(routing, keys)
@@ -184,8 +183,3 @@ def _distinct(keys: list[str]) -> list[str]:
 
 def _numbers(count: int) -> list[str]:
     return [str(number) for number in range(count)]
-
-
-def _resident_mb() -> float:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import os
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from pathlib import Path
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 import pika  # type: ignore[import-untyped]
 from rich.console import Console
 
 from benchmarks import many_groups
+from benchmarks.amqp import rabbitmq_nodes
 from benchmarks.broker_group import BrokerGroup, broker_group
 from benchmarks.processes import BenchmarkError
 from benchmarks.producing import QueueProducer
@@ -116,7 +115,7 @@ def _killed(group: BrokerGroup, replica: int) -> Iterator[None]:
 def _theirs(kills: int) -> list[float]:
     """Seconds without confirms around each kill of three nodes; the producer is at one that does not lead."""
     found: list[float] = []
-    with _nodes() as nodes:
+    with rabbitmq_nodes(NODES) as nodes:
         _declare(nodes[0].port, {"x-queue-type": "quorum"})
         for _ in range(kills):
             leader = _leader(nodes)
@@ -130,18 +129,6 @@ def _theirs(kills: int) -> list[float]:
                 found.append(producer.longest_gap(killed, time.monotonic()))
             leader.start_node()
     return found
-
-
-@contextmanager
-def _nodes() -> Iterator[list[RabbitMQ]]:
-    with ExitStack() as stack:
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rabbitmq-bench-")))
-        nodes: list[RabbitMQ] = []
-        for number in range(NODES):
-            directory = root / str(number)
-            directory.mkdir()
-            nodes.append(stack.enter_context(RabbitMQ(directory, joins=nodes[0] if nodes else None)))
-        yield nodes
 
 
 def _declare(port: int, arguments: dict[str, str] | None = None) -> None:

@@ -24,7 +24,7 @@ import structlog
 import uvloop
 from rich.console import Console
 
-from benchmarks.processes import ROOT, BenchmarkError, cpu_seconds
+from benchmarks.processes import ROOT, BenchmarkError, cpu_seconds, resident_bytes_here
 from benchmarks.report import Goal, Report
 from benchmarks.store_parts import append_all
 from entrepot.broker.broker import Broker
@@ -122,7 +122,7 @@ async def open_again(directory: Path, topics: int, light: int) -> Figures:
         "seconds": seconds,
         "cpu": cpu_seconds(os.getpid()) - cpu,
         "scanned": broker.engine.report.scanned_bytes,
-        "rss": _rss(),
+        "rss": resident_bytes_here(),
         "descriptors": _descriptors(),
     }
     await broker.close()
@@ -228,11 +228,6 @@ async def _confirmed(broker: Broker, messages: list[Message]) -> None:
 
 async def _opened(directory: Path) -> Broker:
     return await Broker.open(BrokerSettings(directory), SystemClock())
-
-
-def _rss() -> int:
-    fields = Path("/proc/self/statm").read_text().split()
-    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _descriptors() -> int:

@@ -88,13 +88,8 @@ def entrepot(*flags: str) -> Iterator[Server]:
         ready = Path(directory) / "ready.json"
         command = [*ENTREPOT, "serve", "--free-ports", "--data-dir", f"{directory}/data", "--ready-file", str(ready)]
         command += ["--set", "log.level=warning", *flags]
-        process = start(command)
-        try:
-            wait_until(ready.exists, process, "entrepot")
-            ports = {door: int(where.rpartition(":")[2]) for door, where in json.loads(ready.read_bytes()).items()}
-            yield Server("entrepot", process, ports)
-        finally:
-            stop(process)
+        with running("entrepot", command, ready) as server:
+            yield server
 
 
 MOSQUITTO_CONFIGURATION: Final = """\
@@ -123,12 +118,8 @@ def mosquitto() -> Iterator[Server]:
         configuration.write(MOSQUITTO_CONFIGURATION.format(port=port))
         configuration.flush()
         os.chmod(configuration.name, 0o644)  # mosquitto drops root's rights
-        process = start([program, "-c", configuration.name])
-        try:
-            wait_until(lambda: accepts(port), process, "mosquitto")
-            yield Server("mosquitto", process, {"mqtt": port})
-        finally:
-            stop(process)
+        with running("mosquitto", [program, "-c", configuration.name], {"mqtt": port}) as server:
+            yield server
 
 
 @contextmanager
@@ -136,12 +127,30 @@ def bare_asgi() -> Iterator[Server]:
     """The least that uvicorn can serve, on the same event loop and parser as ours."""
     port = free_port()
     command = [sys.executable, "-m", "uvicorn", "benchmarks.bare_asgi:app", "--port", str(port)]
-    process = start([*command, "--loop", "uvloop", "--http", "httptools", "--log-level", "warning", "--no-access-log"])
+    command += ["--loop", "uvloop", "--http", "httptools", "--log-level", "warning", "--no-access-log"]
+    with running("empty ASGI app", command, {"http": port}) as server:
+        yield server
+
+
+@contextmanager
+def running(name: str, command: Sequence[str], where: Path | dict[str, int]) -> Iterator[Server]:
+    """A server for the length of a block; `where` has its ports, or is the ready file that will have them."""
+    process = start(command)
     try:
-        wait_until(lambda: accepts(port), process, "uvicorn")
-        yield Server("empty ASGI app", process, {"http": port})
+        if isinstance(where, Path):
+            wait_until(where.exists, process, name)
+            where = ports_in(where)
+        else:
+            ports = where.values()
+            wait_until(lambda: all(map(accepts, ports)), process, name)
+        yield Server(name, process, where)
     finally:
         stop(process)
+
+
+def ports_in(ready: Path) -> dict[str, int]:
+    """The port of each listener in a ready file."""
+    return {door: int(where.rpartition(":")[2]) for door, where in json.loads(ready.read_bytes()).items()}
 
 
 def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -191,23 +200,38 @@ def free_port() -> int:
         return port
 
 
-def cpu_seconds(pid: int) -> float:
-    """CPU time of a process and all its children so far, as the kernel counts it."""
-    return own_cpu_seconds(pid) + sum(cpu_seconds(child) for child in children(pid))
+def cpu_seconds(pid: int, *, with_ended: bool = False) -> float:
+    """CPU time of a process and all its children so far, as the kernel counts it; `with_ended`: of ended ones, too."""
+    own = own_cpu_seconds(pid, with_ended=with_ended)
+    return own + sum(cpu_seconds(child, with_ended=with_ended) for child in children(pid))
 
 
-def own_cpu_seconds(pid: int) -> float:
-    """CPU time of a process alone; 0 where it has gone."""
+def own_cpu_seconds(pid: int, *, with_ended: bool = False) -> float:
+    """CPU time of a process alone, or with its ended children; 0 where it has gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11 : 15 if with_ended else 13])) / os.sysconf("SC_CLK_TCK")
 
 
 def children(pid: int) -> list[int]:
     """Process ids of children; none where it has gone."""
     try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        tasks = [each.read_text() for each in Path(f"/proc/{pid}/task").glob("*/children")]
     except OSError:
         return []
+    return [int(child) for task in tasks for child in task.split()]
+
+
+def own_resident_bytes(pid: int) -> int:
+    """Memory of a process alone that is in no file."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise BenchmarkError(f"process {pid} has no resident size")
+
+
+def resident_bytes_here() -> int:
+    """Memory of this process, with the files that it has mapped."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -7,18 +7,17 @@ of all processes of a side is counted.
 from __future__ import annotations
 
 import statistics
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from pathlib import Path
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from rich.console import Console
 
+from benchmarks.amqp import rabbitmq_nodes
 from benchmarks.broker_group import broker_group
 from benchmarks.processes import BenchmarkError, Server, gwload
 from benchmarks.report import Goal, Report
-from tests.support.rabbitmq import RabbitMQ, is_installed
+from tests.support.rabbitmq import is_installed
 
 NODES: Final = 3
 Load = Callable[..., dict[str, Any]]
@@ -68,14 +67,7 @@ def _ours() -> Iterator[Load]:
 
 @contextmanager
 def _nodes() -> Iterator[Load]:
-    with ExitStack() as stack:
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rabbitmq-bench-")))
-        nodes: list[RabbitMQ] = []
-        for number in range(NODES):
-            directory = root / str(number)
-            directory.mkdir()
-            nodes.append(stack.enter_context(RabbitMQ(directory, joins=nodes[0] if nodes else None)))
-        first, *others = nodes
+    with rabbitmq_nodes(NODES) as (first, *others):
         server = Server(f"{NODES} nodes of rabbitmq", first.process, {"amqp": first.port})
         watched = ",".join(str(each.process.pid) for each in others)
         yield lambda *arguments: gwload(server, "amqp", "--pid", watched, *arguments)

@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import structlog
 import uvloop
 from rich.console import Console
 
-from benchmarks.processes import ENTREPOT, Server, entrepot, gwload, start, stop, wait_until
+from benchmarks.processes import ENTREPOT, Server, entrepot, gwload, running
 from benchmarks.report import Goal, Report
 from benchmarks.store_parts import (
     APPEND_BATCH,
@@ -153,24 +153,17 @@ def _gateways(report: Report, window: str, rounds: int) -> None:
 
 @contextmanager
 def _broker() -> Iterator[Server]:
-    with tempfile.TemporaryDirectory(prefix="entrepot-bench-") as directory:
-        process = start(_broker_command(directory))
-        try:
-            ports = _ports(Path(directory) / "broker.json", process, "broker")
-            yield Server("broker", process, ports)
-        finally:
-            stop(process)
+    with (
+        tempfile.TemporaryDirectory(prefix="entrepot-bench-") as directory,
+        running("broker", _broker_command(directory), Path(directory) / "broker.json") as server,
+    ):
+        yield server
 
 
 def _broker_command(directory: str) -> list[str]:
     ready = f"{directory}/broker.json"
     command = [*ENTREPOT, "broker", "--data-dir", f"{directory}/data", "--name", "broker-0", "--port", "0"]
     return [*command, "--ready-file", ready, "--set", "log.level=warning"]
-
-
-def _ports(ready: Path, process: Any, name: str) -> dict[str, int]:
-    wait_until(ready.exists, process, name)
-    return {door: int(where.rpartition(":")[2]) for door, where in json.loads(ready.read_bytes()).items()}
 
 
 @contextmanager
@@ -194,8 +187,6 @@ def _deployment() -> Iterator[Server]:
             "finally:\n"
             "    second.terminate(); second.wait(); first.terminate(); first.wait()\n"
         )
-        process = start([ENTREPOT[0], "-c", script, json.dumps([broker, gateways, directory])])
-        try:
-            yield Server("two gateways and a broker", process, _ports(ready, process, "gateways"))
-        finally:
-            stop(process)
+        command = [ENTREPOT[0], "-c", script, json.dumps([broker, gateways, directory])]
+        with running("two gateways and a broker", command, ready) as server:
+            yield server

@@ -189,10 +189,8 @@ def _moved(group: BrokerGroup, moves: int) -> tuple[float, list[float], list[str
     if answer.status_code not in (200, 201):
         raise BenchmarkError(f"no topic: {answer.status_code} {answer.text}")
     producer = Producer(group=group, topic=TOPIC)
-    thread = threading.Thread(target=producer.publish)
-    thread.start()
     times: list[tuple[float, float]] = []
-    try:
+    with producer.running():
         time.sleep(1)
         quiet = (time.monotonic(), time.monotonic() + MOVE_APART_SECONDS)
         time.sleep(MOVE_APART_SECONDS)
@@ -204,9 +202,6 @@ def _moved(group: BrokerGroup, moves: int) -> tuple[float, list[float], list[str
             ended = time.monotonic()
             time.sleep(MOVE_APART_SECONDS)
             times.append((begun, ended))
-    finally:
-        producer.is_producing = False
-        thread.join()
     before, *gaps = (producer.longest_gap(*each) * 1000 for each in (quiet, *times))
     return before, gaps, producer.failures
 

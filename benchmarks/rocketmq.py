@@ -13,13 +13,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import grpc.aio
 from rich.console import Console
 
-from benchmarks.processes import Server, accepts, entrepot, free_port, start, stop, wait_until
+from benchmarks.processes import Server, cpu_seconds, entrepot, free_port, running
 from benchmarks.report import Goal, Report
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.headers import Credentials, headers
@@ -147,9 +146,9 @@ async def _measure(server: Server, work: Any, seconds: float, *, fill: bool) -> 
             *(_repeat(client, lambda c, n: c.send(n, 100), n, time.monotonic() + seconds) for n in range(8))
         )
     await work(client, 0)
-    before, began = _cpu_seconds(server.pid), time.monotonic()
+    before, began = cpu_seconds(server.pid), time.monotonic()
     done = sum(await asyncio.gather(*(_repeat(client, work, number, began + seconds) for number in range(CALLERS))))
-    took, cpu = time.monotonic() - began, _cpu_seconds(server.pid) - before
+    took, cpu = time.monotonic() - began, cpu_seconds(server.pid) - before
     await client.close()
     return done / cpu, done / took
 
@@ -161,25 +160,10 @@ async def _repeat(client: Client, work: Any, number: int, end: float) -> int:
     return done
 
 
-def _cpu_seconds(pid: int) -> float:
-    """CPU-seconds of the process and its children."""
-    total, waiting = 0.0, [pid]
-    while waiting:
-        each = waiting.pop()
-        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-        total += (int(fields[11]) + int(fields[12])) / 100
-        for task in Path(f"/proc/{each}/task").iterdir():
-            waiting += [int(child) for child in (task / "children").read_text().split()]
-    return total
-
-
 @contextmanager
 def bare_grpc() -> Iterator[Server]:
     """The empty servicer."""
     port = free_port()
-    process = start([sys.executable, "-m", "benchmarks.bare_grpc", str(port)])
-    try:
-        wait_until(lambda: accepts(port), process, "the empty servicer")
-        yield Server("empty servicer", process, {"grpc": port})
-    finally:
-        stop(process)
+    command = [sys.executable, "-m", "benchmarks.bare_grpc", str(port)]
+    with running("empty servicer", command, {"grpc": port}) as server:
+        yield server

@@ -14,13 +14,12 @@ import socket
 import statistics
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import uvloop
 from rich.console import Console
 
-from benchmarks.processes import BenchmarkError, Server, entrepot, gwload
+from benchmarks.processes import BenchmarkError, Server, entrepot, gwload, own_resident_bytes
 from benchmarks.report import Goal, Report
 
 MATCHES: Final = 100
@@ -52,11 +51,11 @@ def run(console: Console, *, quick: bool, messages: int = 1_000_000, sessions: i
     report = Report("sessions", title, "none away")
     with entrepot() as crowded, entrepot() as empty:
         console.print("making sessions", style="dim")
-        before = _resident_bytes(crowded)
+        before = own_resident_bytes(crowded.pid)
         begun = time.perf_counter()
         uvloop.run(_make_sessions(crowded, sessions, topics))
         report.add("made by CONNECT, SUBSCRIBE, DISCONNECT", "sessions/s", sessions / (time.perf_counter() - begun))
-        grown = _resident_bytes(crowded) - before
+        grown = own_resident_bytes(crowded.pid) - before
         report.add("memory of the server for one that is away", "B", grown / sessions)
         console.print("publishing", style="dim")
         _publish(report, crowded, empty, messages, topics)
@@ -204,11 +203,3 @@ def take_publishes(data: bytearray) -> list[bytes]:
         place = end
     del data[:place]
     return identifiers
-
-
-def _resident_bytes(server: Server) -> int:
-    """Memory of the server's main process, which holds its sessions and its store."""
-    for line in Path(f"/proc/{server.pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise BenchmarkError(f"{server.name} has no resident size")

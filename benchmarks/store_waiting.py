@@ -16,7 +16,7 @@ from typing import Final
 import uvloop
 from rich.console import Console
 
-from benchmarks.processes import BenchmarkError, cpu_seconds
+from benchmarks.processes import BenchmarkError, cpu_seconds, resident_bytes_here
 from benchmarks.report import Goal, Report
 from benchmarks.store_parts import CONSUMERS, GROUP, POP_BATCH, QUEUES, TOPIC, append_all, make_messages, timed
 from entrepot.broker.broker import Broker
@@ -67,13 +67,16 @@ async def _timers(report: Report, directory: Path, count: int, seconds: int) -> 
         cpu += (await _appended(broker, pending))[0]
         pending.clear()
         gc.collect()
-        before = before or _rss()  # with room for messages that are made
+        before = before or resident_bytes_here()  # with room for messages that are made
     what = f"{count:,} timers over a day"
     report.add(f"{what}: added", "msg/CPU-s", count / cpu)
     wheel = broker.engine.pending.timers
     assert wheel.count == count, "all of them wait"
     report.add(
-        f"{what}: memory of the process for one", "B", (_rss() - before) / (19 * some), goal=Goal(200, at_most=True)
+        f"{what}: memory of the process for one",
+        "B",
+        (resident_bytes_here() - before) / (19 * some),
+        goal=Goal(200, at_most=True),
     )
     p99 = await _lateness(broker, seconds)
     report.add(f"{what}, and {DUE_A_SECOND}/s become due: late, p99", "ms", p99, goal=Goal(100, at_most=True))
@@ -116,10 +119,6 @@ async def _lateness(broker: Broker, seconds: int) -> float:
 
 def _at(message: Message, time_ms: int) -> Message:
     return replace(message, system={SystemProperty.DELIVER_AT_MS: time_ms})
-
-
-def _rss() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 # -- deliveries that expire ----------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import structlog
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
+from benchmarks.processes import cpu_seconds
 from benchmarks.report import Goal, Report, machine_facts
 from benchmarks.spark import SCHEMA, TOPIC, body
 from entrepot.broker.tiered.folder import FolderStore
@@ -103,9 +104,12 @@ def _measure(
     rates: dict[str, list[float]] = {name: [] for name in ways}
     spent: dict[str, list[float]] = {name: [] for name in ways}
     for turn, (name, way) in itertools.product(range(TURNS + 1), ways.items()):
-        begun, cpu = time.perf_counter(), _cpu_seconds(os.getpid())
+        begun, cpu = time.perf_counter(), cpu_seconds(os.getpid(), with_ended=True)
         way().write.format("noop").mode("overwrite").save()
-        rate, rate_of_cpu = count / (time.perf_counter() - begun), count / (_cpu_seconds(os.getpid()) - cpu)
+        rate, rate_of_cpu = (
+            count / (time.perf_counter() - begun),
+            count / (cpu_seconds(os.getpid(), with_ended=True) - cpu),
+        )
         console.print(f"  {name}, turn {turn}: {rate:,.0f}/s, {rate_of_cpu:,.0f} a CPU-second", style="dim")
         if turn:
             rates[name].append(rate)
@@ -120,18 +124,6 @@ def _measure(
     for own_name, native_name in zip(list(ways)[::2], list(ways)[1::2], strict=True):
         own, native = (statistics.median(spent[name]) for name in (own_name, native_name))
         report.add(f"{own_name}, beside {native_name}, of all processes", "rows/CPU-s", own, native)
-
-
-def _cpu_seconds(pid: int) -> float:
-    """CPU time of a process and all its descendants, ended ones included. Unlike wall time it does not depend on the
-    machine's other users."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        tasks = [each.read_text().split() for each in Path(f"/proc/{pid}/task").glob("*/children")]
-    except OSError:
-        return 0.0
-    own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-    return own + sum(_cpu_seconds(int(child)) for children in tasks for child in children)
 
 
 def main() -> None:

@@ -13,12 +13,11 @@ import statistics
 import threading
 import time
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
-from benchmarks.processes import BenchmarkError, Server, entrepot
+from benchmarks.processes import BenchmarkError, Server, entrepot, own_resident_bytes
 from benchmarks.report import Report
 
 CONNECTIONS: Final = 300
@@ -59,7 +58,7 @@ def run(console: Console, *, quick: bool) -> Report:
         console.print(what, style="dim")
         with entrepot() as server:
             _hold(server, door, sent, WARM_UP)  # one-time memory stays
-            before = _resident_bytes(server)
+            before = own_resident_bytes(server.pid)
             held = _hold(server, door, sent, count)
             again = max(_hold(server, door, sent, count) for _ in range(3))
             report.add(f"{what}: memory of one", "B", (held - before) / count, (again - held) / count)
@@ -83,7 +82,7 @@ def _hold(server: Server, door: str, sent: bytes, count: int) -> int:
             client = stack.enter_context(socket.create_connection(("127.0.0.1", server.ports[door])))
             client.sendall(sent)
         time.sleep(SETTLE_SECONDS)
-        return _resident_bytes(server)
+        return own_resident_bytes(server.pid)
 
 
 def _beside(server: Server, door: str, first: bytes, unit: bytes, pings: int) -> list[float]:
@@ -124,10 +123,3 @@ def _waits(server: Server, pings: int) -> list[float]:
 def _report_waits(report: Report, what: str, waits: list[float]) -> None:
     report.add(f"{what}, median", "ms", statistics.median(waits))
     report.add(f"{what}, 99th percentile", "ms", sorted(waits)[int(len(waits) * 0.99)])
-
-
-def _resident_bytes(server: Server) -> int:
-    for line in Path(f"/proc/{server.pid}/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) * 1024
-    raise BenchmarkError(f"{server.name} has no resident size")

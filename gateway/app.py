@@ -41,7 +41,7 @@ from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.gateway.mqtt.listener import HTTP_PATH, MqttListeners
 from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from entrepot.gateway.mqtt.shares.shares import Shares
-from entrepot.gateway.mqtt.sys_messages import SysMessages
+from entrepot.gateway.mqtt.sys_messages import sys_topics
 from entrepot.gateway.process import StopSignal, write_ready_file
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.security.setup_token import FILE_NAME
@@ -122,7 +122,7 @@ class Gateway:
         self.amqp = AmqpFrontend(hosts, self.sender, self.security, settings.amqp, clock, own_version())
         self.shares.queues = SharedQueues(hosts.definitions, hosts.dead_letters)
         self._amqp_listeners = amqp_listeners(settings.amqp, sockets, self.amqp.converse, self._wheel, self._early)
-        self._sys = SysMessages(self.mqtt, own_version(), settings.mqtt.sys_interval_seconds)
+        self._sys = sys_topics(self.mqtt, own_version(), settings.mqtt.sys_interval_seconds)
         self._mqtt_listeners = MqttListeners(
             settings.mqtt,
             sockets,
@@ -294,12 +294,8 @@ class Gateway:
             write_ready_file(self.settings.server.ready_file, self.addresses)
 
     async def until_stopped(self) -> int:
-        """Wait for a signal (0) or for a failure of the store (1)."""
-        while (code := await self._stop.wait(0.2)) is None:
-            if self.store.condition.failure is not None:
-                log.critical("stopping: the store has failed", error=self.store.condition.failure.message)
-                self._stop.give(1)
-        return code
+        """Wait for a signal (0) or for the store to fail (1)."""
+        return await self._stop.wait(self.store)
 
     async def drain(self) -> None:
         """Answer waiting requests, let work under way finish, close connections; for at most `drain_seconds`."""

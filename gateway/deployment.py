@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 
-from entrepot.domain.errors import EntrepotError
 from entrepot.gateway.clock import SystemClock
 from entrepot.gateway.listener import address_of
 from entrepot.gateway.process import StopSignal, bind_listeners, run_process, settle_memory, write_ready_file
@@ -30,21 +29,6 @@ if TYPE_CHECKING:
 Readiness = AbstractContextManager[None]
 """Block that lasts as long as the process is up."""
 log = structlog.get_logger(__name__)
-
-
-def run_broker(loaded: LoadedSettings) -> int:
-    """Run `entrepot broker`; return the process's exit code."""
-    return run_process(loaded, serve_broker)
-
-
-def run_name_server(loaded: LoadedSettings) -> int:
-    """Run `entrepot nameserver`; return the process's exit code."""
-    return run_process(loaded, serve_name_server)
-
-
-def run_controller(loaded: LoadedSettings) -> int:
-    """Run `entrepot controller`; return the process's exit code."""
-    return run_process(loaded, serve_controller)
 
 
 async def serve_broker(loaded: LoadedSettings) -> int:
@@ -70,15 +54,8 @@ async def _serve(settings: Settings, listener: socket.socket, ready: Readiness, 
         await broker.start()
         settle_memory()
         with ready:
-            while (code := await stop.wait(0.2)) is None:
-                if store.condition.failure is not None:
-                    log.critical("stopping: the store has failed", error=store.condition.failure.message)
-                    stop.give(1)
-                elif broker.stopped.done():
-                    refusal = broker.stopped.result()
-                    if refusal is not None:
-                        log.critical("stopping: a name server refuses this broker", error=refusal.message)
-                    stop.give(0 if refusal is None else 1)
+            stop.give_at_end(broker.stopped, "stopping: a name server refuses this broker")
+            code = await stop.wait(store)
         await broker.close()
     finally:
         await store.close()
@@ -93,12 +70,8 @@ async def _serve_replica(settings: Settings, listener: socket.socket, ready: Rea
         await replica.start()
         settle_memory()
         with ready:
-            while (code := await stop.wait(0.2)) is None:
-                if replica.stopped.done():
-                    why = replica.stopped.result()
-                    if why is not None:
-                        log.critical("stopping: the replica cannot go on", error=why.message)
-                    stop.give(0 if why is None else 1)
+            stop.give_at_end(replica.stopped, "stopping: the replica cannot go on")
+            code = await stop.wait()
     finally:
         await replica.close()
     log.info("stopped", exit_code=code)
@@ -115,7 +88,7 @@ async def serve_name_server(loaded: LoadedSettings) -> int:
     code = 0
     try:
         with _ready(settings, {"nameserver": address_of(listener)}):
-            code = await _run_controller(controller) if controller is not None else await StopSignal().wait() or 0
+            code = await _run_controller(controller) if controller is not None else await StopSignal().wait()
     finally:
         await server.close()
         if controller is not None:
@@ -137,17 +110,11 @@ async def serve_controller(loaded: LoadedSettings) -> int:
 async def _run_controller(controller: ServedController) -> int:
     """Run until told to stop, or until it cannot go on; return the exit code."""
     stop = StopSignal()
-
-    def stopped(why: asyncio.Future[EntrepotError]) -> None:
-        if not why.cancelled():
-            log.critical("stopping: the controller cannot go on", error=why.result().message)
-            stop.give(1)
-
-    controller.stopped.add_done_callback(stopped)
+    stop.give_at_end(controller.stopped, "stopping: the controller cannot go on")
     await controller.start()
     code = await stop.wait()
     log.info("stopped", exit_code=code)
-    return code or 0
+    return code
 
 
 @contextmanager
@@ -169,3 +136,9 @@ def _ready(settings: Settings, addresses: dict[str, str]) -> Iterator[None]:
     finally:
         if ready_file is not None:
             ready_file.unlink(missing_ok=True)
+
+
+run_broker = partial(run_process, main=serve_broker)
+run_name_server = partial(run_process, main=serve_name_server)
+run_controller = partial(run_process, main=serve_controller)
+"""Run `entrepot broker`, `nameserver` or `controller`; return the process's exit code."""

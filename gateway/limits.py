@@ -8,8 +8,9 @@ one monotonic clock.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 BURST_SECONDS: Final = 1.0
 """Time for which a rate's allowance may be saved up."""
@@ -20,15 +21,18 @@ MAX_WATCHED_CLIENTS: Final = 65_536
 MAX_USERS: Final = 65_536
 """Users whose rates are remembered; likewise."""
 
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
 
 class TokenBucket:
     """Tokens at a time; below 0 they are owed."""
 
-    __slots__ = ("_at", "_tokens")
+    __slots__ = ("_at", "_burst_seconds", "_tokens")
 
-    def __init__(self, rate: float, now: float) -> None:
-        self._tokens = max(rate * BURST_SECONDS, 1.0)
-        self._at = now
+    def __init__(self, rate: float, now: float, burst_seconds: float = BURST_SECONDS) -> None:
+        self._tokens = max(rate * burst_seconds, 1.0)
+        self._at, self._burst_seconds = now, burst_seconds
 
     def spend(self, amount: float, rate: float, now: float) -> float:
         """Take tokens, also on credit; return the seconds until none are owed."""
@@ -45,8 +49,29 @@ class TokenBucket:
         return True
 
     def _refill(self, rate: float, now: float) -> None:
-        self._tokens = min(self._tokens + (now - self._at) * rate, max(rate * BURST_SECONDS, 1.0))
+        self._tokens = min(self._tokens + (now - self._at) * rate, max(rate * self._burst_seconds, 1.0))
         self._at = now
+
+
+class Recent(Generic[_Key, _Value]):
+    """A value per key, made from the time when it is first asked for; the one unasked for longest makes room."""
+
+    def __init__(self, most: int, make: Callable[[float], _Value]) -> None:
+        self._most, self._make = most, make
+        self._values: OrderedDict[_Key, _Value] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def of(self, key: _Key, now: float) -> _Value:
+        value = self._values.get(key)
+        if value is None:
+            if len(self._values) >= self._most:
+                self._values.popitem(last=False)
+            value = self._values[key] = self._make(now)
+        else:
+            self._values.move_to_end(key)
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,22 +106,11 @@ class PublishAllowance:
         return wait
 
 
-class UserAllowances:
+class UserAllowances(Recent[str, PublishAllowance]):
     """The allowance of each user, shared by the user's connections."""
 
     def __init__(self, rates: PublishRates) -> None:
-        self._rates = rates
-        self._by_user: OrderedDict[str, PublishAllowance] = OrderedDict()
-
-    def of(self, user: str, now: float) -> PublishAllowance:
-        allowance = self._by_user.get(user)
-        if allowance is None:
-            if len(self._by_user) >= MAX_USERS:
-                self._by_user.popitem(last=False)
-            allowance = self._by_user[user] = PublishAllowance(self._rates, now)
-        else:
-            self._by_user.move_to_end(user)
-        return allowance
+        super().__init__(MAX_USERS, lambda now: PublishAllowance(rates, now))
 
 
 @dataclass(slots=True)
@@ -114,21 +128,14 @@ class FlappingClients:
 
     def __init__(self, most: int, ban_seconds: float) -> None:
         self._most, self._ban_seconds = most, ban_seconds
-        self._clients: OrderedDict[tuple[str, str], _Connects] = OrderedDict()
+        self._clients: Recent[tuple[str, str], _Connects] = Recent(MAX_WATCHED_CLIENTS, _Connects)
 
     def __len__(self) -> int:
         return len(self._clients)
 
     def refuses(self, host: str, client_id: str, now: float) -> bool:
         """Count a CONNECT; True if it is to be refused. A refused one does not extend the ban."""
-        key = host, client_id
-        seen = self._clients.get(key)
-        if seen is None:
-            if len(self._clients) >= MAX_WATCHED_CLIENTS:
-                self._clients.popitem(last=False)
-            seen = self._clients[key] = _Connects(now)
-        else:
-            self._clients.move_to_end(key)
+        seen = self._clients.of((host, client_id), now)
         if now < seen.banned_until:
             return True
         if now - seen.since >= FLAP_SECONDS:

@@ -10,12 +10,14 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import structlog
 import uvloop
 
 from entrepot.domain.errors import EntrepotError
+from entrepot.domain.ports import Store
 from entrepot.gateway.listener import CannotListenError, bind, reserve
 from entrepot.gateway.log import configure_logging
 from entrepot.gateway.settings import LoadedSettings, port_key
@@ -95,10 +97,25 @@ class StopSignal:
         if not self._code.done():
             self._code.set_result(code)
 
-    async def wait(self, seconds: float | None = None) -> int | None:
-        """Return the exit code; None if the time is over before."""
-        await asyncio.wait((self._code,), timeout=seconds)
-        return self._code.result() if self._code.done() else None
+    def give_at_end(self, stopped: asyncio.Future[Any], words: str) -> None:
+        """Stop when a part has ended by itself, and log its error with `words` if it has one."""
+
+        def ended(done: asyncio.Future[EntrepotError | None]) -> None:
+            if not done.cancelled():
+                why = done.result()
+                if why is not None:
+                    log.critical(words, error=why.message)
+                self.give(0 if why is None else 1)
+
+        stopped.add_done_callback(ended)
+
+    async def wait(self, store: Store | None = None) -> int:
+        """Return the exit code, which is 1 where the store fails meanwhile."""
+        while not (await asyncio.wait((self._code,), timeout=None if store is None else 0.2))[0]:
+            if store is not None and store.condition.failure is not None:
+                log.critical("stopping: the store has failed", error=store.condition.failure.message)
+                self.give(1)
+        return self._code.result()
 
     def _signalled(self, number: int) -> None:
         if self._code.done():

@@ -12,6 +12,7 @@ import select
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -181,10 +182,8 @@ class _Workers:
             self._store.stop_starting()
         for pid in self._pids.keys() - self._told:  # a second signal would cut its draining short
             self._told.add(pid)
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-            except ProcessLookupError:
-                continue
 
     def _has_certificates(self) -> bool:
         """True if workers take SIGHUP as a reload of certificates, not as their end."""
@@ -199,10 +198,8 @@ class _Workers:
     def _reload(self, number: int, frame: object) -> None:
         """Tell ready workers to reload their certificates; one that is starting reads them anyway."""
         for pid in self._ready:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGHUP)
-            except ProcessLookupError:
-                continue
 
     def _reap_all(self) -> None:
         """Wait for all, and kill them when they take too long."""

@@ -20,11 +20,12 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.ports import Store
 from entrepot.gateway.bridge.connection import RemoteConnection
 from entrepot.gateway.bridge.errors import LeaseLostError, RemoteError
-from entrepot.gateway.bridge.inbound import Inbound, Routes
+from entrepot.gateway.bridge.inbound import Inbound
 from entrepot.gateway.bridge.lease import BridgeLease
 from entrepot.gateway.bridge.origin import store_origin
 from entrepot.gateway.bridge.outbound import Outbound, ensure_groups
 from entrepot.gateway.bridge.status import BridgeCounters, BridgeState, BridgeStatus
+from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from entrepot.gateway.settings import BridgeRemote
@@ -60,6 +61,7 @@ class Bridge:
         self._begun_ms = self._since_ms = parts.clock.now_ms()
         self._last_error = ""
         self._lease = BridgeLease(parts.store.key_values, parts.clock, remote.name, parts.owner, self._report)
+        self.close = self._lease.close
         self._inbound: Inbound | None = None
         self.counters = BridgeCounters()
 
@@ -104,10 +106,6 @@ class Bridge:
         finally:
             await asyncio.shield(self._lease.release())
             self._become(BridgeState.STANDBY)
-
-    def close(self) -> None:
-        """Stop following the lease, for good."""
-        self._lease.close()
 
     async def _carry_on(self) -> None:
         parts, remote = self._parts, self._remote

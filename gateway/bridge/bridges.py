@@ -13,8 +13,8 @@ import structlog
 from entrepot.domain.clock import Clock
 from entrepot.domain.ports import Store
 from entrepot.gateway.bridge.bridge import Bridge, BridgeParts
-from entrepot.gateway.bridge.inbound import Routes
 from entrepot.gateway.bridge.status import BridgeStatus
+from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from entrepot.gateway.settings import BridgeSettings

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import paho.mqtt.client as paho
 import structlog
@@ -22,6 +22,7 @@ from entrepot.gateway.bridge.connection import RemoteConnection
 from entrepot.gateway.bridge.properties import from_paho
 from entrepot.gateway.bridge.remapping import local_name
 from entrepot.gateway.bridge.status import BridgeCounters
+from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Refusals, Sender
 from entrepot.gateway.settings import BridgeRemote
 from entrepot.protocols.mqtt.mapping import to_message
@@ -48,13 +49,6 @@ _FOR_GOOD: Final = frozenset(
 """Refusals that a retry does not change."""
 
 log = structlog.get_logger(__name__)
-
-
-class Routes(Protocol):
-    """The topic and queue of a name."""
-
-    def of(self, name: str) -> tuple[str, int, int]:
-        """(topic, queue id, filter hash)"""
 
 
 KeepRetained = Callable[[Sequence[Message]], Awaitable[None]]

@@ -19,6 +19,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange, KeyValueEvent
 from entrepot.domain.ports import KeyValues
 from entrepot.gateway.bridge.errors import LeaseLostError
+from entrepot.gateway.messaging.compare_and_set import if_unchanged
 
 PREFIX: Final = "bridge/"
 LEASE_MS: Final = 10_000
@@ -57,7 +58,7 @@ class BridgeLease:
         self._version = ABSENT
         self._held_until_ms = 0
         self._changed = asyncio.Event()
-        self._stop_watching = key_values.watch(self._key, self._seen, self._changed.set)
+        self.close = key_values.watch(self._key, self._seen, self._changed.set)
         self.record: LeaseRecord | None = None
         """Record as last seen."""
 
@@ -65,10 +66,6 @@ class BridgeLease:
     def is_held(self) -> bool:
         """True if this gateway may run the bridge now."""
         return self._clock.now_ms() < self._held_until_ms
-
-    def close(self) -> None:
-        """Stop following the lease."""
-        self._stop_watching()
 
     async def acquire(self) -> None:
         """Return when this gateway holds the lease. Raises the store's refusal."""
@@ -113,20 +110,15 @@ class BridgeLease:
                 await self._key_values.write([KeyValueChange(self._key, None, version)])
 
     async def _take(self, kept: KeyValue | None) -> bool:
-        try:
-            await self._write(ABSENT if kept is None else kept.version)
-        except EntrepotError as error:
-            if error.code is not Code.PRECONDITION_FAILED:
-                raise
-            return False
-        return True
+        return await if_unchanged(self._write(ABSENT if kept is None else kept.version)) is not None
 
-    async def _write(self, expected_version: int) -> None:
+    async def _write(self, expected_version: int) -> int:
         until_ms = self._clock.now_ms() + LEASE_MS
         record = LeaseRecord(self._owner, until_ms, *self._report())
         self._version = await self._key_values.write([KeyValueChange(self._key, _encode(record), expected_version)])
         self._held_until_ms = until_ms - MARGIN_MS
         self.record = record
+        return self._version
 
     def _seen(self, events: list[KeyValueEvent]) -> None:
         for event in events:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValueChange
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.ports import KeyValues
+from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.protocols.mqtt.mapping import CE_PREFIX
 
 ORIGIN_KEY: Final = "bridge-origin"
@@ -22,11 +22,7 @@ async def store_origin(key_values: KeyValues, candidate: str) -> str:
     """Return the name of the store, the same for every gateway; set it to the candidate if it has none."""
     [kept] = await key_values.get([ORIGIN_KEY])
     if kept is None:
-        try:
-            await key_values.write([KeyValueChange(ORIGIN_KEY, candidate.encode(), ABSENT)])
-        except EntrepotError as error:
-            if error.code is not Code.PRECONDITION_FAILED:
-                raise
+        await if_unchanged(key_values.write([KeyValueChange(ORIGIN_KEY, candidate.encode(), ABSENT)]))
         [kept] = await key_values.get([ORIGIN_KEY])
     return candidate if kept is None else kept.value.decode()
 

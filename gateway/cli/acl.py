@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.errors import USAGE, CommandError
-from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
+from entrepot.gateway.cli.output import JsonOption, print_listing, print_outcome, print_table
 from entrepot.gateway.cli.user import all_pages
 
 app = typer.Typer(help="Policies of a running server.", no_args_is_help=True)
@@ -17,6 +18,7 @@ app = typer.Typer(help="Policies of a running server.", no_args_is_help=True)
 SubjectArgument = Annotated[
     str, typer.Argument(metavar="SUBJECT", show_default=False, help="User name; * for everybody.")
 ]
+_COLUMNS = ("subject", "effect", "actions", "resources", "sources")
 
 
 def _path(subject: str) -> str:
@@ -27,20 +29,14 @@ def _path(subject: str) -> str:
 def list_policies(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
     """List every statement of every policy."""
     policies = all_pages(Client(server), "/api/v1/acls")
-    if as_json:
-        print_json(policies)
-    else:
-        _print(policies)
+    print_listing(policies, _COLUMNS, _rows(policies), as_json=as_json)
 
 
 @app.command()
 def show(subject: SubjectArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
     """Show the policy of one subject."""
     policy = Client(server).get(_path(subject))
-    if as_json:
-        print_json(policy)
-    else:
-        _print([policy])
+    print_listing(policy, _COLUMNS, _rows([policy]), as_json=as_json)
 
 
 @app.command("set")
@@ -62,10 +58,7 @@ def set_policy(
     """Replace the policy of a subject. Lists are separated by commas."""
     statements = [_statement("ALLOW", text) for text in allow or ()] + [_statement("DENY", text) for text in deny or ()]
     policy = Client(server).put(_path(subject), {"statements": statements})
-    if as_json:
-        print_json(policy)
-    else:
-        print_line(f"policy of {subject}: {len(statements)} statements")
+    print_outcome(policy, f"policy of {subject}: {len(statements)} statements", as_json=as_json)
 
 
 @app.command()
@@ -96,12 +89,9 @@ def explain(
     query: dict[str, str | int | float] = {"subject": subject, "action": action.upper(), "resource": resource}
     query |= {"source": source, "clientId": client_id}
     decision = Client(server).request("GET", "/api/v1/acls:explain", query=query)
-    if as_json:
-        print_json(decision)
-        return
-    print_line(f"{decision['decision']}: {decision['reason']}")
-    if decision["statement"] is not None:
-        _print([{"subject": decision["subject"], "statements": [decision["statement"]]}])
+    print_outcome(decision, f"{decision['decision']}: {decision['reason']}", as_json=as_json)
+    if decision["statement"] is not None and not as_json:
+        print_table(_COLUMNS, _rows([{"subject": decision["subject"], "statements": [decision["statement"]]}]))
 
 
 def _statement(effect: str, text: str) -> dict[str, Any]:
@@ -117,12 +107,7 @@ def _statement(effect: str, text: str) -> dict[str, Any]:
     }
 
 
-def _print(policies: list[dict[str, Any]]) -> None:
-    print_table(
-        ("subject", "effect", "actions", "resources", "sources"),
-        (
-            (policy["subject"], each["effect"], *(" ".join(each[key]) for key in ("actions", "resources", "sources")))
-            for policy in policies
-            for each in policy["statements"]
-        ),
-    )
+def _rows(policies: list[dict[str, Any]]) -> Iterator[Iterable[str]]:
+    for policy in policies:
+        for each in policy["statements"]:
+            yield policy["subject"], each["effect"], *(" ".join(each[key]) for key in _COLUMNS[2:])

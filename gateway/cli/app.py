@@ -33,11 +33,10 @@ from entrepot.gateway.cli import (
     user,
 )
 from entrepot.gateway.cli.commands import CommandGroup
-from entrepot.gateway.cli.deployment import broker, controller, gateway, nameserver
+from entrepot.gateway.cli.deployment import broker, controller, gateway, nameserver, serve
 from entrepot.gateway.cli.errors import FAILED, OK, CommandError
 from entrepot.gateway.cli.output import print_line, print_text
 from entrepot.gateway.cli.ping import ping
-from entrepot.gateway.cli.serve import serve
 from entrepot.gateway.cli.version import print_version, version
 
 INTERRUPTED = 130

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption
-from entrepot.gateway.cli.output import JsonOption, print_json, print_table
+from entrepot.gateway.cli.output import JsonOption, print_listing
 
 app = typer.Typer(help="Bridges to other MQTT brokers.", no_args_is_help=True)
 
@@ -19,10 +19,8 @@ def _bridges() -> None:
 def list_bridges(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
     """List every bridge with its state and the server's message counts."""
     answer = Client(server).get("/api/v1/bridges")
-    if as_json:
-        print_json(answer)
-        return
-    print_table(
+    print_listing(
+        answer,
         ("bridge", "remote", "state", "since", "received", "sent", "refused", "owner", "last error"),
         (
             (
@@ -38,4 +36,5 @@ def list_bridges(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = Fa
             )
             for bridge in answer["value"]
         ),
+        as_json=as_json,
     )

@@ -7,7 +7,7 @@ import json
 import typer
 
 from entrepot.gateway.cli import settings_flags
-from entrepot.gateway.cli.output import JsonOption, print_json, print_table
+from entrepot.gateway.cli.output import JsonOption, print_json, print_listing
 from entrepot.gateway.cli.settings_flags import ConfigOption, SetOption
 
 app = typer.Typer(help="Settings in force, and the schema of all settings.", no_args_is_help=True)
@@ -17,10 +17,12 @@ app = typer.Typer(help="Settings in force, and the schema of all settings.", no_
 def show(config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False) -> None:
     """Show every setting with its value and the source of that value."""
     rows = settings_flags.load(config, set_ or [], {}).rows()
-    if as_json:
-        print_json({row.key: {"value": row.value, "origin": row.origin} for row in rows})
-        return
-    print_table(("setting", "value", "origin"), ((row.key, _written(row.value), row.origin) for row in rows))
+    print_listing(
+        {row.key: {"value": row.value, "origin": row.origin} for row in rows},
+        ("setting", "value", "origin"),
+        ((row.key, _written(row.value), row.origin) for row in rows),
+        as_json=as_json,
+    )
 
 
 @app.command()

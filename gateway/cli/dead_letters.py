@@ -9,7 +9,7 @@ import typer
 
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.errors import USAGE, CommandError
-from entrepot.gateway.cli.output import JsonOption, print_bytes, print_json, print_line, print_table
+from entrepot.gateway.cli.output import JsonOption, print_bytes, print_listing, print_outcome
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
@@ -31,10 +31,8 @@ def list_dead_letters(
     """List dead letters of a group, the oldest first, with reason, time and origin."""
     query: dict[str, str | int | float] = {"from_offset": from_offset, "limit": limit}
     answer = Client(server).request("GET", _path(group, namespace), query=query)
-    if as_json:
-        print_json(answer)
-        return
-    print_table(
+    print_listing(
+        answer,
         ("offset", "time", "reason", "attempts", "topic", "queue", "at", "keys", "id"),
         (
             (
@@ -50,9 +48,9 @@ def list_dead_letters(
             )
             for d in answer["value"]
         ),
+        as_json=as_json,
+        continued_by="--from-offset",
     )
-    if answer["next"] is not None:
-        print_line(f"more: --from-offset {answer['next']}", err=True)
 
 
 def resend(
@@ -71,10 +69,7 @@ def resend(
     body = {"all": True} if all_ else {"offsets": offsets}
     answer = Client(server).request("POST", f"{_path(group, namespace)}:resend", body=body)
     resent, failed = answer["resentOffsets"], answer["failedOffsets"]
-    if as_json:
-        print_json(answer)
-    else:
-        print_line(f"resent {len(resent)}")
+    print_outcome(answer, f"resent {len(resent)}", as_json=as_json)
     if failed:
         raise CommandError(
             f"{len(failed)} of {len(resent) + len(failed)} could not be resent: {failed[0]['error']['message']}"

@@ -1,4 +1,4 @@
-"""`entrepot nameserver`, `controller`, `broker`, `gateway`: the parts of a deployment on several machines."""
+"""`entrepot serve`, the whole server, and its parts: `nameserver`, `controller`, `broker` and `gateway`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,16 @@ if TYPE_CHECKING:
 NameServers = Annotated[
     str | None, typer.Option("--nameserver", metavar="HOST:PORT,...", help="Addresses of all name servers.")
 ]
+DataDir = Annotated[Path | None, typer.Option(metavar="DIR", help="Data directory.")]
 Host = Annotated[str | None, typer.Option(metavar="H", help="Bind address of every listener.")]
+Port = Annotated[int | None, typer.Option(metavar="N", help="Listening port; 0: a free one.")]
+MqttPort = Annotated[int | None, typer.Option(metavar="N", help="MQTT port; 0: a free one.")]
+AmqpPort = Annotated[int | None, typer.Option(metavar="N", help="AMQP port; 0: a free one.")]
+GrpcPort = Annotated[int | None, typer.Option(metavar="N", help="gRPC port for RocketMQ clients; 0: a free one.")]
+HttpPort = Annotated[int | None, typer.Option(metavar="N", help="HTTP port; 0: a free one.")]
+FreePorts = Annotated[
+    bool, typer.Option("--free-ports", help="Use a free port for every listener without a given one.")
+]
 ReadyFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="File for the listeners' addresses as JSON, written once all are up."),
@@ -26,6 +35,62 @@ ReadyFile = Annotated[
 ControllerList = Annotated[
     str | None, typer.Option("--controllers", metavar="ID=HOST:PORT,...", help="Ids and addresses of all controllers.")
 ]
+
+
+def serve(
+    config: ConfigOption = None,
+    data_dir: DataDir = None,
+    host: Host = None,
+    mqtt_port: MqttPort = None,
+    amqp_port: AmqpPort = None,
+    grpc_port: GrpcPort = None,
+    http_port: HttpPort = None,
+    broker_port: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Port for gateways on other machines, closed without it; 0: a free one."),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Number of gateway processes before one store process; 1: all in one process."),
+    ] = None,
+    free_ports: FreePorts = False,
+    ready_file: ReadyFile = None,
+    set_: SetOption = None,
+) -> None:
+    """Start the server: MQTT, AMQP, RocketMQ and HTTP in front of one durable store.
+
+    Settings come from the file, then the environment (ENTREPOT__SECTION__KEY), then flags; the later wins.
+    'entrepot config show' prints them all.
+    """
+    loaded = settings_flags.load(
+        config,
+        set_ or [],
+        {
+            "store.data_dir": ("--data-dir", data_dir),
+            "server.host": ("--host", host),
+            "mqtt.port": ("--mqtt-port", mqtt_port),
+            "amqp.port": ("--amqp-port", amqp_port),
+            "grpc.port": ("--grpc-port", grpc_port),
+            "http.port": ("--http-port", http_port),
+            "broker.port": ("--broker-port", broker_port),
+            "broker.enabled": ("--broker-port", None if broker_port is None else True),
+            "cluster.workers": ("--workers", workers),
+            "server.free_ports": ("--free-ports", free_ports or None),
+            "server.ready_file": ("--ready-file", ready_file),
+        },
+    )
+    if loaded.settings.cluster.workers > 1:
+        _check_workers(loaded.settings)
+    raise typer.Exit(import_module("entrepot.gateway.serving").run(loaded))  # no other command pays for this import
+
+
+def _check_workers(settings: Settings) -> None:
+    """Refuse settings that several processes cannot share."""
+    if settings.store.kind != "embedded":
+        raise CommandError("--workers: a store in memory is one process's; store.kind must be embedded", USAGE)
+    if settings.broker.enabled:
+        text = "--workers: the door for gateways on other machines is not open then; start 'entrepot broker' and"
+        raise CommandError(f"{text} 'entrepot gateway --workers {settings.cluster.workers}' instead", USAGE)
 
 
 def nameserver(
@@ -39,7 +104,7 @@ def nameserver(
     controllers: ControllerList = None,
     data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Data directory of the controller.")] = None,
     host: Host = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="Listening port; 0: a free one.")] = None,
+    port: Port = None,
     ready_file: ReadyFile = None,
     set_: SetOption = None,
 ) -> None:
@@ -70,7 +135,7 @@ def controller(
     controllers: ControllerList = None,
     data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Data directory of the controller.")] = None,
     host: Host = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="Listening port; 0: a free one.")] = None,
+    port: Port = None,
     ready_file: ReadyFile = None,
     set_: SetOption = None,
 ) -> None:
@@ -110,12 +175,12 @@ def _check_controller(settings: Settings) -> None:
 def broker(
     config: ConfigOption = None,
     nameserver: NameServers = None,
-    data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Data directory.")] = None,
+    data_dir: DataDir = None,
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Broker name, which must not change as long as its data exists.")
     ] = None,
     host: Host = None,
-    port: Annotated[int | None, typer.Option(metavar="N", help="Listening port; 0: a free one.")] = None,
+    port: Port = None,
     controllers: ControllerList = None,
     advertise: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Address for gateways; else the listening address.")
@@ -151,18 +216,14 @@ def gateway(
         typer.Option("--broker", metavar="HOST:PORT,...", help="Addresses of brokers, without a name server."),
     ] = None,
     host: Host = None,
-    mqtt_port: Annotated[int | None, typer.Option(metavar="N", help="MQTT port; 0: a free one.")] = None,
-    amqp_port: Annotated[int | None, typer.Option(metavar="N", help="AMQP port; 0: a free one.")] = None,
-    grpc_port: Annotated[
-        int | None, typer.Option(metavar="N", help="gRPC port for RocketMQ clients; 0: a free one.")
-    ] = None,
-    http_port: Annotated[int | None, typer.Option(metavar="N", help="HTTP port; 0: a free one.")] = None,
+    mqtt_port: MqttPort = None,
+    amqp_port: AmqpPort = None,
+    grpc_port: GrpcPort = None,
+    http_port: HttpPort = None,
     workers: Annotated[
         int | None, typer.Option(metavar="N", help="Number of processes that share these ports.")
     ] = None,
-    free_ports: Annotated[
-        bool, typer.Option("--free-ports", help="Use a free port for every listener without a given one.")
-    ] = False,
+    free_ports: FreePorts = False,
     ready_file: ReadyFile = None,
     set_: SetOption = None,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from entrepot.gateway.cli import dead_letters
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
-from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
+from entrepot.gateway.cli.output import JsonOption, print_json, print_listing, print_outcome, print_table
 from entrepot.gateway.cli.values import (
     DEFAULT_NAMESPACE,
     NamespaceOption,
@@ -62,10 +63,8 @@ def list_groups(
 ) -> None:
     """List every group with its lag."""
     groups = Client(server).get(api_path(namespace, "groups"))["value"]
-    if as_json:
-        print_json(groups)
-        return
-    print_table(
+    print_listing(
+        groups,
         ("group", "max attempts", "invisible s", "start", "topics", "in flight", "lag"),
         (
             (
@@ -79,6 +78,7 @@ def list_groups(
             )
             for g in groups
         ),
+        as_json=as_json,
     )
 
 
@@ -91,59 +91,47 @@ def show(
 ) -> None:
     """Show one group and its progress in every queue it has read."""
     group = Client(server).get(_path(name, namespace))
-    if as_json:
-        print_json(group)
-    else:
-        _print(group)
+    _print(group, as_json=as_json)
 
 
-@app.command()
-def create(
-    name: NameArgument,
-    max_attempts: MaxAttemptsOption = None,
-    invisible_seconds: InvisibleOption = None,
-    start: StartOption = None,
-    retry: RetryOption = None,
-    max_in_flight: MaxInFlightOption = None,
-    fifo: FifoOption = None,
-    filter_: FilterOption = None,
-    namespace: NamespaceOption = DEFAULT_NAMESPACE,
-    server: ServerOption = DEFAULT_SERVER,
-    as_json: JsonOption = False,
-) -> None:
-    """Create a group, or change an existing one; omitted options keep their value or take the default."""
-    fields = given(maxAttempts=max_attempts, invisibleSeconds=invisible_seconds, start=start, fifo=fifo)
-    group = Client(server).put(_path(name, namespace), _wanted(fields, retry, max_in_flight, filter_))
-    if as_json:
-        print_json(group)
-    else:
-        print_line(f"group {name} is there")
+def _changing(outcome: str, *, must_exist: bool) -> Callable[..., None]:
+    """A command that gives a group what it is told."""
+
+    def change(
+        name: NameArgument,
+        max_attempts: MaxAttemptsOption = None,
+        invisible_seconds: InvisibleOption = None,
+        start: StartOption = None,
+        retry: RetryOption = None,
+        max_in_flight: MaxInFlightOption = None,
+        fifo: FifoOption = None,
+        filter_: FilterOption = None,
+        namespace: NamespaceOption = DEFAULT_NAMESPACE,
+        server: ServerOption = DEFAULT_SERVER,
+        as_json: JsonOption = False,
+    ) -> None:
+        wanted = given(maxAttempts=max_attempts, invisibleSeconds=invisible_seconds, start=start, fifo=fifo)
+        if retry is not None:
+            wanted["retry"] = retry_policy(retry)
+        if filter_ is not None:
+            wanted["filter"] = filter_expression(filter_)
+        with_limits(wanted, {"maxInFlight": ("--max-in-flight", max_in_flight)})
+        client = Client(server)
+        if must_exist:
+            client.get(_path(name, namespace))  # a missing one is refused
+        group = client.put(_path(name, namespace), wanted)
+        print_outcome(group, f"group {name} {outcome}", as_json=as_json)
+
+    return change
 
 
-@app.command()
-def update(
-    name: NameArgument,
-    max_attempts: MaxAttemptsOption = None,
-    invisible_seconds: InvisibleOption = None,
-    start: StartOption = None,
-    retry: RetryOption = None,
-    max_in_flight: MaxInFlightOption = None,
-    fifo: FifoOption = None,
-    filter_: FilterOption = None,
-    namespace: NamespaceOption = DEFAULT_NAMESPACE,
-    server: ServerOption = DEFAULT_SERVER,
-    as_json: JsonOption = False,
-) -> None:
-    """Change an existing group; omitted options keep their value."""
-    fields = given(maxAttempts=max_attempts, invisibleSeconds=invisible_seconds, start=start, fifo=fifo)
-    wanted = _wanted(fields, retry, max_in_flight, filter_)
-    client = Client(server)
-    client.get(_path(name, namespace))  # a missing one is refused
-    group = client.put(_path(name, namespace), wanted)
-    if as_json:
-        print_json(group)
-    else:
-        print_line(f"group {name} is changed")
+app.command(
+    "create",
+    help="Create a group, or change an existing one; omitted options keep their value or take the default.",
+)(_changing("is there", must_exist=False))
+app.command("update", help="Change an existing group; omitted options keep their value.")(
+    _changing("is changed", must_exist=True)
+)
 
 
 @app.command()
@@ -166,10 +154,7 @@ def reset(
     confirm(f"Let the group {name} go on at {to} in {topic}, and forget its progress there?", yes)
     body = {"topic": topic, "to": to, **given(queueId=queue)}
     group = Client(server).request("POST", f"{_path(name, namespace)}:reset", body=body)
-    if as_json:
-        print_json(group)
-    else:
-        _print(group)
+    _print(group, as_json=as_json)
 
 
 @app.command()
@@ -182,16 +167,15 @@ def members(
 ) -> None:
     """List consumers with whole queues of a topic, and those queues."""
     shown = Client(server).get(f"{_path(name, namespace)}/topics/{segment(topic)}/members")
-    if as_json:
-        print_json(shown)
-        return
-    print_table(
+    print_listing(
+        shown,
         ("member", "queues", "lease s", "expires"),
         (
             (one["member"], " ".join(map(str, one["queues"])), f"{one['leaseSeconds']:g}", one["expiresAt"])
             for one in shown["value"]
         ),
         title=f"generation {shown['generation']}, {shown['strategy'] or 'no members'}",
+        as_json=as_json,
     )
 
 
@@ -214,17 +198,10 @@ def delete(
     print_outcome({"group": name, "deleted": True}, f"group {name} deleted", as_json=as_json)
 
 
-def _wanted(
-    fields: dict[str, Any], retry: str | None, max_in_flight: str | None, filter_: str | None
-) -> dict[str, Any]:
-    if retry is not None:
-        fields["retry"] = retry_policy(retry)
-    if filter_ is not None:
-        fields["filter"] = filter_expression(filter_)
-    return with_limits(fields, {"maxInFlight": ("--max-in-flight", max_in_flight)})
-
-
-def _print(group: dict[str, Any]) -> None:
+def _print(group: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(group)
+        return
     retry, wanted = group.get("retry") or {}, group.get("filter")
     facts = [(key, group.get(key)) for key in ("namespace", "maxAttempts", "invisibleSeconds", "start")]
     facts += [("retry", _retry_text(retry)), ("maxInFlight", group.get("maxInFlight")), ("fifo", group.get("fifo"))]

@@ -16,7 +16,7 @@ import typer
 from entrepot.gateway.cli import message_query
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.errors import USAGE, CommandError
-from entrepot.gateway.cli.output import JsonOption, print_json, print_line
+from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, below
 
 app = typer.Typer(help="Publish, receive and find messages.", no_args_is_help=True)
@@ -56,10 +56,7 @@ def publish(
     Client(server).request(
         "POST", f"{below(namespace)}/topics/{segment(topic)}:publish", content=content, headers=headers
     )
-    if as_json:
-        print_json({"id": event_id, "topic": topic})
-    else:
-        print_line(f"published {event_id} to {topic}")
+    print_outcome({"id": event_id, "topic": topic}, f"published {event_id} to {topic}", as_json=as_json)
 
 
 @app.command()
@@ -115,10 +112,7 @@ def acknowledge(
 ) -> None:
     """Acknowledge received messages for their group."""
     answer = _acknowledge(Client(server), _subscription(namespace, topic, group), tokens)
-    if as_json:
-        print_json(answer)
-    else:
-        print_line(f"acknowledged {len(answer.get('succeededLockTokens') or [])}")
+    print_outcome(answer, f"acknowledged {len(answer.get('succeededLockTokens') or [])}", as_json=as_json)
 
 
 app.command("query")(message_query.query)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_table, print_text
+from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_listing, print_table, print_text
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
 
 _TIME = "RFC 3339, or epoch milliseconds."
@@ -28,10 +28,8 @@ def query(
     """List messages of a topic, the newest first."""
     wanted = {"topic": topic, "limit": limit, **given(key=key, to=to, cursor=cursor), **given(**{"from": from_})}
     answer = Client(server).request("GET", api_path(namespace, "messages"), query=wanted)
-    if as_json:
-        print_json(answer)
-        return
-    print_table(
+    print_listing(
+        answer,
         ("stored", "queue", "offset", "keys", "tag", "sub-topic", "size", "id"),
         (
             (
@@ -46,9 +44,9 @@ def query(
             )
             for m in answer["value"]
         ),
+        as_json=as_json,
+        continued_by="--cursor",
     )
-    if answer["next"] is not None:
-        print_line(f"more: --cursor {answer['next']}", err=True)
 
 
 def show(

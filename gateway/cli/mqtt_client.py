@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
+from entrepot.gateway.cli.output import JsonOption, print_json, print_listing, print_outcome
 from entrepot.gateway.cli.values import given
 
 app = typer.Typer(help="MQTT clients connected to a running server.", no_args_is_help=True)
@@ -45,12 +45,13 @@ def list_clients(
             "queued",
             "dropped",
         )
-    if as_json:
-        print_json(answer)
-        return
-    print_table(columns, ([one[column] for column in columns] for one in answer["value"]))
-    if answer.get("next") is not None:
-        print_line(f"more: --after {answer['next']}", err=True)
+    print_listing(
+        answer,
+        columns,
+        ([one[column] for column in columns] for one in answer["value"]),
+        as_json=as_json,
+        continued_by="--after",
+    )
 
 
 @app.command()
@@ -92,9 +93,6 @@ def trace(
 
 
 def _print_trace(found: dict[str, Any], *, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-        return
     known = ("time", "client", "address", "direction", "type")
     rows = (
         [
@@ -103,4 +101,4 @@ def _print_trace(found: dict[str, Any], *, as_json: bool) -> None:
         ]
         for packet in found["packets"]
     )
-    print_table(("time", "client", "", "packet", "what"), rows)
+    print_listing(found, ("time", "client", "", "packet", "what"), rows, as_json=as_json)

@@ -8,7 +8,7 @@ import typer
 
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
-from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
+from entrepot.gateway.cli.output import JsonOption, print_listing, print_outcome
 
 app = typer.Typer(help="Namespaces of a running server.", no_args_is_help=True)
 
@@ -23,20 +23,19 @@ def _path(name: str) -> str:
 def list_namespaces(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
     """List every namespace with its number of topics and groups."""
     namespaces = Client(server).get("/api/v1/namespaces")["value"]
-    if as_json:
-        print_json(namespaces)
-        return
-    print_table(("namespace", "topics", "groups"), ((n["name"], n["topics"], n["groups"]) for n in namespaces))
+    print_listing(
+        namespaces,
+        ("namespace", "topics", "groups"),
+        ((n["name"], n["topics"], n["groups"]) for n in namespaces),
+        as_json=as_json,
+    )
 
 
 @app.command()
 def create(name: NameArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
     """Create a namespace unless it exists."""
     namespace = Client(server).put(_path(name), {})
-    if as_json:
-        print_json(namespace)
-    else:
-        print_line(f"namespace {name} is there")
+    print_outcome(namespace, f"namespace {name} is there", as_json=as_json)
 
 
 @app.command()

@@ -76,3 +76,21 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[object]], title:
     for row in cells:
         table.add_row(*(Text("-" if cell is None else printable(str(cell))) for cell in row))
     Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE, highlight=False).print(table)
+
+
+def print_listing(
+    value: Any,
+    columns: Iterable[str],
+    rows: Iterable[Iterable[object]],
+    *,
+    as_json: bool,
+    title: str | None = None,
+    continued_by: str = "",
+) -> None:
+    """Print a listing: a table for people, or `value` for programs. `continued_by` is the option for the next page."""
+    if as_json:
+        print_json(value)
+        return
+    print_table(columns, rows, title)
+    if continued_by and value.get("next") is not None:
+        print_line(f"more: {continued_by} {value['next']}", err=True)

@@ -9,7 +9,7 @@ import typer
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.errors import USAGE, CommandError
-from entrepot.gateway.cli.output import JsonOption, print_bytes, print_json, print_line, print_outcome, print_table
+from entrepot.gateway.cli.output import JsonOption, print_bytes, print_listing, print_outcome
 from entrepot.gateway.cli.values import given
 
 app = typer.Typer(help="Retained messages of a running server.", no_args_is_help=True)
@@ -29,15 +29,13 @@ def list_retained(
 ) -> None:
     """List retained messages, ordered by name."""
     answer = Client(server).request("GET", _PATH, query=given(filter=topic_filter, after=after, limit=limit))
-    if as_json:
-        print_json(answer)
-        return
-    print_table(
+    print_listing(
+        answer,
         ("name", "size", "qos", "published", "expires"),
         ((one["name"], one["size"], one["qos"], one["bornTime"], one["expiresAt"]) for one in answer["value"]),
+        as_json=as_json,
+        continued_by="--after",
     )
-    if answer["next"] is not None:
-        print_line(f"more: --after {answer['next']}", err=True)
 
 
 @app.command()

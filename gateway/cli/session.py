@@ -8,7 +8,7 @@ import typer
 
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
-from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
+from entrepot.gateway.cli.output import JsonOption, print_listing, print_outcome
 from entrepot.gateway.cli.values import given
 
 app = typer.Typer(help="MQTT sessions, connected or not.", no_args_is_help=True)
@@ -26,13 +26,14 @@ def list_sessions(
 ) -> None:
     """List sessions of all gateways."""
     answer = Client(server).request("GET", _PATH, query=given(prefix=prefix, after=after, limit=limit))
-    if as_json:
-        print_json(answer)
-        return
     columns = ("id", "user", "version", "connected", "gateway", "expiresAt", "subscriptionCount", "will")
-    print_table(columns, ([one[column] for column in columns] for one in answer["value"]))
-    if answer["next"] is not None:
-        print_line(f"more: --after {answer['next']}", err=True)
+    print_listing(
+        answer,
+        columns,
+        ([one[column] for column in columns] for one in answer["value"]),
+        as_json=as_json,
+        continued_by="--after",
+    )
 
 
 @app.command()

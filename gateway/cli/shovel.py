@@ -13,7 +13,7 @@ from entrepot.domain.printable import printable
 from entrepot.domain.url import fault_of_url
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.errors import FAILED, USAGE, CommandError
-from entrepot.gateway.cli.output import JsonOption, print_json, print_table
+from entrepot.gateway.cli.output import JsonOption, print_listing
 
 if TYPE_CHECKING:
     from entrepot.gateway.shovel.plan import OnProgress, QueueProgress, ShovelPlan
@@ -121,15 +121,11 @@ def _carry(plan: ShovelPlan, queues: list[str], at_a_time: int) -> list[QueuePro
 
 
 def _tell(outcomes: list[QueueProgress], as_json: bool) -> None:
-    if as_json:
-        print_json(
-            [
-                {"queue": each.queue, "carried": each.carried, "changed": each.changed, "problem": each.problem}
-                for each in outcomes
-            ]
-        )
-        return
+    value = [
+        {"queue": each.queue, "carried": each.carried, "changed": each.changed, "problem": each.problem}
+        for each in outcomes
+    ]
     rows = [
         (each.queue, each.carried, each.changed, "empty" if each.is_done else each.problem or "") for each in outcomes
     ]
-    print_table(("queue", "carried", "properties changed", "state"), rows)
+    print_listing(value, ("queue", "carried", "properties changed", "state"), rows, as_json=as_json)

@@ -17,7 +17,7 @@ import typer
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.errors import FAILED, OK, USAGE, CommandError
-from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_table
+from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_listing, print_table
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
 
 if TYPE_CHECKING:
@@ -127,15 +127,14 @@ def verify(
 def status(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
     """Show a running server's progress with each topic in the object store."""
     found = Client(server).get("/api/v1/tiering")["value"]
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    print_listing(
+        found,
         ("topic", "namespace", "table", "on the disk alone", "segments", "bytes", "problem"),
         (
             (t["topic"], t["namespace"], t["table"], t["lagMessages"], t["segments"], t["bytes"], t["problem"] or "")
             for t in found
         ),
+        as_json=as_json,
     )
 
 

@@ -8,7 +8,7 @@ import typer
 
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
-from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
+from entrepot.gateway.cli.output import JsonOption, print_listing, print_outcome
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
 
 app = typer.Typer(help="Scheduled messages.", no_args_is_help=True)
@@ -32,15 +32,13 @@ def list_timers(
     """Messages that wait, the next one first."""
     query = given(topic=topic, limit=limit, cursor=cursor)
     answer = Client(server).request("GET", api_path(namespace, "timers"), query=query)
-    if as_json:
-        print_json(answer)
-        return
-    print_table(
+    print_listing(
+        answer,
         ("deliver at", "topic", "keys", "size", "handle"),
         ((t["deliverAt"], t["topic"], " ".join(t["keys"]), t["size"], t["handle"]) for t in answer["value"]),
+        as_json=as_json,
+        continued_by="--cursor",
     )
-    if answer["next"] is not None:
-        print_line(f"more: --cursor {answer['next']}", err=True)
 
 
 @app.command()
@@ -65,7 +63,4 @@ def retime(
 ) -> None:
     """Change a message's delivery time. It gets a new handle."""
     timer = Client(server).put(_path(handle), {"deliverAt": deliver_at})
-    if as_json:
-        print_json(timer)
-    else:
-        print_line(f"{timer['deliverAt']}  {timer['handle']}")
+    print_outcome(timer, f"{timer['deliverAt']}  {timer['handle']}", as_json=as_json)

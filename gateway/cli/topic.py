@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.errors import USAGE, CommandError
-from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
+from entrepot.gateway.cli.output import JsonOption, print_json, print_listing, print_outcome, print_table
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given, with_limits
 
 app = typer.Typer(help="Topics of a running server.", no_args_is_help=True)
@@ -86,12 +87,11 @@ def list_topics(
 ) -> None:
     """List every topic with its number of messages."""
     topics = Client(server).get(api_path(namespace, "topics"))["value"]
-    if as_json:
-        print_json(topics)
-        return
-    print_table(
+    print_listing(
+        topics,
         ("topic", "queues", "type", "permission", "messages"),
         ((t["name"], t["queues"], t["type"], t["permission"], _held(t)) for t in topics),
+        as_json=as_json,
     )
 
 
@@ -114,29 +114,29 @@ def show(
     )
 
 
-@app.command()
-def create(
-    name: NameArgument,
-    queues: QueuesOption = None,
-    write_queues: WriteQueuesOption = None,
-    type_: TypeOption = None,
-    permission: PermissionOption = None,
-    cleanup: CleanupOption = None,
-    retention_seconds: RetentionSecondsOption = None,
-    retention_bytes: RetentionBytesOption = None,
-    tier_seconds: TierSecondsOption = None,
-    max_message_bytes: MaxMessageBytesOption = None,
-    max_backlog: MaxBacklogOption = None,
-    confirm_by: ConfirmOption = None,
-    trace: TraceOption = None,
-    on: PlacementOption = None,
-    namespace: NamespaceOption = DEFAULT_NAMESPACE,
-    server: ServerOption = DEFAULT_SERVER,
-    as_json: JsonOption = False,
-) -> None:
-    """Create a topic, or change an existing one; omitted options keep their value or take the default."""
-    wanted = _wanted(
-        given(
+def _changing(outcome: str, *, must_exist: bool) -> Callable[..., None]:
+    """A command that gives a topic what it is told."""
+
+    def change(
+        name: NameArgument,
+        queues: QueuesOption = None,
+        write_queues: WriteQueuesOption = None,
+        type_: TypeOption = None,
+        permission: PermissionOption = None,
+        cleanup: CleanupOption = None,
+        retention_seconds: RetentionSecondsOption = None,
+        retention_bytes: RetentionBytesOption = None,
+        tier_seconds: TierSecondsOption = None,
+        max_message_bytes: MaxMessageBytesOption = None,
+        max_backlog: MaxBacklogOption = None,
+        confirm_by: ConfirmOption = None,
+        trace: TraceOption = None,
+        on: PlacementOption = None,
+        namespace: NamespaceOption = DEFAULT_NAMESPACE,
+        server: ServerOption = DEFAULT_SERVER,
+        as_json: JsonOption = False,
+    ) -> None:
+        fields = given(
             queues=queues,
             type=type_,
             permission=permission,
@@ -144,66 +144,31 @@ def create(
             confirm=confirm_by,
             trace=trace,
             placement=_placement(on),
-        ),
-        write_queues,
-        retention_seconds,
-        retention_bytes,
-        tier_seconds,
-        max_message_bytes,
-        max_backlog,
-    )
-    topic = Client(server).put(_path(name, namespace), wanted)
-    if as_json:
-        print_json(topic)
-    else:
-        print_line(f"topic {name} is there")
+        )
+        limits = {
+            "writeQueues": ("--write-queues", write_queues),
+            "retentionSeconds": ("--retention-seconds", retention_seconds),
+            "retentionBytes": ("--retention-bytes", retention_bytes),
+            "tierSeconds": ("--tier-seconds", tier_seconds),
+            "maxMessageBytes": ("--max-message-bytes", max_message_bytes),
+            "maxBacklog": ("--max-backlog", max_backlog),
+        }
+        wanted, client = with_limits(fields, limits), Client(server)
+        if must_exist:
+            client.get(_path(name, namespace))  # a missing one is refused
+        topic = client.put(_path(name, namespace), wanted)
+        print_outcome(topic, f"topic {name} {outcome}", as_json=as_json)
+
+    return change
 
 
-@app.command()
-def update(
-    name: NameArgument,
-    queues: QueuesOption = None,
-    write_queues: WriteQueuesOption = None,
-    type_: TypeOption = None,
-    permission: PermissionOption = None,
-    cleanup: CleanupOption = None,
-    retention_seconds: RetentionSecondsOption = None,
-    retention_bytes: RetentionBytesOption = None,
-    tier_seconds: TierSecondsOption = None,
-    max_message_bytes: MaxMessageBytesOption = None,
-    max_backlog: MaxBacklogOption = None,
-    confirm_by: ConfirmOption = None,
-    trace: TraceOption = None,
-    on: PlacementOption = None,
-    namespace: NamespaceOption = DEFAULT_NAMESPACE,
-    server: ServerOption = DEFAULT_SERVER,
-    as_json: JsonOption = False,
-) -> None:
-    """Change an existing topic; omitted options keep their value."""
-    wanted = _wanted(
-        given(
-            queues=queues,
-            type=type_,
-            permission=permission,
-            cleanup=cleanup,
-            confirm=confirm_by,
-            trace=trace,
-            placement=_placement(on),
-        ),
-        write_queues,
-        retention_seconds,
-        retention_bytes,
-        tier_seconds,
-        max_message_bytes,
-        max_backlog,
-    )
-    client = Client(server)
-    client.get(_path(name, namespace))  # a missing one is refused
-    topic = client.put(_path(name, namespace), wanted)
-    if as_json:
-        print_json(topic)
-    else:
-        print_line(f"topic {name} is changed")
+app.command(
+    "create",
+    help="Create a topic, or change an existing one; omitted options keep their value or take the default.",
+)(_changing("is there", must_exist=False))
+app.command("update", help="Change an existing topic; omitted options keep their value.")(
+    _changing("is changed", must_exist=True)
+)
 
 
 def _placement(on: list[str] | None) -> dict[str, int] | None:
@@ -217,28 +182,6 @@ def _placement(on: list[str] | None) -> dict[str, int] | None:
             raise CommandError(f"--on {text}: write it as BROKER=QUEUES, each broker once", USAGE)
         found[broker] = int(queues)
     return found
-
-
-def _wanted(
-    fields: dict[str, Any],
-    write_queues: _Limit,
-    retention_seconds: _Limit,
-    retention_bytes: _Limit,
-    tier_seconds: _Limit,
-    max_message_bytes: _Limit,
-    max_backlog: _Limit,
-) -> dict[str, Any]:
-    return with_limits(
-        fields,
-        {
-            "writeQueues": ("--write-queues", write_queues),
-            "retentionSeconds": ("--retention-seconds", retention_seconds),
-            "retentionBytes": ("--retention-bytes", retention_bytes),
-            "tierSeconds": ("--tier-seconds", tier_seconds),
-            "maxMessageBytes": ("--max-message-bytes", max_message_bytes),
-            "maxBacklog": ("--max-backlog", max_backlog),
-        },
-    )
 
 
 @app.command()

@@ -12,7 +12,7 @@ import typer
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.errors import USAGE, CommandError
-from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
+from entrepot.gateway.cli.output import JsonOption, print_listing, print_outcome
 from entrepot.gateway.cli.values import given
 
 app = typer.Typer(help="Users of a running server.", no_args_is_help=True)
@@ -38,12 +38,11 @@ def _path(name: str) -> str:
 def list_users(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
     """List every user."""
     users = all_pages(Client(server), "/api/v1/users")
-    if as_json:
-        print_json(users)
-        return
-    print_table(
+    print_listing(
+        users,
         ("user", "super", "enabled", "has password", "has signing secret"),
         ([user[key] for key in ("name", *SHOWN)] for user in users),
+        as_json=as_json,
     )
 
 
@@ -51,10 +50,7 @@ def list_users(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = Fals
 def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
     """Show one user."""
     user = Client(server).get(_path(name))
-    if as_json:
-        print_json(user)
-    else:
-        print_table(("user", user["name"]), [(key, user[key]) for key in SHOWN])
+    print_listing(user, ("user", user["name"]), [(key, user[key]) for key in SHOWN], as_json=as_json)
 
 
 @app.command()
@@ -75,10 +71,7 @@ def create(
         raise CommandError(f"there is a user {name} already")
     password = None if no_password else _password(password_file)
     user = client.put(_path(name), given(password=password, super=is_super, enabled=enabled))
-    if as_json:
-        print_json(user)
-    else:
-        print_line(f"user {name} is there")
+    print_outcome(user, f"user {name} is there", as_json=as_json)
 
 
 @app.command()
@@ -93,10 +86,7 @@ def update(
     client = Client(server)
     client.get(_path(name))  # a missing one is refused
     user = client.put(_path(name), given(super=is_super, enabled=enabled))
-    if as_json:
-        print_json(user)
-    else:
-        print_line(f"user {name} is changed")
+    print_outcome(user, f"user {name} is changed", as_json=as_json)
 
 
 @app.command()
@@ -157,11 +147,8 @@ def audit(
 ) -> None:
     """List failed logins, denials and changes of rights."""
     entries = Client(server).request("GET", "/api/v1/audit", query={"limit": limit})["value"]
-    if as_json:
-        print_json(entries)
-        return
     columns = ("time", "event", "subject", "source", "action", "resource", "detail")
-    print_table(columns, ([entry[column] for column in columns] for entry in entries))
+    print_listing(entries, columns, ([entry[column] for column in columns] for entry in entries), as_json=as_json)
 
 
 def all_pages(client: Client, path: str) -> list[Any]:

@@ -7,7 +7,7 @@ from importlib.metadata import version as version_of
 
 import typer
 
-from entrepot.gateway.cli.output import JsonOption, print_json, print_line
+from entrepot.gateway.cli.output import JsonOption, print_outcome
 
 
 def print_version(asked: bool) -> None:
@@ -20,7 +20,4 @@ def print_version(asked: bool) -> None:
 def version(as_json: JsonOption = False) -> None:
     """Print the versions of Entrepôt and Python."""
     entrepot, python = version_of("entrepot"), platform.python_version()
-    if as_json:
-        print_json({"entrepot": entrepot, "python": python})
-    else:
-        print_line(f"entrepot {entrepot} (Python {python})")
+    print_outcome({"entrepot": entrepot, "python": python}, f"entrepot {entrepot} (Python {python})", as_json=as_json)

@@ -123,16 +123,11 @@ class EventRules:
         """Callback that gets True if any topic has a schema."""
         self._table.on_change.append(self._count)
         self.of: Callable[[str], EventRule | None] = self._table.get
+        self.start, self.close = self._table.start, self._table.close
 
     def _count(self, topic: str, before: EventRule | None, now: EventRule | None) -> None:
         self._with_schema += bool(now and now.has_schema) - bool(before and before.has_schema)
         self.on_schemas(self._with_schema > 0)
-
-    async def start(self, wait_seconds: float = 0) -> None:
-        await self._table.start(wait_seconds)
-
-    def close(self) -> None:
-        self._table.close()
 
     async def put(self, topic: str, rule: EventRule) -> None:
         """Set the rule of a topic, in place of the one before; it holds at this gateway on return."""

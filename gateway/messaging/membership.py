@@ -32,6 +32,7 @@ from entrepot.domain.names import check_group_name, check_same_namespace, split_
 from entrepot.domain.ports import Store
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
 from entrepot.gateway.messaging.assignment_waiters import AssignmentWaiters, Waiter
+from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.settings import GroupsSettings
 
 PREFIX: Final = "membership/"
@@ -196,12 +197,8 @@ class Memberships:
             if after == before or (kept is None and not after.members):
                 return after
             expected = ABSENT if kept is None else kept.version
-            try:
-                await self._store.key_values.write([KeyValueChange(key, _encode(after), expected)])
-            except EntrepotError as refusal:
-                if refusal.code is not Code.PRECONDITION_FAILED:
-                    raise
-            else:
+            changes = [KeyValueChange(key, _encode(after), expected)]
+            if await if_unchanged(self._store.key_values.write(changes)) is not None:
                 return after
         raise EntrepotError(Code.TOO_MANY_REQUESTS, f"too many change the members of group {group!r} at once")
 

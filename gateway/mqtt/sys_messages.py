@@ -1,4 +1,4 @@
-"""SysMessages: the `$SYS` topics of this gateway: the sources of their values, and their way to subscribers."""
+"""The `$SYS` topics of this gateway: the sources of their values, and their way to subscribers."""
 
 from __future__ import annotations
 
@@ -9,35 +9,22 @@ from entrepot.gateway.mqtt.names import SYS
 from entrepot.gateway.mqtt.sys_topics import SysCounters, SysTopics
 
 
-class SysMessages:
-    """The values as messages of QoS 0 that are in no queue, for clients with the right to subscribe to their names."""
+def sys_topics(frontend: MqttFrontend, version: str, interval_seconds: float) -> SysTopics:
+    """The `$SYS` topics; their values are messages of QoS 0 in no queue, for clients with the right to their names."""
+    services = frontend.services
 
-    def __init__(self, frontend: MqttFrontend, version: str, interval_seconds: float) -> None:
-        services = frontend.services
-        self._hub, self._clock = services.hub, services.clock
-        self._topics = SysTopics(
-            _counters(frontend),
-            services.clock,
-            lambda name, value: self._hub.tell([self._message(name, value)]),
-            version=f"entrepot version {version}",
-            interval_seconds=interval_seconds,
-        )
-        services.sys_messages = self.current
+    def message(name: str, value: bytes) -> StoredMessage:
+        return StoredMessage(SYS, value, name, queue_id=NOT_IN_A_QUEUE, qos=0, born_time_ms=services.clock.now_ms())
 
-    def start(self) -> None:
-        """Publish from here on; the first values come at once."""
-        self._topics.start()
-
-    def close(self) -> None:
-        """Stop publishing."""
-        self._topics.close()
-
-    def current(self, topic_filter: str) -> list[StoredMessage]:
-        """The values that a new subscription matches."""
-        return [self._message(name, value) for name, value in self._topics.current(topic_filter)]
-
-    def _message(self, name: str, value: bytes) -> StoredMessage:
-        return StoredMessage(SYS, value, name, queue_id=NOT_IN_A_QUEUE, qos=0, born_time_ms=self._clock.now_ms())
+    topics = SysTopics(
+        _counters(frontend),
+        services.clock,
+        lambda name, value: services.hub.tell([message(name, value)]),
+        version=f"entrepot version {version}",
+        interval_seconds=interval_seconds,
+    )
+    services.sys_messages = lambda topic_filter: [message(*each) for each in topics.current(topic_filter)]
+    return topics
 
 
 def _counters(frontend: MqttFrontend) -> SysCounters:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 from collections import OrderedDict
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -47,7 +46,8 @@ class RocketMqAccess:
         self._known: OrderedDict[tuple[str, str, str], Principal] = OrderedDict()
         self.hosts: dict[str, str] = {}
         """Real addresses of relayed connections, by gRPC's name of their peer."""
-        security.watch_principals(self._forget)
+        self.watch = security.watch_principals
+        self.watch(self._forget)
 
     async def caller(self, context: grpc.aio.ServicerContext[Any, Any]) -> Caller:
         """Return the caller. Raises CLIENT_ID_REQUIRED, UNAUTHORIZED, FORBIDDEN (a disabled user), UNAVAILABLE."""
@@ -111,10 +111,6 @@ class RocketMqAccess:
 
     def _forget(self, change: PrincipalChange) -> None:
         self._known.clear()
-
-    def watch(self, callback: Callable[[PrincipalChange], None]) -> None:
-        """Call back after rights have changed."""
-        self._security.watch_principals(callback)
 
     # -- rights ------------------------------------------------------------------------------------------------------
 

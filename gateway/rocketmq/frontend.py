@@ -58,7 +58,7 @@ class RocketMqFrontend:
     ) -> None:
         self.store, self.sender, self.topology = store, sender, topology
         self.settings, self.clock, self.address, self.gateway = settings, clock, address, gateway
-        self._groups = groups
+        self.groups = groups
         self.access = RocketMqAccess(security, clock, settings.signature_tolerance_seconds)
         self.limits = PublishLimits(
             body_bytes=settings.max_message_bytes,
@@ -76,18 +76,14 @@ class RocketMqFrontend:
         """True if no call may wait any more."""
         return self.stopping.done()
 
-    def new_group(self, name: str) -> ConsumerGroup:
-        """A group with the default settings."""
-        return self._groups.new_group(name)
-
     def group_or_by_use(self, name: str) -> ConsumerGroup:
         """The group, or the one that its first pop will make. Raises CONSUMER_GROUP_NOT_FOUND where it makes none."""
-        return self.store.topology.group(name) or self._groups.by_use(name)
+        return self.store.topology.group(name) or self.groups.by_use(name)
 
     async def ensure_group(self, name: str) -> None:
         """Create a group unless it exists."""
         if self.store.topology.group(name) is None:
-            await self.store.topology.put_group(self._groups.by_use(name))
+            await self.store.topology.put_group(self.groups.by_use(name))
 
     def check_room_to_wait(self) -> None:
         """Raise TOO_MANY_REQUESTS where no further call may wait for messages."""

@@ -22,6 +22,7 @@ import structlog
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, MAX_SCAN, KeyValueChange
+from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.ticket import Ticket, by_consumer
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
@@ -323,13 +324,8 @@ class Holding:
 
     async def _disown(self, client_id: str, client: HeldClient) -> bool:
         """Delete the record; True if it was this gateway's."""
-        try:
-            await self._store.key_values.write([KeyValueChange(_key(client_id), None, client.version)])
-        except EntrepotError as error:
-            if error.code is Code.PRECONDITION_FAILED:
-                return False
-            raise
-        return True
+        change = KeyValueChange(_key(client_id), None, client.version)
+        return await if_unchanged(self._store.key_values.write([change])) is not None
 
     async def _sweep(self) -> None:
         """Delete records of clients that are gone together with their gateway: their leases are over."""

@@ -161,7 +161,7 @@ class LiteSubscriptions:
     async def _begin(self, group: str, topic: str, lite_topic: str, option: v2.OffsetOption) -> None:
         of = self.group_of(group, topic, lite_topic)
         if self._store.topology.group(of) is None:
-            await self._store.topology.put_group(replace(self._frontend.new_group(of), revision=BY_USE))
+            await self._store.topology.put_group(replace(self._frontend.groups.new_group(of), revision=BY_USE))
         await begin_at(self._store, of, topic, f"{split_name(topic)[1]}{LITE_SEPARATOR}{lite_topic}", option)
 
     async def _keep(self, key: str, found: LiteSubscription | None) -> None:

@@ -132,7 +132,7 @@ class Telemetry:
             elif said.WhichOneof("pub_sub") == "subscription":
                 group = group_of(said.subscription.group)
                 frontend.access.check_group(stream.caller, group)
-                known = frontend.store.topology.group(group) or frontend.new_group(group)
+                known = frontend.store.topology.group(group) or frontend.groups.new_group(group)
                 merged = consumer_settings(said, frontend.settings, known)
             else:
                 raise WireError(v2.UNRECOGNIZED_CLIENT_TYPE, "the settings are neither a producer's nor a consumer's")

@@ -143,16 +143,7 @@ class Administration:
 
     async def delete_user(self, by: By, name: str) -> bool:
         """Delete a user; True if there was one. Raises PRECONDITION_FAILED for the last super user."""
-        self.check_may_change(by)
-        async with self._lock:
-            key = USER_PREFIX + name
-            (found,) = await self._key_values.get([key])
-            if found is None:
-                return False
-            self._check_a_super_user_stays(name, None)
-            await self._write(key, None, found)
-        self._audit.changed("user deleted", by.name, by.source, name)
-        return True
+        return await self._delete(by, USER_PREFIX, name, "user deleted")
 
     async def is_kept(self, name: str) -> bool:
         """True if the store itself has a user of that name, readable or not."""
@@ -187,17 +178,21 @@ class Administration:
 
     async def delete_policy(self, by: By, subject: str) -> bool:
         """Delete the policy of a subject; True if there was one."""
-        self.check_may_change(by)
-        async with self._lock:
-            key = POLICY_PREFIX + subject
-            (found,) = await self._key_values.get([key])
-            if found is None:
-                return False
-            await self._write(key, None, found)
-        self._audit.changed("policy deleted", by.name, by.source, subject)
-        return True
+        return await self._delete(by, POLICY_PREFIX, subject, "policy deleted")
 
     # -- inside --------------------------------------------------------------------------------------------------
+
+    async def _delete(self, by: By, prefix: str, name: str, told: str) -> bool:
+        self.check_may_change(by)
+        async with self._lock:
+            (found,) = await self._key_values.get([prefix + name])
+            if found is None:
+                return False
+            if prefix == USER_PREFIX:
+                self._check_a_super_user_stays(name, None)
+            await self._write(prefix + name, None, found)
+        self._audit.changed(told, by.name, by.source, name)
+        return True
 
     async def _write(self, key: str, value: bytes | None, found: KeyValue | None) -> None:
         expected = ABSENT if found is None else found.version

@@ -14,17 +14,13 @@ from entrepot.gateway.settings.listeners import (
     GroupsSettings,
     HttpSettings,
     MqttSettings,
-    ServerSettings,
     TopicRule,
     TopicsSettings,
 )
 from entrepot.gateway.settings.loading import (
-    DEFAULT_ORIGIN,
-    ENVIRONMENT_PREFIX,
     KNOWN_KEYS,
     LISTENERS,
     LoadedSettings,
-    SettingRow,
     SettingsError,
     environment_name,
     load_settings,
@@ -35,12 +31,10 @@ from entrepot.gateway.settings.stores import (
     BrokerSettings,
     ClusterSettings,
     ControllerSettings,
-    NameServerSettings,
-    RocketMqClusterSettings,
     StoreSettings,
 )
 from entrepot.gateway.settings.tier import TierSettings
-from entrepot.gateway.settings.tree import LogSettings, Settings
+from entrepot.gateway.settings.tree import Settings
 from entrepot.gateway.settings.webhooks import WebhookSettings
 
 __all__ = [
@@ -50,20 +44,13 @@ __all__ = [
     "BrokerSettings",
     "ClusterSettings",
     "ControllerSettings",
-    "DEFAULT_ORIGIN",
     "LISTENERS",
-    "ENVIRONMENT_PREFIX",
     "GroupsSettings",
     "HttpSettings",
     "KNOWN_KEYS",
     "LoadedSettings",
-    "LogSettings",
     "MqttSettings",
-    "NameServerSettings",
-    "RocketMqClusterSettings",
     "SecuritySettings",
-    "ServerSettings",
-    "SettingRow",
     "Settings",
     "SettingsError",
     "StoreSettings",

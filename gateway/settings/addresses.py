@@ -14,6 +14,14 @@ def is_address(text: str) -> bool:
     return bool(host and colon) and port.isascii() and port.isdecimal() and 0 < int(port) < 65_536
 
 
+def checked_addresses(value: list[str]) -> list[str]:
+    """The value of a setting with addresses. Raises ValueError."""
+    for address in value:
+        if not is_address(address):
+            raise ValueError(f"{address!r} is not host:port")
+    return value
+
+
 def addresses_by_id(entries: Iterable[str], what: str) -> dict[int, str]:
     """Return host:port by id, from 1 to 99, of entries such as `1=host:port`; `what` is the thing with the id. Raises
     ValueError."""

@@ -5,9 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, field_validator
 
-from entrepot.gateway.settings.table import KIB, MIB, Bytes, Count, Port, Seconds, Table
+from entrepot.gateway.settings.table import (
+    KIB,
+    MIB,
+    Bytes,
+    Count,
+    Port,
+    Seconds,
+    Table,
+    checked_client_certificates,
+    checked_tls_port,
+)
 
 
 class AmqpSettings(Table):
@@ -47,16 +57,5 @@ class AmqpSettings(Table):
     product: str = Field("RabbitMQ", description="Product name in the server properties; some clients expect this one")
     product_version: str = Field("3.13.7", description="Product version in the server properties")
 
-    @field_validator("tls_client_certificates")
-    @classmethod
-    def _needs_an_authority(cls, value: str, info: ValidationInfo) -> str:
-        if value != "no" and info.data.get("tls_ca") is None:
-            raise ValueError("clients' certificates are checked against tls_ca, which is not given")
-        return value
-
-    @field_validator("tls_port")
-    @classmethod
-    def _needs_a_certificate(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if value is not None and info.data.get("tls_certificate") is None:
-            raise ValueError("a port for TLS needs tls_certificate, which is not given")
-        return value
+    _needs_an_authority = field_validator("tls_client_certificates")(checked_client_certificates)
+    _needs_a_certificate = field_validator("tls_port")(checked_tls_port)

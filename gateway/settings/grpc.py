@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from entrepot.domain.consumer_group import MAX_INVISIBLE_SECONDS
 from entrepot.domain.ports import MAX_POP_MESSAGES
-from entrepot.gateway.settings.table import KIB, MIB, Bytes, Count, Port, Seconds, Table
+from entrepot.gateway.settings.addresses import checked_addresses
+from entrepot.gateway.settings.table import KIB, MIB, Bytes, Count, Port, Seconds, Table, checked_client_certificates
 
 
 class GrpcSettings(Table):
@@ -70,21 +71,8 @@ class GrpcSettings(Table):
         "no", description="Client certificates over TLS: not requested, or required"
     )
 
-    @field_validator("addresses")
-    @classmethod
-    def _are_addresses(cls, value: list[str]) -> list[str]:
-        for address in value:
-            host, _, port = address.rpartition(":")
-            if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-                raise ValueError(f"{address!r} is not host:port")
-        return value
-
-    @field_validator("tls_client_certificates")
-    @classmethod
-    def _needs_an_authority(cls, value: str, info: ValidationInfo) -> str:
-        if value != "no" and info.data.get("tls_ca") is None:
-            raise ValueError("clients' certificates are checked against tls_ca, which is not given")
-        return value
+    _are_addresses = field_validator("addresses")(checked_addresses)
+    _needs_an_authority = field_validator("tls_client_certificates")(checked_client_certificates)
 
     @model_validator(mode="after")
     def _has_a_certificate(self) -> GrpcSettings:

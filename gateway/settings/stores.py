@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from entrepot.domain.replication.rule import parse_rule
-from entrepot.gateway.settings.addresses import LARGEST_ID, addresses_by_id, is_address
+from entrepot.gateway.settings.addresses import LARGEST_ID, addresses_by_id, checked_addresses
 from entrepot.gateway.settings.table import GIB, MIB, Bytes, Count, Port, Seconds, Table
 
 
@@ -178,13 +178,7 @@ class ClusterSettings(Table):
     tls_key: Path | None = Field(None, description="Private key (PEM) of tls_certificate")
     tls_ca: Path | None = Field(None, description="Certificate authorities (PEM) of the other processes; enables TLS")
 
-    @field_validator("name_servers", "brokers")
-    @classmethod
-    def _are_addresses(cls, value: list[str]) -> list[str]:
-        for address in value:
-            if not is_address(address):
-                raise ValueError(f"{address!r} is not host:port")
-        return value
+    _are_addresses = field_validator("name_servers", "brokers")(checked_addresses)
 
     @field_validator("controllers")
     @classmethod

@@ -1,4 +1,4 @@
-"""The shared base of the settings' tables, and the types of their fields."""
+"""The shared base of the settings' tables, the types of their fields, and checks that several have."""
 
 from __future__ import annotations
 
@@ -27,3 +27,17 @@ class Table(BaseModel):
         if isinstance(value, bool) and info.field_name and cls.model_fields[info.field_name].annotation is not bool:
             raise ValueError("true and false are not values of this setting")
         return value
+
+
+def checked_client_certificates(value: str, info: ValidationInfo) -> str:
+    """The value of `tls_client_certificates`, after that of `tls_ca`. Raises ValueError."""
+    if value != "no" and info.data.get("tls_ca") is None:
+        raise ValueError("clients' certificates are checked against tls_ca, which is not given")
+    return value
+
+
+def checked_tls_port(value: int | None, info: ValidationInfo) -> int | None:
+    """The value of a port for TLS, after that of `tls_certificate`. Raises ValueError."""
+    if value is not None and info.data.get("tls_certificate") is None:
+        raise ValueError("a port for TLS needs tls_certificate, which is not given")
+    return value

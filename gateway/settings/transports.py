@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from entrepot.gateway.settings.table import Count, Port, Seconds, Table
+from entrepot.gateway.settings.table import Count, Port, Seconds, Table, checked_client_certificates, checked_tls_port
 
 
 class HostCertificateSettings(Table):
@@ -67,19 +67,8 @@ class MqttTransportSettings(Table):
         10_000, ge=0, description="Maximum connections of one address before their CONNECT; 0: no limit"
     )
 
-    @field_validator("tls_client_certificates")
-    @classmethod
-    def _needs_an_authority(cls, value: str, info: ValidationInfo) -> str:
-        if value != "no" and info.data.get("tls_ca") is None:
-            raise ValueError("clients' certificates are checked against tls_ca, which is not given")
-        return value
-
-    @field_validator("tls_port", "wss_port")
-    @classmethod
-    def _needs_a_certificate(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if value is not None and info.data.get("tls_certificate") is None:
-            raise ValueError("a port for TLS needs tls_certificate, which is not given")
-        return value
+    _needs_an_authority = field_validator("tls_client_certificates")(checked_client_certificates)
+    _needs_a_certificate = field_validator("tls_port", "wss_port")(checked_tls_port)
 
     @field_validator("trusted_proxies")
     @classmethod

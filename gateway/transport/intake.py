@@ -7,11 +7,12 @@ left. The address is the client's: behind a trusted proxy the one that the proxy
 from __future__ import annotations
 
 import ipaddress
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
+
+from entrepot.gateway.limits import Recent, TokenBucket
 
 BURST_SECONDS: Final = 2.0
 """Time for which a rate's allowance may be saved up."""
@@ -29,22 +30,6 @@ class IntakeLimits:
     accepts_per_second: float = 0.0
     accepts_per_second_per_address: float = 0.0
     half_open_per_address: int = 0
-
-
-class _Bucket:
-    """Tokens at a time."""
-
-    __slots__ = ("_at", "_tokens")
-
-    def __init__(self, rate: float, now: float) -> None:
-        self._tokens = max(rate * BURST_SECONDS, 1.0)
-        self._at = now
-
-    def take(self, rate: float, now: float) -> bool:
-        tokens = min(self._tokens + (now - self._at) * rate, max(rate * BURST_SECONDS, 1.0))
-        self._at = now
-        self._tokens = tokens - 1.0 if tokens >= 1.0 else tokens
-        return tokens >= 1.0
 
 
 class Place:
@@ -86,8 +71,9 @@ class Intake:
         self.limits = limits
         self.connections = 0
         self.refused = 0
-        self._bucket = _Bucket(limits.accepts_per_second, now)
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._bucket = TokenBucket(limits.accepts_per_second, now, BURST_SECONDS)
+        rate = limits.accepts_per_second_per_address
+        self._buckets: Recent[str, TokenBucket] = Recent(MAX_ADDRESSES, lambda at: TokenBucket(rate, at, BURST_SECONDS))
         self._half_open: dict[str, int] = {}
 
     def enter(self, now: float) -> Place | None:
@@ -106,7 +92,7 @@ class Intake:
         """Count a connection as half open; return its key, empty if it is refused."""
         key, limits = _key_of(host), self.limits
         rate = limits.accepts_per_second_per_address
-        if rate and not self._bucket_of(key, rate, now).take(rate, now):
+        if rate and not self._buckets.of(key, now).take(rate, now):
             self.refuse("connections of one address come too fast", host)
             return ""
         count = self._half_open.get(key, 0)
@@ -132,16 +118,6 @@ class Intake:
         log.warning(
             "a connection was refused", seldom=kind, listener=self.listener, reason=reason, address=host, **more
         )
-
-    def _bucket_of(self, key: str, rate: float, now: float) -> _Bucket:
-        bucket = self._buckets.get(key)
-        if bucket is None:
-            if len(self._buckets) >= MAX_ADDRESSES:
-                self._buckets.popitem(last=False)
-            bucket = self._buckets[key] = _Bucket(rate, now)
-        else:
-            self._buckets.move_to_end(key)
-        return bucket
 
 
 def _key_of(host: str) -> str:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.ipc
 
-from entrepot.spark_ingest.tables.staging import StagedFile, move_durably, replace_file, staged_file, sync_folder
+from entrepot.spark_ingest.tables.staging import StagedFile, move_durably, replace_file, staged_file, sync
 from entrepot.spark_ingest.tables.table import TableError, check_types
 
 PARTITION: Final = "ingest_batch="
@@ -60,7 +60,7 @@ class ParquetFolders:
         hidden.mkdir(parents=True)
         move_durably(files, hidden)
         hidden.rename(target)
-        sync_folder(self._root)
+        sync(self._root)
 
     def _prepare(self, schema: pa.Schema) -> None:
         """Record new columns before there is a batch with them."""

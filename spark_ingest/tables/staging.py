@@ -6,7 +6,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from math import isnan
 from pathlib import Path
@@ -107,15 +107,11 @@ def move_durably(files: Iterable[StagedFile], folder: Path) -> list[StagedFile]:
     folder.mkdir(parents=True, exist_ok=True)
     moved = []
     for each in files:
-        descriptor = os.open(each.path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(each.path)
         target = folder / each.path.name
         each.path.rename(target)
-        moved.append(StagedFile(target, each.rows, each.size, each.least, each.greatest, each.nulls))
-    sync_folder(folder)
+        moved.append(replace(each, path=target))
+    sync(folder)
     return moved
 
 
@@ -126,9 +122,9 @@ def replace_file(path: Path, content: bytes) -> None:
     scratch.replace(path)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make renames in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make a file, or renames in a folder, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

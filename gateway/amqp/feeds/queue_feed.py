@@ -37,11 +37,8 @@ BACK_LOOKS: Final = 200
 log = structlog.get_logger(__name__)
 
 
-class QueueConsumer(Protocol):
+class FeedConsumer(Protocol):
     """A consumer of a channel."""
-
-    @property
-    def priority(self) -> int: ...
 
     @property
     def exclusive(self) -> bool: ...
@@ -50,17 +47,25 @@ class QueueConsumer(Protocol):
     def credit(self) -> int:
         """Messages that it can be handed now."""
 
+    def queue_gone(self) -> None:
+        """Note the deletion of its queue."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
+class QueueConsumer(FeedConsumer, Protocol):
+    """A consumer of a classic or quorum queue."""
+
+    @property
+    def priority(self) -> int: ...
+
     @property
     def held(self) -> int:
         """Messages that it has not settled."""
 
     def take(self, tickets: Sequence[Ticket]) -> None:
         """Send them; no more than `credit`."""
-
-    def queue_gone(self) -> None:
-        """Note the deletion of its queue."""
-
-    def __hash__(self) -> int: ...
 
 
 class QueueFeed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from entrepot.domain.clock import Clock
 from entrepot.domain.ports import Store
@@ -28,10 +29,7 @@ class QueueFeeds:
         """The feed of a queue, created on demand."""
         feed = self._feeds.get(queue.topic)
         if feed is None:
-
-            def sort_out(tickets: list[Ticket]) -> list[Ticket]:
-                return self._sort_out(queue, tickets)
-
+            sort_out = partial(self._sort_out, queue)
             feed = QueueFeed(self._store, self._clock, queue.topic, queue.group, sort_out, self._idle)
             feed.is_single = queue.declaration.arguments.single_active_consumer
             self._feeds[queue.topic] = feed

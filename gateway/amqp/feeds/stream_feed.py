@@ -15,6 +15,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Store, Tail
 from entrepot.domain.position import LATEST_POSITION, Position
+from entrepot.gateway.amqp.feeds.queue_feed import FeedConsumer
 
 READ_MESSAGES: Final = 100
 PAUSE_SECONDS: Final = 0.5
@@ -23,15 +24,8 @@ PAUSE_SECONDS: Final = 0.5
 log = structlog.get_logger(__name__)
 
 
-class StreamConsumer(Protocol):
-    """A consumer of a channel."""
-
-    @property
-    def exclusive(self) -> bool: ...
-
-    @property
-    def credit(self) -> int:
-        """Messages that it can be handed now."""
+class StreamConsumer(FeedConsumer, Protocol):
+    """A consumer of a stream."""
 
     @property
     def start(self) -> int | Position | None:
@@ -39,11 +33,6 @@ class StreamConsumer(Protocol):
 
     def take_of_stream(self, messages: Sequence[StoredMessage]) -> None:
         """Send them; no more than `credit`."""
-
-    def queue_gone(self) -> None:
-        """Note the deletion of its queue."""
-
-    def __hash__(self) -> int: ...
 
 
 class StreamFeed:

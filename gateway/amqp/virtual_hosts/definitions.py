@@ -31,6 +31,7 @@ from entrepot.domain.topic import Cleanup, Placement, Topic, TopicType
 from entrepot.gateway.amqp.virtual_hosts import records
 from entrepot.gateway.amqp.virtual_hosts.records import PREFIX, QueueRecord
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost, namespace_of
+from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.watched_keys import WatchedKeys
 from entrepot.protocols.amqp.field_table import encode_table
 
@@ -51,16 +52,12 @@ class Definitions:
         self._store = store
         self._vhosts: dict[str, Vhost] = {}
         self._keys = WatchedKeys(store.key_values, PREFIX, self._take, self._known)
-        self.close = self._keys.close
+        self.start, self.close = self._keys.start, self._keys.close
         self.on_change: list[Callable[[], None]] = []
         """Callbacks for any change of the definitions."""
         self.on_queue_known: list[Callable[[Vhost, Queue], None]] = []
         self.on_queue_gone: list[Callable[[Vhost, Queue], None]] = []
         """Callbacks for a queue that was created, changed by a policy, or deleted, at any gateway."""
-
-    async def start(self) -> None:
-        """Learn the definitions. Raises what the store raises."""
-        await self._keys.start()
 
     def vhosts(self) -> list[Vhost]:
         """Every virtual host: one for each namespace."""
@@ -68,8 +65,7 @@ class Definitions:
 
     def vhost(self, name: str) -> Vhost | None:
         """The virtual host of a name, or None."""
-        namespace = namespace_of(name)
-        return self._vhost(namespace) if namespace in self._store.topology.namespaces() else None
+        return self.vhost_in(namespace_of(name))
 
     def vhost_in(self, namespace: str) -> Vhost | None:
         """The virtual host of a namespace, or None."""
@@ -132,11 +128,8 @@ class Definitions:
             if found is not None:
                 return found
             vhost.routing.check_room(exchange)
-            try:
-                await self._write([KeyValueChange(key, records.exchange_record(exchange, gateway), ABSENT)])
-            except EntrepotError as error:
-                if error.code is not Code.PRECONDITION_FAILED:
-                    raise
+            change = KeyValueChange(key, records.exchange_record(exchange, gateway), ABSENT)
+            if await if_unchanged(self._keys.write([change])) is None:
                 await self._keys.look([key])  # learn what is there
         return exchange
 
@@ -183,14 +176,10 @@ class Definitions:
                 owner,
                 now_ms,
             )
-            try:
-                await self._write([KeyValueChange(key, records.encode_record(record), ABSENT)])
-            except EntrepotError as error:
-                if error.code is not Code.PRECONDITION_FAILED:
-                    raise
-                await self._keys.look([key])  # learn what is there
-                continue
-            return vhost.queues[name], True
+            change = KeyValueChange(key, records.encode_record(record), ABSENT)
+            if await if_unchanged(self._keys.write([change])) is not None:
+                return vhost.queues[name], True
+            await self._keys.look([key])  # learn what is there
         raise AssertionError("unreachable")
 
     async def _make(self, queue: Queue) -> None:

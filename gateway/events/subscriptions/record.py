@@ -102,8 +102,9 @@ class TopicRecord(msgspec.Struct, frozen=True):
 
 
 _RECORD: Final = msgspec.json.Decoder(SubscriptionRecord)
-_STATE: Final = msgspec.json.Decoder(StateRecord)
-_TOPIC: Final = msgspec.json.Decoder(TopicRecord)
+decode_state: Final = msgspec.json.Decoder(StateRecord).decode
+decode_topic: Final = msgspec.json.Decoder(TopicRecord).decode
+"""Decoders of the other records. Raise ValueError."""
 
 
 class Subscription:
@@ -168,21 +169,3 @@ def decode_subscription(value: bytes) -> Subscription:
         return Subscription(_RECORD.decode(value))
     except (msgspec.MsgspecError, EntrepotError) as error:
         raise ValueError(str(error)) from None
-
-
-def encode_state(state: StateRecord) -> bytes:
-    return msgspec.json.encode(state)
-
-
-def decode_state(value: bytes) -> StateRecord:
-    """Decode a state. Raises ValueError."""
-    return _STATE.decode(value)
-
-
-def encode_topic(topic: TopicRecord) -> bytes:
-    return msgspec.json.encode(topic)
-
-
-def decode_topic(value: bytes) -> TopicRecord:
-    """Decode a topic's record. Raises ValueError."""
-    return _TOPIC.decode(value)

@@ -38,11 +38,10 @@ from entrepot.gateway.events.subscriptions.record import (
     decode_state,
     decode_subscription,
     decode_topic,
-    encode_state,
     encode_subscription,
-    encode_topic,
     key_of,
 )
+from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.watched_table import WatchedTable
 
 MAX_TRIES: Final = 20
@@ -72,14 +71,15 @@ class Subscriptions:
     def __init__(self, store: Store, clock: Clock, most: int) -> None:
         self._store, self._clock, self._most = store, clock, most
         self._definitions = WatchedTable(store.key_values, DEFINITION_PREFIX, decode_subscription, encode_subscription)
-        self._states = WatchedTable(store.key_values, STATE_PREFIX, decode_state, encode_state)
-        self._topics = WatchedTable(store.key_values, TOPIC_PREFIX, decode_topic, encode_topic)
+        self._states = WatchedTable(store.key_values, STATE_PREFIX, decode_state, msgspec.json.encode)
+        self._topics = WatchedTable(store.key_values, TOPIC_PREFIX, decode_topic, msgspec.json.encode)
         self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Locks by topic: changes of this gateway wait for each other, so that only other gateways interfere."""
         self.by_topic: dict[str, SubscribedTopic] = {}
         self.on_change: list[OnChange] = []
         self.on_dispatch: list[Callable[[str, TopicRecord | None], None]] = []
         """Callbacks that get a topic and the group that dispatches it now, or None."""
+        self.of_key = self._definitions.get
         self._definitions.on_change.append(self._changed)
         self._states.on_change.append(self._state_changed)
         self._topics.on_change.append(self._dispatch_changed)
@@ -88,9 +88,6 @@ class Subscriptions:
 
     def get(self, namespace: str, subscription_id: str) -> Subscription | None:
         return self._definitions.get(key_of(namespace, subscription_id))
-
-    def of_key(self, key: str) -> Subscription | None:
-        return self._definitions.get(key)
 
     def state(self, subscription: Subscription) -> StateRecord:
         """The state of a subscription at its present sink."""
@@ -188,14 +185,9 @@ class Subscriptions:
             if record.is_ordered:
                 await self._keep_order(topic.group)
             versions = self._definitions.version(before.key), self._topics.version(record.topic)
-            try:
-                await self._write(made, versions[0], topic, versions[1])
-            except EntrepotError as error:
-                if error.code is not Code.PRECONDITION_FAILED:
-                    raise
-                await self._definitions.look(before.key)
-                continue
-            return made
+            if await if_unchanged(self._write(made, versions[0], topic, versions[1])) is not None:
+                return made
+            await self._definitions.look(before.key)
         raise _contended(record.id)
 
     async def delete(self, subscription: Subscription) -> None:
@@ -218,11 +210,7 @@ class Subscriptions:
             if record is not None:
                 left = None if is_last else record
                 changes.append(self._topics.change(topic, left, self._topics.version(topic)))
-            try:
-                await self._definitions.write(changes, self._topics, self._states)
-            except EntrepotError as error:
-                if error.code is not Code.PRECONDITION_FAILED:
-                    raise
+            if await if_unchanged(self._definitions.write(changes, self._topics, self._states)) is None:
                 continue
             await self._forget_store(subscription)
             if record is not None and is_last:
@@ -238,14 +226,11 @@ class Subscriptions:
         if known is None or known.record.sink != sink:
             return False
         state = msgspec.structs.replace(state, sink=sink)
-        try:
-            await self._states.write([self._states.change(key, state, self._states.version(key))])
-        except EntrepotError as error:
-            if error.code is not Code.PRECONDITION_FAILED:
-                raise
-            await self._states.look(key)
-            return False
-        return True
+        change = self._states.change(key, state, self._states.version(key))
+        if await if_unchanged(self._states.write([change])) is not None:
+            return True
+        await self._states.look(key)
+        return False
 
     async def renew_state(self, subscription: Subscription, before: StateRecord, *, is_new_sink: bool) -> None:
         """Resume sending after a change by its owner; a new sink is asked for consent again."""
@@ -268,21 +253,18 @@ class Subscriptions:
         subscribed = self.by_topic.get(topic)
         for subscription in list(subscribed.subscriptions.values()) if subscribed is not None else ():
             if subscription.record.begins:
-                try:
-                    await self.update(subscription, msgspec.structs.replace(subscription.record, begins={}))
-                except EntrepotError as error:
-                    if error.code is not Code.PRECONDITION_FAILED:  # another gateway has done it
-                        raise
+                record = msgspec.structs.replace(subscription.record, begins={})
+                await if_unchanged(self.update(subscription, record))  # else another gateway has done it
 
     def _change_of(self, topic: str) -> asyncio.Lock:
         return self._changing.setdefault(topic, asyncio.Lock())
 
-    async def _write(self, made: Subscription, expected: int, topic: TopicRecord, expected_topic: int) -> None:
+    async def _write(self, made: Subscription, expected: int, topic: TopicRecord, expected_topic: int) -> int:
         changes = [
             self._definitions.change(made.key, made, expected),
             self._topics.change(made.topic, topic, expected_topic),
         ]
-        await self._definitions.write(changes, self._topics)
+        return await self._definitions.write(changes, self._topics)
 
     # -- what a subscription is in the store ---------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import structlog
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import Store
+from entrepot.gateway.background_tasks import BackgroundTasks
 from entrepot.gateway.events.subscriptions.record import Subscription, TopicRecord
 from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
 from entrepot.gateway.events.webhooks.access_tokens import AccessTokens
@@ -63,7 +64,7 @@ class Webhooks:
         self._dispatching: dict[str, asyncio.Task[None]] = {}
         self._groups: dict[str, str] = {}
         self._catching_up: dict[str, asyncio.Task[None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks("webhooks")
         self.orphans = Orphans(store, subscriptions)
         self.sweeping = PeriodicWork("what deleted subscriptions left behind", SWEEP_SECONDS, self.orphans.sweep)
         self._is_running = False
@@ -101,7 +102,7 @@ class Webhooks:
         for task in tasks:
             task.cancel()
         stops = [deliverer.stop(grace_seconds) for deliverer in self._deliverers.values()]
-        await asyncio.gather(*stops, *tasks, *self._ending, return_exceptions=True)
+        await asyncio.gather(*stops, *tasks, self._tasks.settle(), return_exceptions=True)
         self._deliverers.clear()
         await self.client.close()
 
@@ -114,7 +115,7 @@ class Webhooks:
             assert before is not None
             deliverer = self._deliverers.pop(before.key, None)
             if deliverer is not None:
-                self._end(deliverer.stop())
+                self._tasks.spawn(deliverer.stop())
             self._forget_circuit(before)
         else:
             deliverer = self._deliverers.get(now.key)
@@ -126,7 +127,7 @@ class Webhooks:
                 if before is not None and before.record.sink != now.record.sink:
                     self._forget_circuit(before)
             if before is not None and self.handshake.wait_ms(now) == 0:
-                self._end(self._ask(now))  # its deliverer may be waiting for events
+                self._tasks.spawn(self._ask(now))  # its deliverer may be waiting for events
             if now.record.is_catching_up and now.key not in self._catching_up:
                 self._follow(self._catching_up, now.key, self._catch_up(now))
 
@@ -140,7 +141,7 @@ class Webhooks:
             dispatching = self._dispatching.pop(topic, None)
             if dispatching is not None:
                 dispatching.cancel()
-            self._end(self._forget(before))
+            self._tasks.spawn(self._forget(before))
         if record is not None:
             self._groups[topic] = record.group
             self._follow(self._dispatching, topic, self._dispatch(topic, record.group))
@@ -157,14 +158,9 @@ class Webhooks:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("events are not dispatched any more", name=name, exc_info=error)
 
-    def _end(self, work: asyncio._CoroutineLike[None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-
     def _topic_changed(self, topic: str) -> None:
         if self._is_running and self._store.topology.topic(topic) is None and topic in self._subscriptions.by_topic:
-            self._end(self._begin_anew(topic))
+            self._tasks.spawn(self._begin_anew(topic))
 
     async def _ask(self, subscription: Subscription) -> None:
         try:

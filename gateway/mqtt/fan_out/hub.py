@@ -76,6 +76,7 @@ class DeliveryHub:
         """Readers of queues that are not known yet, as their broker may not be: offset, and True for a replay."""
         self._when_begun: list[tuple[set[QueueKey], Callable[[], None]]] = []
         self._catching_up = CatchingUp(store, clock, self)
+        self.catch_up = self._catching_up.catch_up
         self.any_level_topics: set[str] = set()
         self.delivered = 0
         store.topology.watch_topics(self._topic_changed)
@@ -355,10 +356,6 @@ class DeliveryHub:
                 if tail is None or tail.next_offset >= end:
                     break
                 await asyncio.sleep(HANDING_SECONDS)
-
-    def catch_up(self, subscriber: Subscriber) -> None:
-        """Read on for a subscriber that has room again."""
-        self._catching_up.catch_up(subscriber)
 
 
 def _in_several(audiences: Iterable[Audience]) -> set[Subscriber]:

@@ -28,6 +28,7 @@ from entrepot.domain.retained import (
     retained_key,
 )
 from entrepot.gateway.messaging.answer import Answer
+from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.watched_keys import WatchedKeys
 from entrepot.gateway.mqtt.retained.index import RetainedIndex
 from entrepot.gateway.mqtt.retained.record import decode_retained, encode_retained, head_of
@@ -247,14 +248,8 @@ class RetainedMessages:
             expires_at_ms = _expiry(kept.key, kept.value)
             if expires_at_ms is not None and is_over(expires_at_ms, now_ms):
                 gone.append(KeyValueChange(kept.key, None, kept.version))
-        if not gone:
-            return 0
-        try:
-            await self._keys.write(gone)
-        except EntrepotError as error:
-            if error.code is Code.PRECONDITION_FAILED:
-                return 0  # one was replaced, or another gateway was first: the next sweep looks again
-            raise
+        if not gone or await if_unchanged(self._keys.write(gone)) is None:
+            return 0  # one was replaced, or another gateway was first: the next sweep looks again
         return len(gone)
 
 

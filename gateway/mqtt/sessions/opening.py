@@ -13,6 +13,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange
 from entrepot.domain.ports import Store
+from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.gateway_leases import GATEWAY_PREFIX
 from entrepot.gateway.mqtt.sessions.census import SessionCensus
 from entrepot.gateway.mqtt.sessions.journal import SessionJournal
@@ -86,12 +87,9 @@ class Sessions:
             return self._unrecorded(name, arrival)
         for _ in range(MAX_TRIES):
             found, window = await self._store.key_values.get([SESSION_PREFIX + name, WINDOW_PREFIX + name])
-            try:
-                session = await self._try(name, arrival, found, window)
-            except EntrepotError as error:
-                if error.code == Code.PRECONDITION_FAILED:
-                    continue
-                raise
+            session = await if_unchanged(self._try(name, arrival, found, window))
+            if session is None:
+                continue
             if session.doubtful and found is not None:
                 await self._other_has_let_go(name, decode_session(found.value).owner)
             return session

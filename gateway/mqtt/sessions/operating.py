@@ -14,6 +14,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.ports import Store
+from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.mqtt.sessions.lifecycle import is_over
 from entrepot.gateway.mqtt.sessions.record import (
     KICK_PREFIX,
@@ -96,12 +97,8 @@ class SessionOperations:
             if record is not None and record.will is not None:
                 moved = self._wills.moved(name, record, record.will)
                 changes.append(moved)
-            try:
-                await self._store.key_values.write(changes)
-            except EntrepotError as error:
-                if error.code == Code.PRECONDITION_FAILED:
-                    continue
-                raise
+            if await if_unchanged(self._store.key_values.write(changes)) is None:
+                continue
             if moved is not None:
                 await self._wills.publish(moved)
             return None

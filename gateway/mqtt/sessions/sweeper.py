@@ -17,6 +17,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
 from entrepot.domain.ports import Store
+from entrepot.gateway.messaging.compare_and_set import if_unchanged
 from entrepot.gateway.messaging.gateway_leases import DECLARED_DEAD, GATEWAY_PREFIX
 from entrepot.gateway.messaging.watched_keys import WatchedKeys
 from entrepot.gateway.mqtt.sessions.lifecycle import depart, is_over
@@ -171,13 +172,12 @@ class Sweeper:
             return
         key = GATEWAY_PREFIX + self._gateway
         until = str(now_ms + int(ALIVE_SECONDS * 1000)).encode()
-        try:
-            self._alive_version = await self._store.key_values.write([KeyValueChange(key, until, self._alive_version)])
-        except EntrepotError as error:
-            if error.code == Code.PRECONDITION_FAILED:
-                await self._renewal_refused(key)
-                return
-            raise
+        change = KeyValueChange(key, until, self._alive_version)
+        version = await if_unchanged(self._store.key_values.write([change]))
+        if version is None:
+            await self._renewal_refused(key)
+            return
+        self._alive_version = version
         self._renew_at_ms = now_ms + int(RENEW_SECONDS * 1000)
 
     async def _renewal_refused(self, key: str) -> None:
@@ -205,15 +205,8 @@ class Sweeper:
         if owner == self._gateway and now_ms < until - int(RENEW_SECONDS * 1000):
             return True
         value = msgspec.msgpack.encode((self._gateway, now_ms + int(ALIVE_SECONDS * 1000)))
-        try:
-            await self._store.key_values.write(
-                [KeyValueChange(SWEEPER_KEY, value, 0 if found is None else found.version)]
-            )
-        except EntrepotError as error:
-            if error.code == Code.PRECONDITION_FAILED:
-                return False
-            raise
-        return True
+        change = KeyValueChange(SWEEPER_KEY, value, 0 if found is None else found.version)
+        return await if_unchanged(self._store.key_values.write([change])) is not None
 
     # -- sweeping ------------------------------------------------------------------------------------------------
 
@@ -259,12 +252,10 @@ class Sweeper:
             if record.due_at_ms:
                 changes.append(KeyValueChange(due_key(record.due_at_ms, name), b""))
         moved = None if will is None else self._wills.moved(name, record, will)
-        try:
-            await self._store.key_values.write(changes if moved is None else [*changes, moved])
-        except EntrepotError as error:
-            if error.code != Code.PRECONDITION_FAILED:  # else the client came back at this moment
-                raise
-            return
+        if moved is not None:
+            changes.append(moved)
+        if await if_unchanged(self._store.key_values.write(changes)) is None:
+            return  # the client came back at this moment
         self.expired += ends
         if moved is not None:
             await self._wills.publish(moved)
@@ -278,23 +269,15 @@ class Sweeper:
             gateway = each.key.removeprefix(GATEWAY_PREFIX)
             if gateway != self._gateway and (self._is_alone or int(each.value) < now_ms):
                 log.info("sweeping the sessions of a gateway that is gone", gateway=gateway)
-                version = await self._write_unless_changed(KeyValueChange(each.key, DECLARED_DEAD, each.version))
+                dead = KeyValueChange(each.key, DECLARED_DEAD, each.version)
+                version = await if_unchanged(self._store.key_values.write([dead]))
                 if version is None:
                     continue  # alive after all
                 await self._sweep_sessions_of(gateway)
                 for prefix in (TAKEN_PREFIX, KICK_PREFIX):
                     told = await self._store.key_values.scan(f"{prefix}{gateway}/")
                     await self._store.key_values.write([KeyValueChange(key.key, None) for key in told])
-                await self._write_unless_changed(KeyValueChange(each.key, None, version))
-
-    async def _write_unless_changed(self, change: KeyValueChange) -> int | None:
-        """Write; return the version, or None where another gateway was first."""
-        try:
-            return await self._store.key_values.write([change])
-        except EntrepotError as error:
-            if error.code == Code.PRECONDITION_FAILED:
-                return None
-            raise
+                await if_unchanged(self._store.key_values.write([KeyValueChange(each.key, None, version)]))
 
     async def _sweep_sessions_of(self, gateway: str) -> None:
         after = ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, Protocol
 
 from entrepot.domain.clock import Clock
@@ -289,10 +290,7 @@ class Shares:
         by_topic = self._leased.setdefault(share, {})
         leased = by_topic.get(topic)
         if leased is None:
-
-            def on_idle() -> None:
-                self._forget_leased(share, topic)
-
+            on_idle = partial(self._forget_leased, share, topic)
             leased = by_topic[topic] = LeasedConsumer(
                 self._store, self._clock, topic, group, on_end=share.ended, on_idle=on_idle
             )

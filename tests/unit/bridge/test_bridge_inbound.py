@@ -16,6 +16,7 @@ from entrepot.gateway.bridge.inbound import Inbound
 from entrepot.gateway.bridge.remapping import local_name, remote_name
 from entrepot.gateway.bridge.status import BridgeCounters
 from entrepot.gateway.bridge.window import Window
+from entrepot.gateway.messaging.routes import Routes
 from entrepot.gateway.messaging.send import Refusals, Sender
 from entrepot.gateway.settings import BridgeRemote, BridgeRule
 from tests.support.clock import ManualClock
@@ -71,7 +72,12 @@ class World:
         self.sender, self.connection, self.counters = SteppedSender(), Connection(), BridgeCounters()
         self.retained: list[Message] = []
         self.inbound = Inbound(
-            REMOTE, cast(Sender, self.sender), FixedRoutes(), ManualClock(), self.counters, self.keep_retained
+            REMOTE,
+            cast(Sender, self.sender),
+            cast(Routes, FixedRoutes()),
+            ManualClock(),
+            self.counters,
+            self.keep_retained,
         )
         self.inbound.connection = cast(RemoteConnection, self.connection)
         self.task = asyncio.create_task(self.inbound.run(cast(RemoteConnection, self.connection)))
