@@ -181,7 +181,7 @@ async def _save_all(broker: Broker, light: int) -> None:
     end = broker.engine.end
     broker._checkpoint_target = end
     broker._save_slice()
-    while broker.engine.checkpoint_position < end:  # noqa: ASYNC110
+    while broker.engine.checkpointer.position < end:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -19,13 +18,13 @@ from benchmarks.report import Goal, Report
 from benchmarks.store_parts import GROUP, POP_BATCH, QUEUES, TOPIC, append_all, make_messages, timed
 from entrepot.broker.broker import Broker
 from entrepot.broker.settings import BrokerSettings
-from entrepot.broker.store import engine
-from entrepot.broker.store.commit_log import CommitLog
+from entrepot.broker.store import record_reading
 from entrepot.broker.store.disk import OsDisk
 from entrepot.broker.store.filter_index import FilterIndex
 from entrepot.broker.store.hash_scan import HashSet, scan
 from entrepot.broker.store.open_files import OpenFiles
-from entrepot.broker.store.record_reading import Entry, read_messages, read_records
+from entrepot.broker.store.read_plan import reads_of
+from entrepot.broker.store.record_reading import Entry
 from entrepot.broker.store.sub_topics import SubTopicDictionary
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.filter_hash import filter_hash
@@ -76,13 +75,10 @@ async def _by_tag(report: Report, directory: Path, count: int) -> None:
     broker = await _filled(directory, [_tagged(m, n) for n, m in enumerate(make_messages(count))])
     read = 0
 
-    def counted(plain: Callable[..., Any]) -> Callable[..., Any]:
-        def reads(log: CommitLog, entries: list[Entry], *others: Any) -> Any:
-            nonlocal read
-            read += len(entries)
-            return plain(log, entries, *others)
-
-        return reads
+    def counted(entries: list[Entry], segment_size: int) -> Any:
+        nonlocal read
+        read += len(entries)
+        return reads_of(entries, segment_size)
 
     wanted = FilterExpression(FilterKind.TAG, "wanted")
     delivered = 0
@@ -93,8 +89,7 @@ async def _by_tag(report: Report, directory: Path, count: int) -> None:
             delivered += len(deliveries)
             await broker.consumption.acknowledge(TOPIC, GROUP, [delivery.receipt_handle for delivery in deliveries])
 
-    counting = mock.patch.multiple(engine, read_messages=counted(read_messages), read_records=counted(read_records))
-    with counting:
+    with mock.patch.object(record_reading, "reads_of", counted):
         _, wall = await timed(consume)
     assert delivered == count // EVERY, "the filter lets the wanted ones pass"
     await broker.close()

@@ -107,13 +107,13 @@ class Broker:
         self._last_checkpoint = self.core.loop.time()
         self._checkpoint_target: int | None = None
         self._saved = asyncio.Event()
-        self._steps: tuple[tuple[str, Callable[[], None]], ...] = (
+        self._steps: tuple[tuple[str, Callable[[], object]], ...] = (
             ("dead letters", self._bury_exhausted),
             ("transactions", self.transactions.expire_transactions),
             ("traces", self._write_traces),
             ("durability", self._make_durable),
             ("checkpoint", self._checkpoint_if_due),
-            ("filter index", self._build_filter_index),
+            ("filter index", self.engine.lookup.build_next),
             ("disk", self._look_at_disk),
             ("retention", self._clean),
         )
@@ -242,9 +242,6 @@ class Broker:
         if self.engine.end > self.engine.commit_log.durable_offset:
             self.core.commit.submit(Confirmation())
 
-    def _build_filter_index(self) -> None:
-        self.engine.lookup.build_next()
-
     # -- retention -----------------------------------------------------------------------------------------------
 
     def _look_at_disk(self) -> None:
@@ -276,7 +273,7 @@ class Broker:
 
     def _is_saved_up_to(self, commit_log_offset: int) -> bool:
         """True if the state file has all before an offset; if not, have it saved."""
-        if self.engine.checkpoint_position >= commit_log_offset:
+        if self.engine.checkpointer.position >= commit_log_offset:
             return True
         if self._checkpoint_target is None:
             self._checkpoint_target = self.engine.end
@@ -285,7 +282,7 @@ class Broker:
     # -- checkpoints: rounds of slices, which save everything changed when the round began -------------------------
 
     def _checkpoint_if_due(self) -> None:
-        behind = self.engine.end - self.engine.checkpoint_position
+        behind = self.engine.end - self.engine.checkpointer.position
         age = self.core.loop.time() - self._last_checkpoint
         if self._checkpoint_target is not None:
             self._save_slice()
@@ -296,7 +293,7 @@ class Broker:
 
     async def save(self, seconds: float) -> None:
         """Save everything present in the state file, or as much as is saved in so many seconds."""
-        if self._checkpoint_target is None and self.engine.end > self.engine.checkpoint_position:
+        if self._checkpoint_target is None and self.engine.end > self.engine.checkpointer.position:
             self._checkpoint_target = self.engine.end
             self._save_slice()
         if self._checkpoint_target is not None:
@@ -313,7 +310,7 @@ class Broker:
     def _save_slice(self) -> None:
         """Take a slice; if the log is not durable up to now, ask for that first."""
         try:
-            if not self.engine.begin_checkpoint() and not self.engine.is_checkpointing and self.engine.is_slice_waiting:
+            if not self.engine.begin_checkpoint() and self.engine.checkpointer.is_slice_waiting:
                 confirmation = Confirmation()
                 confirmation.when_settled(self._on_slice_durable)
                 self.core.commit.submit(confirmation)
@@ -332,7 +329,7 @@ class Broker:
             log.critical("the store has stopped", error=failure.message)
             self._on_failure(failure)
             return
-        if self._checkpoint_target is not None and self.engine.checkpoint_position >= self._checkpoint_target:
+        if self._checkpoint_target is not None and self.engine.checkpointer.position >= self._checkpoint_target:
             self._checkpoint_target = None
             self._saved.set()
         elif is_saved:

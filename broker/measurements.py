@@ -35,5 +35,5 @@ def engine_gauges(engine: StorageEngine) -> dict[str, float]:
         "storage_size": engine.end - log.min_offset,
         "flush_behind_bytes": engine.end - log.durable_offset,
         "dispatch_behind_bytes": engine.end - engine.confirmed_offset,
-        "checkpoint_behind_bytes": engine.end - engine.checkpoint_position,
+        "checkpoint_behind_bytes": engine.end - engine.checkpointer.position,
     }

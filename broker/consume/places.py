@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.position import Position, PositionKind
-from entrepot.domain.topic import QueueBounds
 
 
 def place_of(engine: StorageEngine, queue: ConsumeQueue, position: Position) -> int:
@@ -20,11 +17,6 @@ def place_of(engine: StorageEngine, queue: ConsumeQueue, position: Position) -> 
     if position.kind is PositionKind.OFFSET:
         return min(max(position.value, queue.min_offset), queue.visible_offset)
     return engine.first_since(queue, position.value)
-
-
-def bounds_of(queues: Iterable[ConsumeQueue]) -> list[QueueBounds]:
-    """Return the readable bounds of each queue."""
-    return [QueueBounds(queue.queue_id, queue.min_offset, queue.visible_offset) for queue in queues]
 
 
 def check_inside(queue: ConsumeQueue, offset: int) -> None:

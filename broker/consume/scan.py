@@ -111,38 +111,25 @@ def _take_enough(
     count: int,
     found: Scanned,
 ) -> bool:
-    """Read candidates until there are enough: no more than needed while all of them are wanted."""
+    """Read candidates and keep the wanted ones; True if there are enough. No more are read than needed while all of
+    them are wanted."""
     at, step = 0, count - len(found.offsets)
     while at < len(candidates):
         batch = candidates[at : at + min(max(step, 1), READ_BATCH)]
         before = len(found.offsets)
-        if _take(engine, queue, batch, wanted, count, found):
-            return True
+        for (queue_offset, _), item in zip(batch, engine.read_places(queue, batch), strict=True):
+            if isinstance(item, CorruptedError):
+                log.error("message is corrupted and held back", topic=queue.topic, error=item.message)
+                found.corrupted.append(queue_offset)
+                found.offsets.append(queue_offset)
+            elif wanted.matches(item):
+                found.messages.append(item)
+                found.offsets.append(queue_offset)
+                found.room_bytes -= len(item.body)
+            if len(found.offsets) >= count or found.room_bytes <= 0:
+                found.next_offset = queue_offset + 1
+                return True
         at += len(batch)
         is_sure = len(found.offsets) - before == len(batch)
         step = count - len(found.offsets) if is_sure else READ_BATCH
-    return False
-
-
-def _take(
-    engine: StorageEngine,
-    queue: ConsumeQueue,
-    candidates: list[tuple[int, tuple[int, int, int]]],
-    wanted: MessageFilter,
-    count: int,
-    found: Scanned,
-) -> bool:
-    """Read candidates and keep the wanted ones; True if there are enough."""
-    for (queue_offset, _), item in zip(candidates, engine.read_places(queue, candidates), strict=True):
-        if isinstance(item, CorruptedError):
-            log.error("message is corrupted and held back", topic=queue.topic, error=item.message)
-            found.corrupted.append(queue_offset)
-            found.offsets.append(queue_offset)
-        elif wanted.matches(item):
-            found.messages.append(item)
-            found.offsets.append(queue_offset)
-            found.room_bytes -= len(item.body)
-        if len(found.offsets) >= count or found.room_bytes <= 0:
-            found.next_offset = queue_offset + 1
-            return True
     return False

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import structlog
 
+from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.controller.agreement import ControllerOptions, Effect, Propose, Reply, Tell
 from entrepot.broker.controller.commands import HearController, NameController
 from entrepot.broker.controller.controller import NOT_LEADER, Controller
@@ -131,10 +132,7 @@ class ControllerServer:
         log.info("controller", controller=identity.controller, cluster=identity.cluster)
 
     async def close(self) -> None:
-        for task in (self._beginning,):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+        await cancel_tasks(self._beginning)
         if self._ticking is not None:
             self._ticking.cancel()
         if self._member is not None:

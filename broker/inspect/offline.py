@@ -16,18 +16,18 @@ from pathlib import Path
 
 import numpy as np
 
-from entrepot.broker.consume.places import bounds_of, place_of
+from entrepot.broker.consume.places import place_of
 from entrepot.broker.consume.runs import find_entries
 from entrepot.broker.inspect.log_files import LogFiles, Segment
 from entrepot.broker.inspect.read_only import IdleSyncChannel, ReadOnlyDisk, ReadRows
 from entrepot.broker.inspect.state_rows import read_state
 from entrepot.broker.inspect.verification import lock_store
 from entrepot.broker.opening import assemble
+from entrepot.broker.ports.catalog import Catalog
 from entrepot.broker.settings import BrokerSettings
 from entrepot.broker.store.commit_log import CommitLogLayout
-from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.record_runs import bytes_between
-from entrepot.domain.errors import Code, CorruptedError, EntrepotError
+from entrepot.domain.errors import CorruptedError
 from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.position import Position
 from entrepot.domain.tiering import TierStatus
@@ -55,7 +55,7 @@ class OfflineStore:
         except BaseException:
             self.close()
             raise
-        self._engine, self._registry = opened.engine, opened.registry
+        self._engine, self._catalog = opened.engine, Catalog(opened.engine, opened.registry)
         self._segment_size = opened.engine.commit_log.layout.segment_size_bytes
 
     def close(self) -> None:
@@ -67,22 +67,19 @@ class OfflineStore:
 
     def topics(self) -> list[str]:
         """Return the names of all topics, the system's own included."""
-        return sorted(self._registry.topics)
+        return sorted(self._catalog.registry.topics)
 
     def bounds(self, topic: str) -> list[QueueBounds]:
         """Return the readable bounds of each queue. Raises TOPIC_NOT_FOUND."""
-        definition = self._registry.topics.get(topic)
-        if definition is None:
-            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
-        return bounds_of(self._queue(topic, queue_id) for queue_id in range(definition.queues))
+        return self._catalog.bounds_of(self._catalog.existing_topic(topic))
 
     def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
         """Return the queue offset of a position. Raises TOPIC_NOT_FOUND."""
-        return place_of(self._engine, self._queue(topic, queue_id), position)
+        return place_of(self._engine, self._catalog.existing_queue(topic, queue_id), position)
 
     def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
         """Return about how many bytes of the log the messages of a range have."""
-        queue = self._queue(topic, queue_id)
+        queue = self._catalog.existing_queue(topic, queue_id)
         return bytes_between(queue, max(from_offset, queue.min_offset), min(to_offset, queue.visible_offset))
 
     def tiering(self, topics: Sequence[str]) -> list[TierStatus]:
@@ -100,7 +97,7 @@ class OfflineStore:
     ) -> RecordRun:
         """Return the records in a range of offsets, those of one segment at most. Raises TOPIC_NOT_FOUND,
         ILLEGAL_OFFSET, ILLEGAL_FILTER_EXPRESSION, MESSAGE_CORRUPTED."""
-        queue = self._queue(topic, queue_id)
+        queue = self._catalog.existing_queue(topic, queue_id)
         entries, next_offset = find_entries(self._engine, queue, from_offset, to_offset, max_bytes, filter)
         places = entries["commit_log_offset"].astype(np.int64)
         if not len(entries):
@@ -124,10 +121,3 @@ class OfflineStore:
                 mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
             self._maps[start] = mapped
         return mapped
-
-    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        definition = self._registry.topics.get(topic)
-        if definition is None or not 0 <= queue_id < definition.queues:
-            missing = "topic" if definition is None else f"queue {queue_id} of topic"
-            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no {missing} {topic!r}")
-        return self._engine.dispatcher.queue(topic, queue_id)

@@ -33,7 +33,7 @@ class BrokerCore(Catalog):
     ) -> None:
         super().__init__(opened.engine, opened.registry)
         self.settings = settings
-        self.clock = clock
+        self.now_ms = clock.now_ms
         self.store_id = opened.store_id
         self.key_values: KeyValueTable = opened.key_values
         self.consumption: Consumption = opened.consumption
@@ -41,16 +41,13 @@ class BrokerCore(Catalog):
         self.measured = Measurements()
         self.polling = LongPolling()
         self.step = DecisionStep(opened.consumption.journal, self.now_ms, self._wake_taken)
-        self.engine.dispatcher.is_awaited = self._is_awaited
+        self.engine.dispatcher.is_awaited = lambda topic: is_retry_topic(topic) or self.polling.is_awaited(topic)
         self.loop = loop
         self.thawing = Thawing(opened.consumption.thawed, loop)
         self.topic_watchers: list[Callable[[str], None]] = []
         self.group_watchers: list[Callable[[str], None]] = []
         self.disk_state = DiskState.FINE
         self.commit: GroupCommit
-
-    def now_ms(self) -> int:
-        return self.clock.now_ms()
 
     def _wake_taken(self) -> None:
         if self.polling.count:
@@ -63,9 +60,6 @@ class BrokerCore(Catalog):
             queue = dispatcher.queue(topic.name, queue_id)
             if not queue.is_followed:
                 dispatcher.follow(queue)
-
-    def _is_awaited(self, topic: str) -> bool:
-        return is_retry_topic(topic) or self.polling.is_awaited(topic)
 
     async def decided(self, decide: Callable[[], T], *, may_wait: bool = False) -> T:
         """Return a decision made right before the next write, once durable. `may_wait`: as in `GroupCommit.decide`."""

@@ -44,10 +44,6 @@ class Reading:
         check_inside(queue, offset)
         return True
 
-    def min_offset(self, queue: ConsumeQueue) -> int:
-        """Return the first offset that can be read."""
-        return self._catalog.min_offset(queue)
-
     def _tier_of(self, queue: ConsumeQueue, offset: int) -> ColdReads | None:
         """Return the tier, for an offset that only it has."""
         tier = self._catalog.tier
@@ -110,7 +106,7 @@ class Reading:
             is_all = compiled is None or compiled.accepts_all
             page = await tier.read(queue, from_offset, max_messages, None if is_all else compiled)
             return Pulled(page.messages, page.next_offset, tier.min_offset(queue), queue.visible_offset)
-        least = self.min_offset(queue)
+        least = self._catalog.min_offset(queue)
         if not self._is_there(queue, from_offset):
             return Pulled([], from_offset, least, from_offset)
         if compiled is None or compiled.accepts_all:
@@ -156,7 +152,7 @@ class Reading:
                 return encode_corrupted(error, *bounds)
         if not self._is_there(queue, from_offset):
             return read_nothing(queue, from_offset)
-        least = self.min_offset(queue)
+        least = self._catalog.min_offset(queue)
         return await self._healed(
             lambda: read_run(self._engine, queue, from_offset, to_offset, max_bytes, filter, least)
         )

@@ -42,7 +42,7 @@ class Tables:
         self._check(self._restored(request, 1))
 
         def opened(objects: ObjectStore, root: str) -> TopicTable:
-            return TopicTable(objects, root, core.clock, Random(secrets.randbits(64)))
+            return TopicTable(objects, root, core, Random(secrets.randbits(64)))
 
         def named(objects: ObjectStore) -> str:
             # each broker of a cluster has a table of the topic
@@ -53,7 +53,7 @@ class Tables:
         def taken_over(objects: ObjectStore) -> FoundTable:
             table = opened(objects, root)
             fence = Fence(tier.writer, epoch_of(core.engine))
-            return take_over(table, fence, tier.number, core.clock, is_forced=request.is_forced)
+            return take_over(table, fence, tier.number, core, is_forced=request.is_forced)
 
         root = await tier.asked(named)
         found = await tier.asked(taken_over)

@@ -34,8 +34,8 @@ from entrepot.broker.raft.records import (
 )
 from entrepot.broker.raft.snapshot import NO_SNAPSHOT, Snapshot
 from entrepot.broker.raft.state import Stored
-from entrepot.broker.store.private_files import make_private_directory, open_private
-from entrepot.broker.store.small_files import put_durably, sync_file
+from entrepot.broker.store.private_files import make_directories, open_private
+from entrepot.broker.store.small_files import put_durably, sync_directory, sync_file
 from entrepot.domain.errors import StoreFailedError
 
 STATE: Final = "state"
@@ -73,7 +73,7 @@ class OsDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        make_private_directory(str(path))
+        make_directories(str(path))
 
     def names(self) -> list[str]:
         return sorted(os.listdir(self.path))
@@ -98,11 +98,7 @@ class OsDirectory:
 
     def sync(self, name: str) -> None:
         sync_file(str(self.path / name))
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_directory(self.path)
 
     def remove(self, name: str) -> None:
         (self.path / name).unlink(missing_ok=True)

@@ -54,13 +54,10 @@ class Following:
                 if entry.index <= state.commit:
                     state.halt(f"entry {entry.index} is committed here in term {term}, a leader has {entry.term}")
                     return False
-                self._cut(entry.index)
+                state.cut(entry.index)
             state.append(entries[place:])
             break
         return True
-
-    def _cut(self, index: int) -> None:
-        self._state.cut(index)
 
     def install(self, leader: int, chunk: SnapshotChunk) -> None:
         """Take a part of a snapshot. A whole one is taken at once, and told when it is durable."""

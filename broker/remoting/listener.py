@@ -71,7 +71,7 @@ class ServerStream:
 
 
 Call = Callable[..., Awaitable[Any]]
-OpenStream = Callable[..., None]
+OpenStream = Callable[..., object]
 Direct = Callable[["ServerChannel", Requested], None]
 
 

@@ -54,7 +54,8 @@ def make_machine(
     engine = store.engine
     if not state.run:  # it was a broker without replicas, or has left its former group
         epochs = (start.epoch for start in engine.epochs.history())
-        state = replace(state, promise=Promise(max(_epoch_of_before(data_dir), *epochs)))
+        of_before = mastership_epoch(epoch_kept(data_dir))  # name servers know it by the time of its last start
+        state = replace(state, promise=Promise(max(of_before, *epochs)))
     confirmed = 0 if store.is_copying else store.applied  # nothing in an incomplete copy is its own
     return Replica(state, engine.epochs.history(), engine.end, confirmed, engine.commit_log.min_offset)
 
@@ -68,9 +69,3 @@ def begin_store(machine: Replica, files: ReplicaFiles, store_files: StoreFiles, 
     store_files.put_identity(identity)
     machine.state = replace(state, group=seed.store_id)
     files.save(machine.state)
-
-
-def _epoch_of_before(data_dir: Path) -> int:
-    """Return the epoch after which a group begins whose store was a broker without replicas: name servers know that one
-    by the time of its last start."""
-    return mastership_epoch(epoch_kept(data_dir))

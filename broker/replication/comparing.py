@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import Link
 from entrepot.broker.replication.following_replica import Role
 from entrepot.broker.replication.healing import Healing
@@ -62,12 +63,8 @@ class Comparing:
             self._task = self._loop.create_task(self._keep_comparing())
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        for running in self._checking.values():
-            running.cancel()
-        await asyncio.gather(*self._checking.values(), return_exceptions=True)
+        await cancel_tasks(self._task)
+        await cancel_tasks(*self._checking.values())
 
     async def _keep_comparing(self) -> None:
         while True:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 
+from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
 from entrepot.broker.remoting.listener import Service
 from entrepot.broker.replication.controlling import Controlling
@@ -47,7 +48,7 @@ class Controllers:
         replica.machine.is_controlled = bool(addresses)
         self._loop = asyncio.get_running_loop()
         self.keeping = SetKeeping(replica.machine)
-        self._links = [Link(each, settings, on_up=partial(self._up, number)) for number, each in enumerate(addresses)]
+        self._links = [Link(each, settings, partial(self._attach, number)) for number, each in enumerate(addresses)]
         self._streams: dict[int, ClientStream] = {}
         self._attaching: dict[int, asyncio.TimerHandle] = {}
         self._leader: int | None = None
@@ -72,15 +73,10 @@ class Controllers:
         for timer in (self._beating, *self._attaching.values()):
             if timer is not None:
                 timer.cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_tasks(*self._tasks)
         await asyncio.gather(*(link.close() for link in self._links))
 
     # -- orders --------------------------------------------------------------------------------------------------
-
-    def _up(self, number: int) -> None:
-        self._attach(number)
 
     def _attach(self, number: int) -> None:
         """Take orders of a controller."""

@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.replication.effects import Effect
 from entrepot.broker.replication.following_replica import Role
 from entrepot.broker.replication.peers import Peers
@@ -57,9 +58,7 @@ class Copying:
         """Id of the replica copied from; 0 without one."""
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_tasks(self._task)
 
     def begin(self, welcome: Welcome) -> bool:
         """Copy the missing part if it is large; True if so."""

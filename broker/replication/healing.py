@@ -14,6 +14,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import Link
 from entrepot.broker.replication.replica import Replica
 from entrepot.broker.replication.runs import MAX_RECORD_BYTES, checked, decode_runs
@@ -45,10 +46,7 @@ class Healing:
         """Records healed since the start."""
 
     async def close(self) -> None:
-        tries = tuple(self._tries.values())
-        for each in tries:
-            each.cancel()
-        await asyncio.gather(*tries, return_exceptions=True)
+        await cancel_tasks(*self._tries.values())
 
     @property
     def hopeless(self) -> int:

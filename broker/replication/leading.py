@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 
 from entrepot.broker.broker import Broker
+from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.opening import OpenedStore
 from entrepot.broker.remoting.listener import RemotingListener, ServerChannel
 from entrepot.broker.replication.peers import REPLICA_CLIENT, GroupSettings
@@ -69,10 +70,6 @@ class Leading:
         self.is_open = False
         """True while gateways are let in."""
         self.engine.on_written, self.engine.on_durable = on_written, self._durable
-
-    @property
-    def end(self) -> int:
-        return self.engine.end
 
     def slaves(self) -> dict[int, SlaveStatus]:
         """Return all slaves that have followed this master."""
@@ -165,7 +162,7 @@ class Leading:
             return False
         if self._going_on is not None:
             self._going_on.cancel()
-        door.hold()
+        door.service.hold()
         begun, taken = self._loop.time(), self.engine.end
         while self._loop.time() < begun + seconds and self.engine.failure is None:
             written = self.engine.commit_log.written_offset
@@ -183,7 +180,7 @@ class Leading:
         """Go on: nobody was elected."""
         if self._door is not None and self.engine.failure is None:
             self.broker.core.commit.go_on()
-            self._door.go_on()
+            self._door.service.go_on()
 
     def resign(self, listener: RemotingListener, reason: str) -> StoreFailedError | None:
         """Confirm nothing any more: waiting confirmations are unknown; held-back and arriving messages are refused.
@@ -207,9 +204,7 @@ class Leading:
             channel.goodbye("not master any more")
         if self._going_on is not None:
             self._going_on.cancel()
-        if self._opening is not None:
-            self._opening.cancel()
-            await asyncio.gather(self._opening, return_exceptions=True)
+        await cancel_tasks(self._opening)
         door, self._door = self._door, None
         if door is not None:
             await door.close()

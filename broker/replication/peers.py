@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import structlog
 
+from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import Link, LinkSettings
 from entrepot.broker.server.process import BrokerProcessSettings
 from entrepot.domain.errors import EntrepotError
@@ -110,9 +111,7 @@ class Peers:
         self._task = asyncio.get_running_loop().create_task(self._keep_asking())
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_tasks(self._task)
         await asyncio.gather(*(link.close() for link in self.links.values()))
 
     def announce(self, appointment: Appointment) -> None:

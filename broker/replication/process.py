@@ -317,7 +317,7 @@ class ReplicaProcess:
         )
         start = leading.begin(effect.start)
         self._streams.lead(opened.engine.commit_log)
-        self._perform(machine.epoch_written(start, leading.end))
+        self._perform(machine.epoch_written(start, leading.engine.end))
 
     def _written(self, end: int) -> None:
         self.machine.wrote(end)
@@ -384,7 +384,7 @@ class ReplicaProcess:
         is_slave = self.machine.role is Role.SLAVE and self.machine.is_joined
         return own, await self._peers.status_of(own.appointment.master) if is_slave else None
 
-    def seed(self) -> StoreSeed:
+    async def seed(self) -> StoreSeed:
         if self._leading is None:
             raise EntrepotError(Code.UNAVAILABLE, f"replica {self._group.replica} is not master")
         return self._leading.seed()

@@ -15,7 +15,7 @@ import structlog
 
 from entrepot.broker.replication.runs import read_parts
 from entrepot.broker.store.commit_log import CommitLog, is_segment_name
-from entrepot.broker.store.private_files import make_private_directory
+from entrepot.broker.store.private_files import make_directories
 from entrepot.broker.store.small_files import put_durably
 from entrepot.domain.errors import StoreFailedError
 from entrepot.domain.replication.mastership import ReplicaState
@@ -118,7 +118,7 @@ class ReplicaFiles:
 
     def keep_diverged(self, start: int, parts: list[bytes]) -> Path:
         """Keep bytes of the log that are about to be cut, named by their offset."""
-        make_private_directory(str(self.diverged))
+        make_directories(str(self.diverged))
         path = self.diverged / f"{start:020d}-{start + sum(map(len, parts)):020d}"
         put_durably(path, b"".join(parts))
         return path

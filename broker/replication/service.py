@@ -27,7 +27,7 @@ class Answering(Protocol):
 
     async def health(self) -> tuple[ReplicaStatus, ReplicaStatus | None]: ...
 
-    def seed(self) -> StoreSeed: ...
+    async def seed(self) -> StoreSeed: ...
 
     def greeted(self, greeting: Greeting, stream: ServerStream) -> None: ...
 
@@ -46,15 +46,12 @@ class ReplicaService:
         service.calls[wire.QUIESCE] = self._replica.quiesce
         service.calls[wire.REPLICA_STATUS] = self._status
         service.calls[wire.REPLICA_HEALTH] = self._replica.health
-        service.calls[wire.SEED] = self._seed
+        service.calls[wire.SEED] = self._replica.seed
         service.streams[wire.REPLICATE] = self._greeted
         service.direct[wire.HAVE] = self._have
 
     async def _status(self) -> ReplicaStatus:
         return self._replica.status()
-
-    async def _seed(self) -> StoreSeed:
-        return self._replica.seed()
 
     def _greeted(self, stream: ServerStream, *greeting: Any) -> None:
         self._replica.greeted(Greeting(*greeting), stream)

@@ -197,7 +197,7 @@ class SlaveStore:
     def _save_if_due(self) -> None:
         self._saving = self._loop.call_later(SAVE_SECONDS, self._save_if_due)
         engine, settings = self.engine, self._settings
-        behind = self.applied - engine.checkpoint_position
+        behind = self.applied - engine.checkpointer.position
         age = self._loop.time() - self._last_save
         if self.is_copying:
             return
@@ -227,7 +227,7 @@ class SlaveStore:
         if beginning.stated != self._removal_stated:
             self._removal_stated, self._removal_known_at = beginning.stated, self.applied
         commit_log = engine.commit_log
-        while engine.checkpoint_position >= self._removal_known_at and (
+        while engine.checkpointer.position >= self._removal_known_at and (
             (end := commit_log.first_segment_end) <= min(beginning.offset, self.applied, commit_log.durable_offset)
         ):
             engine.dispatcher.forget_entries(end, self.applied)  # removed by the master's retention, without a record
@@ -254,7 +254,7 @@ class SlaveStore:
         self.stop()
         engine = self.engine
         engine.sync_now()
-        if engine.is_checkpointing:
+        if engine.checkpointer.is_under_way:
             engine.finish_checkpoint()
         self._apply_to(engine.end)
         engine.dispatcher.settle_places()

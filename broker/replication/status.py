@@ -20,7 +20,7 @@ def status_of(
         machine.role.value,
         machine.epoch,
         machine.state.run,
-        machine.end if leading is None else leading.end,
+        machine.end if leading is None else leading.engine.end,
         machine.synced,
         machine.confirmed,
         leading is not None and leading.is_open,

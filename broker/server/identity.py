@@ -88,12 +88,8 @@ def _kept(data_dir: Path) -> BrokerIdentity | None:
 def open_identity(data_dir: Path, name: str, number: int | None) -> BrokerIdentity:
     """Return the identity of a data directory, made on first use. `number` None: the stored one, or that of the name.
     Raises StoreFailedError where the directory belongs to another broker."""
-    path = data_dir / FILE
-    if path.exists():
-        try:
-            found = msgspec.json.decode(path.read_bytes(), type=BrokerIdentity)
-        except msgspec.DecodeError as error:
-            raise StoreFailedError(f"{path} cannot be read: {error}") from error
+    found = _kept(data_dir)
+    if found is not None:
         if found.name != name or number not in (None, found.number):
             wanted = f"{name!r}" if number is None else f"{name!r} with number {number}"
             raise StoreFailedError(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from entrepot.broker.broker import Broker
+from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import LinkSettings
 from entrepot.broker.remoting.listener import ListenerLimits, RemotingListener, Service
 from entrepot.broker.remoting.tls import TlsFiles
@@ -92,8 +93,8 @@ class BrokerProcess:
         self._loop = asyncio.get_running_loop()
         self.stopped: asyncio.Future[EntrepotError | None] = self._loop.create_future()
         self._deletions = DefinitionLog(broker.key_values)
-        self._service = StoreService(broker, self._deletions, self.info)
-        self._control = BrokerControl(broker, self._kept, self._service, self.info_changed, lambda: self._stop(None))
+        self.service = StoreService(broker, self._deletions, self.info)
+        self._control = BrokerControl(broker, self._kept, self.service, self.info_changed, lambda: self._stop(None))
         self._owns_listener = isinstance(listener, socket.socket)
         self._listener = (
             make_listener(settings, listener, broker.core.settings) if isinstance(listener, socket.socket) else listener
@@ -118,7 +119,7 @@ class BrokerProcess:
     def _offered(self) -> Service:
         """Install its operations in the listener's service."""
         offered = Service()
-        self._service.install(offered)
+        self.service.install(offered)
         self._control.install(offered)
         self._listener.service.add(offered)
         return offered
@@ -170,25 +171,18 @@ class BrokerProcess:
 
     def watch_replicas(self, refuses: Callable[[], EntrepotError | None]) -> None:
         """Tell nothing that the replicas do not have, and take no messages while `refuses` has a reason."""
-        self._service.refuses = refuses
+        self.service.refuses = refuses
         engine, registry = self._broker.engine, self._broker.registry
-        self._service.is_confirmed = lambda: registry.changed_at < engine.confirmed_offset
-
-    def hold(self) -> None:
-        """Hold new messages back until `go_on`."""
-        self._service.hold()
-
-    def go_on(self) -> None:
-        self._service.go_on()
+        self.service.is_confirmed = lambda: registry.changed_at < engine.confirmed_offset
 
     def refuse_held(self) -> None:
         """Refuse the messages held back, and all later ones."""
-        self._service.refuse_held()
+        self.service.refuse_held()
         self._listener.service.withdraw(Service(self._offer.calls, self._offer.streams))
 
     def info_changed(self) -> None:
         """Tell gateways and name servers the present information on this broker."""
-        self._service.info_changed()
+        self.service.info_changed()
         self._registrar.changed()
 
     def _stop(self, why: EntrepotError | None) -> None:
@@ -197,9 +191,7 @@ class BrokerProcess:
 
     async def close(self) -> None:
         """Close all connections; a broker that has left announces that, too."""
-        if self._deciding is not None:
-            self._deciding.cancel()
-            await asyncio.gather(self._deciding, return_exceptions=True)
+        await cancel_tasks(self._deciding)
         if self.stopped.done() and self.stopped.result() is None:
             await self._registrar.unregister()
         await self._registrar.close()

@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.remoting.link import Link, LinkSettings
 from entrepot.broker.server.identity import BrokerIdentity
 from entrepot.domain.errors import Code, EntrepotError
@@ -56,12 +57,9 @@ class Registrar:
         self._is_accepted = False
         self._told: Registration | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._links = [self._link(address, settings) for address in name_servers]
+        self._links = [Link(address, settings, on_up=self._register_all) for address in name_servers]
         self._tasks: list[asyncio.Task[None]] = []
         self._stop = store.topology.watch_topics(lambda name: self.changed())
-
-    def _link(self, address: str, settings: LinkSettings) -> Link:
-        return Link(address, settings, on_up=self._register_all)
 
     def start(self) -> None:
         for link in self._links:
@@ -72,9 +70,7 @@ class Registrar:
         self._stop()
         if self._timer is not None:
             self._timer.cancel()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_tasks(*self._tasks)
         await asyncio.gather(*(link.close() for link in self._links))
 
     def changed(self) -> None:

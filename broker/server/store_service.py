@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from entrepot.broker.remoting.listener import Call, ServerChannel, ServerStream, Service
@@ -27,12 +28,7 @@ from entrepot.domain.topic import Topic
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.connection import Requested
 from entrepot.protocols.remoting.frames import RemotingError
-from entrepot.protocols.remoting.message_batch import (
-    decode_messages,
-    decode_stored,
-    encode_runs,
-    encode_stored,
-)
+from entrepot.protocols.remoting.message_batch import decode_messages, decode_stored, encode_runs, encode_stored
 from entrepot.protocols.remoting.values import encode
 
 ALL_TAKEN: Final = encode(None)
@@ -77,15 +73,15 @@ class StoreService:
         service.calls[wire.MESSAGE_TRACE] = self.store.finder.message_trace
         service.calls.update(self._consumption_calls())
         service.calls.update(self._topology_calls())
-        service.calls.update(self._key_value_calls())
+        service.calls |= {wire.GET: self._get, wire.SCAN: self._scan, wire.WRITE: self._write}
         service.calls.update(self._pending_calls())
         service.calls[wire.MEASURE] = self._measure
         service.calls[wire.TIERING] = self.store.condition.tiering
         if isinstance(self.store, Tiered):
             service.calls[wire.RESTORE_TOPIC] = self.store.tables.restore
             service.calls[wire.ATTACH_TOPIC] = self.store.tables.attach
-        service.streams[wire.WATCH_AVAILABLE] = self._open_availability
-        service.streams[wire.WATCH_KEY_VALUES] = self._open_key_values
+        service.streams[wire.WATCH_AVAILABLE] = partial(AvailabilityStream, self.store)
+        service.streams[wire.WATCH_KEY_VALUES] = partial(KeyValueStream, self.store)
         service.streams[wire.WATCH_DEFINITIONS] = self._open_definitions
 
     def info_changed(self) -> None:
@@ -251,9 +247,6 @@ class StoreService:
 
     # -- key-values ----------------------------------------------------------------------------------------------
 
-    def _key_value_calls(self) -> dict[wire.Operation, Call]:
-        return {wire.GET: self._get, wire.SCAN: self._scan, wire.WRITE: self._write}
-
     def _check_keeper(self) -> None:
         if not self._info().keeps_key_values:
             raise EntrepotError(Code.UNAVAILABLE, "another broker keeps the key-values")
@@ -316,12 +309,6 @@ class StoreService:
     def _topic_changed(self, name: str) -> None:
         if self.store.topology.topic(name) is None:
             self.reads.topic_is_gone(name)
-
-    def _open_availability(self, stream: ServerStream, topic: str, group: str) -> None:
-        AvailabilityStream(self.store, stream, topic, group)
-
-    def _open_key_values(self, stream: ServerStream, prefix: str) -> None:
-        KeyValueStream(self.store, stream, prefix)
 
     def _open_definitions(self, stream: ServerStream) -> None:
         opened = DefinitionStream(self.store, self.deletions, self._info, stream, lambda: self.is_confirmed())

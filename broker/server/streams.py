@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from entrepot.broker.remoting.listener import ServerStream
 from entrepot.broker.server.definition_log import PREFIX, DefinitionLog
@@ -26,6 +26,7 @@ from entrepot.protocols.remoting.message_batch import encode_stored
 from entrepot.protocols.remoting.operations import Definitions
 from entrepot.protocols.remoting.values import encode
 
+T = TypeVar("T")
 ITEM_BYTES: Final = 1 << 20
 """Approximate size of a tail's items, in bytes."""
 MAX_WAITING_EVENTS: Final = 100_000
@@ -176,7 +177,7 @@ class DefinitionStream:
         self._told_at = 0.0
         self._stops = (store.topology.watch_topics(self._on_topic), store.topology.watch_groups(self._on_group))
         stream.on_close = self._close
-        stream.on_credit = self._soon
+        stream.on_credit = self.changed
         self._send()
 
     def _close(self) -> None:
@@ -187,12 +188,12 @@ class DefinitionStream:
 
     def _on_topic(self, name: str) -> None:
         self._dirty_topics[name] = None
-        self._soon()
+        self.changed()
 
     def _on_group(self, name: str) -> None:
         if name:
             self._dirty_groups[name] = None
-        self._soon()
+        self.changed()
 
     def tell_now(self) -> None:
         """Send pending changes without waiting for more."""
@@ -201,10 +202,7 @@ class DefinitionStream:
             self._send()
 
     def changed(self) -> None:
-        """Note that the broker's own state has changed."""
-        self._soon()
-
-    def _soon(self) -> None:
+        """Tell soon what has changed, of the definitions or of the broker's own state."""
         if self._timer is None:
             pause = self._told_at + DEFINITIONS_PAUSE_SECONDS - self._loop.time()
             self._timer = self._loop.call_later(max(pause, 0), self._send)
@@ -217,8 +215,8 @@ class DefinitionStream:
         if not self._is_confirmed():
             self._timer = self._loop.call_later(CONFIRM_SECONDS, self._send)
             return
-        topics, gone_topics = self._changed_topics()
-        groups, gone_groups = self._changed_groups()
+        topics, gone_topics = _changes(self._dirty_topics, self._topics, self._store.topology.topic)
+        groups, gone_groups = _changes(self._dirty_groups, self._groups, self._store.topology.group)
         namespaces = {name: self._deletions.namespaces.get(name, 0) for name in self._store.topology.namespaces()}
         deleted = {k: v for k, v in self._deletions.deleted.items() if self._deleted.get(k) != v}
         info = self._info()
@@ -230,28 +228,17 @@ class DefinitionStream:
         self._deleted.update(deleted)
         self._stream.send(encode(Definitions(info, topics, gone_topics, groups, gone_groups, told, deleted)))
 
-    def _changed_topics(self) -> tuple[list[Topic], list[str]]:
-        changed, gone = [], []
-        for name in self._dirty_topics:
-            topic, known = self._store.topology.topic(name), self._topics.get(name)
-            if topic is None:
-                if self._topics.pop(name, None) is not None:
-                    gone.append(name)
-            elif topic is not known:
-                self._topics[name] = topic
-                changed.append(topic)
-        self._dirty_topics.clear()
-        return changed, gone
 
-    def _changed_groups(self) -> tuple[list[ConsumerGroup], list[str]]:
-        changed, gone = [], []
-        for name in self._dirty_groups:
-            group, known = self._store.topology.group(name), self._groups.get(name)
-            if group is None:
-                if self._groups.pop(name, None) is not None:
-                    gone.append(name)
-            elif group is not known:
-                self._groups[name] = group
-                changed.append(group)
-        self._dirty_groups.clear()
-        return changed, gone
+def _changes(dirty: dict[str, None], known: dict[str, T], find: Callable[[str], T | None]) -> tuple[list[T], list[str]]:
+    """Return the definitions that have changed, and the names of those that are gone; both are known from now on."""
+    changed, gone = [], []
+    for name in dirty:
+        found = find(name)
+        if found is None:
+            if known.pop(name, None) is not None:
+                gone.append(name)
+        elif found is not known.get(name):
+            known[name] = found
+            changed.append(found)
+    dirty.clear()
+    return changed, gone

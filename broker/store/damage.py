@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from entrepot.broker.store import record
@@ -19,6 +20,33 @@ class DamagedLogError(CorruptedError):
     """Corruption of kept data where recovery reads it: the store does not open. `commit_log_offset`: its place."""
 
     commit_log_offset: int
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """The findings and actions of opening the store."""
+
+    was_unclean: bool = False
+    scanned_bytes: int = 0
+    cut_bytes: int = 0
+    missing_bytes: int = 0
+    """Bytes missing at the log's end, which the state file knew of."""
+    missing_first_bytes: int = 0
+    """Bytes missing at the log's beginning, which retention had not removed."""
+    missing_messages: int = 0
+    """Messages among the missing bytes, as far as queues still had them."""
+    rebuilt_queues: int = 0
+
+    @property
+    def damage(self) -> str:
+        """Missing kept data as a sentence for people; empty where nothing is known to be missing."""
+        found: list[str] = []
+        if self.missing_first_bytes:
+            count = f", {self.missing_messages} messages or more" if self.missing_messages else ""
+            found.append(f"the first {self.missing_first_bytes} bytes of the log are missing{count}")
+        if self.missing_bytes:
+            found.append(f"the last {self.missing_bytes} bytes of the log are missing")
+        return "; ".join(found)
 
 
 def proof_of_damage(disk: Disk, segments: Mapping[int, int], segment_size: int, offset: int) -> int | None:

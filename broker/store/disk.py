@@ -10,7 +10,7 @@ import errno
 import os
 from typing import Protocol
 
-from entrepot.broker.store.private_files import make_private_directory, open_private
+from entrepot.broker.store.private_files import make_directories, open_private
 
 
 def is_want_of_space(error: OSError) -> bool:
@@ -87,7 +87,7 @@ class OsDisk:
         return os.fstat(descriptor).st_size
 
     def make_directory(self, path: str) -> None:
-        make_private_directory(path)
+        make_directories(path)
 
     def names(self, path: str) -> list[str]:
         try:

@@ -1,21 +1,19 @@
 """StorageEngine: the commit log with everything derived from it, and the watermark.
 
 Synchronous: the caller appends, lets `begin_sync` write and ask for durability, and calls `finish_sync` on the answer.
-`confirmed_offset` only grows. Everything before it survives any crash, and nothing behind it is served. After a failed
-write or sync the engine is failed for good and confirms nothing more. Only recovery, which reads the disk itself,
-decides what was kept.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from entrepot.broker.store.checkpointer import Checkpointer
 from entrepot.broker.store.commit_log import CommitLog, CommitLogLayout
+from entrepot.broker.store.confirmed_log import ConfirmedLog
 from entrepot.broker.store.consume_queue import ConsumeQueue
+from entrepot.broker.store.damage import RecoveryReport
 from entrepot.broker.store.disk import Disk, is_want_of_space
 from entrepot.broker.store.dispatcher import Dispatcher
 from entrepot.broker.store.epoch_table import EpochTable
@@ -24,18 +22,11 @@ from entrepot.broker.store.lookup import ID, Lookup, message_key
 from entrepot.broker.store.open_files import OpenFiles
 from entrepot.broker.store.pending import Pending
 from entrepot.broker.store.record import RecordKind
-from entrepot.broker.store.record_reading import Entry, read_messages, read_records
-from entrepot.broker.store.record_trailer import (
-    MOVE_FLAG,
-    Move,
-    Origin,
-    encode_move,
-    encode_trailer,
-)
+from entrepot.broker.store.record_reading import Entry, read_places, read_records
+from entrepot.broker.store.record_trailer import MOVE_FLAG, Move, Origin, encode_move, encode_trailer
 from entrepot.broker.store.state_file import StateFile
 from entrepot.broker.store.store_files import StoreFiles, StoreIdentity
 from entrepot.broker.store.sync_channel import SyncChannel
-from entrepot.broker.store.watermark import NO_END
 from entrepot.domain.acceptance import field_too_long, is_for_later
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError, StoreFailedError
 from entrepot.domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage, SystemProperty
@@ -46,40 +37,13 @@ QueueFor = Callable[[str, int, int], ConsumeQueue]
 there."""
 
 
-@dataclass(slots=True)
-class RecoveryReport:
-    """The findings and actions of opening the store."""
-
-    was_unclean: bool = False
-    scanned_bytes: int = 0
-    cut_bytes: int = 0
-    missing_bytes: int = 0
-    """Bytes missing at the log's end, which the state file knew of."""
-    missing_first_bytes: int = 0
-    """Bytes missing at the log's beginning, which retention had not removed."""
-    missing_messages: int = 0
-    """Messages among the missing bytes, as far as queues still had them."""
-    rebuilt_queues: int = 0
-
-    @property
-    def damage(self) -> str:
-        """Missing kept data as a sentence for people; empty where nothing is known to be missing."""
-        found: list[str] = []
-        if self.missing_first_bytes:
-            count = f", {self.missing_messages} messages or more" if self.missing_messages else ""
-            found.append(f"the first {self.missing_first_bytes} bytes of the log are missing{count}")
-        if self.missing_bytes:
-            found.append(f"the last {self.missing_bytes} bytes of the log are missing")
-        return "; ".join(found)
-
-
 class Applier(Protocol):
     """A deriver of state from records confirmed elsewhere (`broker.store.log_applier.LogApplier`)."""
 
     applied: int
 
 
-class StorageEngine:
+class StorageEngine(ConfirmedLog):
     """One store's data. `opening.assemble` puts one together and recovers it."""
 
     def __init__(
@@ -100,7 +64,7 @@ class StorageEngine:
         self.root = root
         self.identity = identity
         self.files = StoreFiles(disk, root)
-        self.commit_log = CommitLog(disk, root, layout)
+        super().__init__(CommitLog(disk, root, layout), log_channel, flush_async=flush_async)
         self.open_files = OpenFiles(disk, root)
         self.checkpointer = Checkpointer(state_file, checkpoint_channel)
         self.rows = self.checkpointer.rows
@@ -114,38 +78,15 @@ class StorageEngine:
         self.applier: Applier | None = None
         """Applier of a slave's store, which applies records confirmed elsewhere."""
         self.is_index_whole = True
-        self.log_channel = log_channel
-        self.flush_async = flush_async
         self.recovery_epoch = 0
         self.report = RecoveryReport()
-        self.failure: StoreFailedError | None = None
-        self.syncing_to: int | None = None
-        self.confirm_limit = NO_END
-        """End of the log held by enough replicas: nothing behind it is confirmed."""
-        self.on_written: Callable[[int], None] = _ignore
-        self.on_durable: Callable[[int], None] = _ignore
-        """Listener told the end of the written and synced log, before anybody is told of a confirmation."""
-        self.flush_gathered: Callable[[], None] | None = None
-        """Appends the records gathered by a decision step so far: they come before any other record."""
 
     # -- appending ---------------------------------------------------------------------------------------------
-
-    @property
-    def end(self) -> int:
-        """Commit-log offset behind the last record taken."""
-        return self.commit_log.end
 
     @property
     def applied_offset(self) -> int:
         """Offset before which everything is applied; on a slave, as far as it is confirmed."""
         return self.end if self.applier is None else self.applier.applied
-
-    @property
-    def confirmed_offset(self) -> int:
-        """Offset before which everything may be confirmed and served. It is durable (with `flush = "async"` written),
-        and enough replicas have it."""
-        own = self.commit_log.written_offset if self.flush_async else self.commit_log.durable_offset
-        return min(own, self.confirm_limit)
 
     def append_messages(
         self, messages: Sequence[Message], queue_for: QueueFor, now_ms: int
@@ -168,7 +109,8 @@ class StorageEngine:
                         self._keep(RecordKind.TIMED, message, queue_for, now_ms)
                         continue
                     if message.further_queues:
-                        offset = self._append_to_many(message, queue, queue_for, now_ms)
+                        queues = [queue, *self._further_queues(message, queue_for)]  # all or none
+                        offset = self._append_to_queues(message, queues, None, now_ms)
                     else:
                         queue_offset = queue.max_offset
                         offset, size = append(message, queue_offset, now_ms)
@@ -265,10 +207,6 @@ class StorageEngine:
             )
         return [queue_for(topic, queue_id, len(message.body)) for topic, queue_id in message.further_queues]
 
-    def _append_to_many(self, message: Message, first: ConsumeQueue, queue_for: QueueFor, now_ms: int) -> int:
-        """Take a message for several queues, all or none; return its offset. Raises the first refusal."""
-        return self._append_to_queues(message, [first, *self._further_queues(message, queue_for)], None, now_ms)
-
     def _append_to_queues(
         self, message: Message, wanted: list[ConsumeQueue], origin: Origin | None, now_ms: int
     ) -> int:
@@ -307,64 +245,19 @@ class StorageEngine:
     def append_record(self, kind: RecordKind, payload: bytes, now_ms: int) -> int:
         """Take a record and apply it; return its commit-log offset."""
         self._ready_to_append()
-        try:
-            offset = self.commit_log.append_payload(kind, payload, now_ms)
-        except OSError as error:
-            raise self.fail(error) from error
+        offset = self.append_gathered(kind, payload, now_ms)
         self.dispatcher.appliers[kind].apply(payload, offset, now_ms)
         return offset
-
-    def make_space(self, payload_bytes: int, now_ms: int) -> int:
-        """Make sure that a record of so many bytes can be appended; return its commit-log offset. Raises
-        StorageFullError, StoreFailedError."""
-        self._check_alive()
-        try:
-            return self.commit_log.make_space(payload_bytes, now_ms)
-        except OSError as error:
-            raise self.fail(error) from error
-
-    def append_gathered(self, kind: RecordKind, payload: bytes, now_ms: int) -> int:
-        """Take a record that was applied already and has space reserved; return its commit-log offset."""
-        self._check_alive()
-        try:
-            return self.commit_log.append_payload(kind, payload, now_ms)
-        except OSError as error:
-            raise self.fail(error) from error
 
     def _begin_epoch(self, start: EpochStart) -> None:
         self.recovery_epoch = max(self.recovery_epoch, start.recovery_epoch)
 
-    def _ready_to_append(self) -> None:
-        self._check_alive()
-        if self.flush_gathered is not None:
-            self.flush_gathered()
-
     # -- durability --------------------------------------------------------------------------------------------
-
-    def begin_sync(self) -> bool:
-        """Write pending records and ask for durability, unless a sync is under way or there are none."""
-        self._check_alive()
-        log = self.commit_log
-        try:
-            log.write()
-            if self.syncing_to is not None or log.written_offset == log.durable_offset:
-                return False
-            self.syncing_to = log.written_offset
-            self.log_channel.sync(log.files_between(log.durable_offset, log.written_offset))
-            self.on_written(log.written_offset)
-        except (OSError, StoreFailedError) as error:
-            raise self.fail(error) from error
-        return True
-
-    def move_floor(self) -> None:
-        """Raise the floor of new records to the durable, and on a master confirmed, offset. Otherwise a slave that has
-        not synced that far would wait for its disk before it writes them, and never write two runs with one sync."""
-        self.commit_log.floor = min(self.commit_log.durable_offset, self.confirm_limit)
 
     def advance(self) -> list[ConsumeQueue]:
         """Make visible what may be served; return the queues that have new messages."""
         try:
-            self.lookup.advance(self.confirmed_offset)
+            self.lookup.index.advance(self.confirmed_offset)
             return self.dispatcher.advance(self.confirmed_offset)
         except OSError as error:
             raise self.fail(error) from error
@@ -372,20 +265,8 @@ class StorageEngine:
     def finish_sync(self) -> list[ConsumeQueue]:
         """Take the answer and move the watermark; return the queues that have new visible messages. An answer after the
         store has failed moves nothing."""
-        self._check_alive()
-        try:
-            self.log_channel.finish()
-        except StoreFailedError as error:
-            raise self.fail(error) from error
-        reached, self.syncing_to = self.syncing_to, None
-        assert reached is not None, "an answer without a question"
-        self.commit_log.durable_offset = reached
-        self.on_durable(reached)
-        self.move_floor()
-        try:
-            return self.advance()
-        except OSError as error:
-            raise self.fail(error) from error
+        self._take_answer()
+        return self.advance()
 
     def sync_now(self) -> list[ConsumeQueue]:
         """Make everything durable, waiting for it (opening, closing, tests)."""
@@ -394,26 +275,12 @@ class StorageEngine:
             grown += self.finish_sync()
         return grown
 
-    def fail(self, error: Exception) -> StoreFailedError:
-        """Stop for good; return the error to raise."""
-        if self.failure is None:
-            self.failure = (
-                error
-                if isinstance(error, StoreFailedError)
-                else StoreFailedError(f"the store has stopped after an error: {error}")
-            )
-        return self.failure
-
-    def _check_alive(self) -> None:
-        if self.failure is not None:
-            raise self.failure
-
     # -- reading -----------------------------------------------------------------------------------------------
 
     def read(self, queue: ConsumeQueue, from_offset: int, count: int) -> list[StoredMessage | CorruptedError]:
         """Return a queue's visible messages from an offset on, corrupted ones as errors in their place."""
         entries = queue.entries(from_offset, count)
-        return self._read(queue, range(from_offset, from_offset + len(entries)), entries)
+        return read_places(self.commit_log, queue, range(from_offset, from_offset + len(entries)), entries)
 
     def read_records(self, queue: ConsumeQueue, from_offset: int, entries: list[Entry]) -> list[bytes | CorruptedError]:
         """Return neighbouring records from an offset on, as they lie in the log; corrupted ones as errors."""
@@ -427,28 +294,15 @@ class StorageEngine:
             self.commit_log.write()
         except OSError as error:
             raise self.fail(error) from error
-        return self._read(queue, range(from_offset, queue.max_offset), queue.taken_entries(from_offset))
+        offsets = range(from_offset, queue.max_offset)
+        return read_places(self.commit_log, queue, offsets, queue.taken_entries(from_offset))
 
     def read_places(
         self, queue: ConsumeQueue, places: list[tuple[int, tuple[int, int, int]]]
     ) -> list[StoredMessage | CorruptedError]:
         """Return the messages of (queue offset, entry) in log order, each checked against its entry."""
-        return self._read(queue, [queue_offset for queue_offset, _ in places], [entry for _, entry in places])
-
-    def _read(
-        self,
-        queue: ConsumeQueue,
-        queue_offsets: Sequence[int],
-        entries: list[Entry],
-    ) -> list[StoredMessage | CorruptedError]:
-        found = read_messages(self.commit_log, entries)
-        topic, queue_id = queue.topic, queue.queue_id
-        for at, (queue_offset, item) in enumerate(zip(queue_offsets, found, strict=True)):
-            if isinstance(item, StoredMessage) and (
-                item.queue_offset != queue_offset or item.queue_id != queue_id or item.topic != topic
-            ):
-                found[at] = _at_further_place(item, queue, queue_offset)
-        return found
+        offsets, entries = [queue_offset for queue_offset, _ in places], [entry for _, entry in places]
+        return read_places(self.commit_log, queue, offsets, entries)
 
     def first_since(self, queue: ConsumeQueue, time_ms: int) -> int:
         """Return the first queue offset stored at or after a time."""
@@ -463,20 +317,6 @@ class StorageEngine:
         return queue
 
     # -- checkpoint --------------------------------------------------------------------------------------------
-
-    @property
-    def checkpoint_position(self) -> int:
-        """Offset where recovery would begin."""
-        return self.checkpointer.position
-
-    @property
-    def is_checkpointing(self) -> bool:
-        return self.checkpointer.is_under_way
-
-    @property
-    def is_slice_waiting(self) -> bool:
-        """True if a taken slice waits for the log to be durable."""
-        return self.checkpointer.is_slice_waiting
 
     def begin_checkpoint(self) -> bool:
         """Take a slice of the changed rows, unless one waits, and ask for its write if the log is durable so far.
@@ -503,11 +343,10 @@ class StorageEngine:
         """Stop: cleanly if the store is well (all durable, a checkpoint at the end, no abort mark)."""
         if self.failure is None:
             self.sync_now()
-            if self.is_checkpointing:
+            if self.checkpointer.is_under_way:
                 self.finish_checkpoint()
-            more = True
-            while more and self.begin_checkpoint():
-                more = self.finish_checkpoint()
+            while self.begin_checkpoint() and self.finish_checkpoint():
+                pass
             if not self.checkpointer.has_more(self.applied_offset, self.recovery_epoch):
                 self.files.remove_abort_mark()
             self.failure = StoreFailedError("the store is closed")
@@ -515,18 +354,6 @@ class StorageEngine:
         self.open_files.close()
         self.checkpointer.channel.close()
         self.log_channel.close()
-
-
-def _ignore(offset: int) -> None:
-    """Do nothing."""
-
-
-def _at_further_place(item: StoredMessage, queue: ConsumeQueue, queue_offset: int) -> StoredMessage | CorruptedError:
-    """Return the message as read in one of its further queues."""
-    if (queue.topic, queue.queue_id, queue_offset) not in item.further_places:
-        return CorruptedError(f"entry {queue_offset} of {queue.topic}/{queue.queue_id} names another message")
-    item.queue_id, item.queue_offset = queue.queue_id, queue_offset
-    return item
 
 
 _UNFIT = (struct.error, UnicodeEncodeError)

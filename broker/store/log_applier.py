@@ -60,5 +60,5 @@ class LogApplier:
         engine, dispatcher = self._engine, self._engine.dispatcher
         if dispatcher.begins_anywhere and offset >= self.caught_up_at:
             dispatcher.settle_places()
-        engine.lookup.advance(offset)
+        engine.lookup.index.advance(offset)
         return dispatcher.advance(offset)

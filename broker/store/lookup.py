@@ -138,10 +138,6 @@ class Lookup:
 
     # -- background work -----------------------------------------------------------------------------------------
 
-    def advance(self, durable_offset: int) -> None:
-        """Let durable entries be found. Raises OSError."""
-        self.index.advance(durable_offset)
-
     def want_built(self, queue: ConsumeQueue) -> None:
         """Note a saved queue that may have a full file without postings."""
         if queue.flushed_entries >= ENTRIES_PER_FILE:

@@ -24,19 +24,20 @@ def open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
 
 
-def make_private_directory(path: str) -> None:
-    """Make a directory with its missing parents; fine if it is there."""
+def make_directories(path: str, mode: int = DIRECTORY_MODE) -> list[str]:
+    """Make a directory with its missing parents; return the new ones, the highest first."""
     try:
-        os.mkdir(path, DIRECTORY_MODE)
+        os.mkdir(path, mode)
     except FileExistsError:
         if not os.path.isdir(path):
             raise
+        return []
     except FileNotFoundError:
         parent = os.path.dirname(path)
         if parent in ("", path) or os.path.isdir(parent):  # an existing parent takes none: /proc
             raise
-        make_private_directory(parent)
-        make_private_directory(path)
+        return [*make_directories(parent, mode), *make_directories(path, mode)]
+    return [path]
 
 
 def is_open_to_others(path: str) -> bool:

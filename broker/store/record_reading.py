@@ -5,7 +5,10 @@ Neighbouring records are read with one call. A corrupted one is returned as an e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from entrepot.broker.store.commit_log import CommitLog
+from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.read_plan import reads_of
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.message import StoredMessage
@@ -15,8 +18,29 @@ Entry = tuple[int, int, int]
 """Entry of a consume queue: commit-log offset, size, filter hash."""
 
 
-def read_messages(log: CommitLog, entries: list[Entry]) -> list[StoredMessage | CorruptedError]:
-    """Return the messages of entries, in order."""
+def read_places(
+    log: CommitLog, queue: ConsumeQueue, queue_offsets: Sequence[int], entries: list[Entry]
+) -> list[StoredMessage | CorruptedError]:
+    """Return the messages of a queue's entries, in order, each checked against its place."""
+    found = _read_messages(log, entries)
+    topic, queue_id = queue.topic, queue.queue_id
+    for at, (queue_offset, item) in enumerate(zip(queue_offsets, found, strict=True)):
+        if isinstance(item, StoredMessage) and (
+            item.queue_offset != queue_offset or item.queue_id != queue_id or item.topic != topic
+        ):
+            found[at] = _at_further_place(item, queue, queue_offset)
+    return found
+
+
+def _at_further_place(item: StoredMessage, queue: ConsumeQueue, queue_offset: int) -> StoredMessage | CorruptedError:
+    """Return the message as read in one of its further queues."""
+    if (queue.topic, queue.queue_id, queue_offset) not in item.further_places:
+        return CorruptedError(f"entry {queue_offset} of {queue.topic}/{queue.queue_id} names another message")
+    item.queue_id, item.queue_offset = queue.queue_id, queue_offset
+    return item
+
+
+def _read_messages(log: CommitLog, entries: list[Entry]) -> list[StoredMessage | CorruptedError]:
     found: list[StoredMessage | CorruptedError] = []
     for start, end, run in reads_of(entries, log.layout.segment_size_bytes):
         data = log.read_span(start, end)

@@ -63,7 +63,7 @@ def recover(engine: StorageEngine, readers: RowReaders, *, is_replica: bool = Fa
         engine.confirm_limit = min(end, until)
         engine.applier = LogApplier(engine, engine.confirm_limit)
     engine.dispatcher.advance(engine.confirmed_offset)
-    engine.lookup.advance(engine.confirmed_offset)
+    engine.lookup.index.advance(engine.confirmed_offset)
     if log.min_offset:  # retention drops entries before their segment: somebody else deleted these records
         engine.dispatcher.forget_entries(log.min_offset, log.durable_offset)
     engine.report.missing_messages = sum(queue.min_offset - begin for queue, begin in begins.items())
@@ -86,7 +86,7 @@ def _dispatch(engine: StorageEngine, position: int, until: int) -> None:
         place(placement, offset)
         passed += 1
         if passed % ADVANCE_EVERY == 0:  # gathered entries go to their files: the log may far exceed memory
-            engine.lookup.advance(offset)
+            engine.lookup.index.advance(offset)
             engine.dispatcher.advance(offset)
 
     for data, at, header in log.scan(position, take):
@@ -184,7 +184,7 @@ def _note_all(engine: StorageEngine, end: int) -> None:
             break
         if header.kind in MESSAGE_KINDS:
             take(read_placement(data, at), header.commit_log_offset)
-        engine.lookup.advance(header.commit_log_offset)
+        engine.lookup.index.advance(header.commit_log_offset)
 
 
 def _cut(engine: StorageEngine, position: int, end: int) -> None:

@@ -22,11 +22,7 @@ def put_durably(path: Path, data: bytes) -> None:
         _write(path, data)
     else:
         draft.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_directory(path.parent)
 
 
 def sync_file(path: str) -> None:
@@ -34,6 +30,15 @@ def sync_file(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(path: Path | str) -> None:
+    """Make the names in a directory durable, waiting for it. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

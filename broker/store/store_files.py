@@ -21,7 +21,7 @@ import msgspec
 import orjson
 
 from entrepot.broker.store.disk import Disk, is_want_of_space
-from entrepot.broker.store.private_files import make_private_directory, open_private
+from entrepot.broker.store.private_files import make_directories, open_private
 from entrepot.broker.store.small_files import put_durably
 from entrepot.domain.errors import CorruptedError, StoreFailedError
 
@@ -167,7 +167,7 @@ class DirectoryLock:
     """
 
     def __init__(self, root: str) -> None:
-        make_private_directory(root)
+        make_directories(root)
         self._descriptor = open_private(f"{root}/lock", os.O_RDWR | os.O_CREAT)
         try:
             lock_directory(self._descriptor, root, fcntl.LOCK_EX)

@@ -116,8 +116,8 @@ def to_messages(rows: Any) -> list[StoredMessage]:
             _seldom(rows, "topic"),
             _values(rows, "body"),
             _seldom(rows, "sub_topic"),
-            _numbers(rows, "queue_id"),
-            _numbers(rows, "qos"),
+            _values(rows, "queue_id"),
+            _values(rows, "qos"),
             _seldom(rows, "tag"),
             _keys(rows),
             _seldom(rows, "message_group"),
@@ -127,8 +127,8 @@ def to_messages(rows: Any) -> list[StoredMessage]:
             properties,
             system,
             [tuple([(topic, queue_id) for topic, queue_id, _ in each]) if each else () for each in places],
-            _numbers(rows, "queue_offset"),
-            _numbers(rows, "log_offset"),
+            _values(rows, "queue_offset"),
+            _values(rows, "log_offset"),
             _milliseconds(rows, "store_time"),
             places,
         )
@@ -137,11 +137,6 @@ def to_messages(rows: Any) -> list[StoredMessage]:
 
 def _values(rows: Any, name: str) -> list[Any]:
     found: list[Any] = rows.column(name).to_numpy().tolist()
-    return found
-
-
-def _numbers(rows: Any, name: str) -> list[int]:
-    found: list[int] = rows.column(name).to_numpy().tolist()
     return found
 
 
@@ -222,6 +217,13 @@ def _places(rows: Any) -> list[tuple[tuple[str, int, int], ...]]:
     if lists.offsets[0] == lists.offsets[-1]:
         return [()] * len(lists)
     return [tuple([tuple(place.values()) for place in each]) for each in lists.to_pylist()]
+
+
+def rows_at(rows: Any, places: NDArray[np.int64]) -> Any:
+    """Return the rows at ascending places; neighbours are not copied."""
+    if len(places) and places[-1] - places[0] + 1 == len(places):
+        return rows.slice(int(places[0]), len(places))
+    return rows.take(pa.array(places))
 
 
 def one_array(column: Any) -> Any:

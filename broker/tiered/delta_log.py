@@ -107,7 +107,7 @@ class DeltaLog:
             format=PARQUET,
         )
         actions: list[Action] = [Protocol(READER_VERSION, WRITER_VERSION), metadata]
-        self._check_plain(actions)
+        check_plain(self._where, actions)
         data = encode_commit(self._info("CREATE TABLE", attempt_id), actions)
         lost: TierError | None = None
         try:
@@ -312,11 +312,8 @@ class DeltaLog:
 
     def _decode(self, path: str, data: bytes) -> Commit:
         commit = decode_commit(data, path)
-        self._check_plain(commit.actions)
+        check_plain(self._where, commit.actions)
         return commit
-
-    def _check_plain(self, actions: Sequence[Action]) -> None:
-        check_plain(self._where, actions)
 
     def _commits_after(self, version: int) -> Iterator[Commit]:
         while True:
@@ -347,7 +344,7 @@ class DeltaLog:
         except TierError as error:
             log.warning("checkpoint passed over", table=self._where, version=version, error=error.message)
             return None
-        self._check_plain(actions)
+        check_plain(self._where, actions)
         return Replay(snapshot)
 
     @staticmethod
@@ -359,7 +356,7 @@ class DeltaLog:
     def _check_actions(
         self, snapshot: Snapshot, actions: Sequence[OwnAction], expected: Mapping[str, int | None]
     ) -> None:
-        self._check_plain(actions)
+        check_plain(self._where, actions)
         paths: set[str] = set()
         maintenance = None
         for action in actions:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from entrepot.broker.tiered.cold import mask_column, mask_of
-from entrepot.broker.tiered.columns import CORRUPTED, FLAGS
+from entrepot.broker.tiered.columns import CORRUPTED, FLAGS, rows_at
 from entrepot.broker.tiered.objects import ObjectStore, TierError
 from entrepot.broker.tiered.segment_reader import open_segment
 from entrepot.broker.tiered.table import TopicTable
@@ -133,7 +133,7 @@ def _rows(file: Any, parts: Sequence[Part], columns: Sequence[str], wanted: Mess
             at = _matching(table, at, wanted)
             if len(at):  # else no wanted row is in it
                 table = file.read_row_groups(groups, columns=names, use_threads=False)
-        rows = _taken(table, at).select(list(columns)) if len(at) else pa.table({})
+        rows = rows_at(table, at).select(list(columns)) if len(at) else pa.table({})
         yield ColdRows(rows, (queue_id, offset + 1), corrupted)
 
 
@@ -208,10 +208,3 @@ def _message(row: dict[str, Any]) -> Message:
             for pair in row.get("properties") or ()
         ),
     )
-
-
-def _taken(table: Any, at: Any) -> Any:
-    """Return some rows; neighbours are not copied."""
-    if int(at[-1]) - int(at[0]) + 1 == len(at):
-        return table.slice(int(at[0]), len(at))
-    return table.take(pa.array(at))

@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from entrepot.broker.store.private_files import make_directories
+from entrepot.broker.store.small_files import sync_directory
 from entrepot.broker.tiered.object_paths import checked_path, checked_prefix, checked_ranges, checked_size, ends_before
 from entrepot.broker.tiered.objects import MissingObjectError, StoredObject, TierError
 from entrepot.domain.errors import Code
@@ -53,9 +55,8 @@ class FolderStore:
         self._url = directory.absolute().as_uri()
         self._turns = itertools.count()
         try:
-            made = _make_directory(self._root)
-            for each in made:
-                _sync_directory(os.path.dirname(each))
+            for each in make_directories(self._root, DIRECTORY_MODE):
+                sync_directory(os.path.dirname(each))
             self._sweep()
         except OSError as error:
             raise self._failed("cannot be made", error) from error
@@ -127,7 +128,7 @@ class FolderStore:
                     touched.add(os.path.dirname(place))
             for directory in {self._prune(each) for each in touched}:
                 with suppress(FileNotFoundError):  # somebody else removed more
-                    _sync_directory(directory)
+                    sync_directory(directory)
         except OSError as error:
             raise self._failed("does not delete", error) from error
 
@@ -197,7 +198,7 @@ class FolderStore:
         """Give a written file its name; False where there is one."""
         for _ in range(MAX_TRIES):
             with suppress(FileNotFoundError):
-                _make_directory(os.path.dirname(target))
+                make_directories(os.path.dirname(target), DIRECTORY_MODE)
             try:
                 os.link(temporary, target)
             except FileExistsError:
@@ -220,7 +221,7 @@ class FolderStore:
         """Sync a directory and those above it: their maker may not have done so yet."""
         while True:
             with suppress(FileNotFoundError):  # its object was deleted meanwhile
-                _sync_directory(directory)
+                sync_directory(directory)
             if len(directory) <= len(self._root):
                 return
             directory = os.path.dirname(directory)
@@ -290,27 +291,3 @@ def _is_locked(descriptor: int) -> bool:
     except OSError:
         return True
     return True
-
-
-def _make_directory(path: str) -> list[str]:
-    """Make a directory and those above it; return the new ones, the highest first."""
-    try:
-        os.mkdir(path, DIRECTORY_MODE)
-    except FileExistsError:
-        if not os.path.isdir(path):
-            raise
-        return []
-    except FileNotFoundError:
-        parent = os.path.dirname(path)
-        if parent == path or os.path.isdir(parent):  # an existing parent takes none: /proc
-            raise
-        return [*_make_directory(parent), *_make_directory(path)]
-    return [path]
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -16,10 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from entrepot.broker.ports.cold_reads import CorruptedRowError
-from entrepot.broker.tiered.columns import SCHEMA, is_corrupted
+from entrepot.broker.tiered.columns import SCHEMA, is_corrupted, rows_at
 from entrepot.broker.tiered.objects import ObjectStore, TierError
 from entrepot.broker.tiered.segment import read_footer
 from entrepot.domain.errors import Code
@@ -167,7 +166,7 @@ class SegmentReader:
             taken = taken[: corrupted[0]]
             if not len(taken):
                 raise _corrupted(rows.table, int(found[0]))
-        some = _taken(rows.table, taken)
+        some = rows_at(rows.table, taken)
         if len(taken) < len(found):
             return some, int(rows.offsets[taken[-1]]) + 1
         ends_here = is_last or places[-1] < len(rows.queues) - 1
@@ -233,13 +232,6 @@ class SegmentReader:
                 self._kept -= gone.bytes
                 self.wasted += not gone.is_used
         return rows
-
-
-def _taken(table: Any, places: NDArray[np.int64]) -> Any:
-    """Return the rows at ascending places; neighbours are not copied."""
-    if len(places) and places[-1] - places[0] + 1 == len(places):
-        return table.slice(int(places[0]), len(places))
-    return table.take(pa.array(places))
 
 
 def _corrupted(rows: Any, at: int) -> CorruptedRowError:

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import structlog
 
+from entrepot.broker.cancelling import cancel_tasks
 from entrepot.broker.metadata.registry import Registry
 from entrepot.broker.ports.cold_reads import ColdFound, ColdPage, ColdQuery, is_tiered, may_be_cold, merged
 from entrepot.broker.store.consume_queue import ConsumeQueue
@@ -88,10 +89,7 @@ class Tier:
         self._tasks = [self._loop.create_task(act) for act in (self._run(), self.attached.run())]
 
     async def close(self) -> None:
-        tasks = [*self._tasks, *self._refreshing.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_tasks(*self._tasks, *self._refreshing.values())
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property

@@ -50,7 +50,7 @@ async def joined(group: ReplicatedGroup) -> None:
     """Return when each replica has what the master has now.  All of it they never have: a load goes on."""
     await until(lambda: group.master, "somebody is master")
     leading = group.replicas[group.master]._leading
-    end = 0 if leading is None else leading.end
+    end = 0 if leading is None else leading.engine.end
     await until(lambda: min(each.machine.confirmed for each in group.replicas.values()) >= end, "all have it")
 
     def are_admitted() -> bool:

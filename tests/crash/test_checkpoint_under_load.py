@@ -27,7 +27,7 @@ async def test_checkpoints_are_taken_while_a_producer_never_rests(tmp_path: Path
     async with asyncio.timeout(PATIENCE_SECONDS):
         seen: set[int] = set()
         while len(seen) < 3:
-            seen.add(broker.engine.checkpoint_position)
+            seen.add(broker.engine.checkpointer.position)
             await asyncio.sleep(0.01)
     is_running = False
     await broker.close()

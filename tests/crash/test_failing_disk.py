@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 
+import entrepot.broker.broker
 from entrepot.broker.broker import Broker
 from entrepot.broker.opening import OpenedStore, assemble
 from entrepot.broker.settings import BrokerSettings
@@ -313,10 +314,10 @@ def test_a_checkpoint_without_room_is_tried_again(harm: str):
     assert store is not None
     life.disk.fault = fault("write", errno.ENOSPC, "/consumequeue/" if harm == "queue" else "state.db.draft")
     store.checkpoint()
-    assert store.engine.checkpoint_position == 0
+    assert store.engine.checkpointer.position == 0
     life.disk.fault = no_fault
     store.checkpoint()
-    assert store.engine.checkpoint_position == store.engine.end
+    assert store.engine.checkpointer.position == store.engine.end
     life.crash(Random(3))
     life.check_recovered()
 
@@ -351,7 +352,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> FailingDisk:
             settings, disk, log_channel, checkpoint_channel, SqliteStateFile(f"{settings.data_dir}/state.db")
         )
 
-    monkeypatch.setattr("entrepot.broker.broker.open_store", open_store)
+    monkeypatch.setattr(broker.broker, "open_store", open_store)
     return disk
 
 

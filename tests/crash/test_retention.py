@@ -31,7 +31,7 @@ def cleaner_of(store: SimulatedStore, retention_seconds: int = 7200) -> Cleaner:
 
     def is_saved(offset: int) -> bool:
         store.checkpoint()
-        return store.engine.checkpoint_position >= offset
+        return store.engine.checkpointer.position >= offset
 
     return Cleaner(
         store.engine,

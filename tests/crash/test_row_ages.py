@@ -152,7 +152,7 @@ def test_damage_to_what_the_rows_know_is_no_torn_tail(how: str):
     store.append("b", count=2, size=300)
     store.checkpoint_slice()
     end = store.engine.end
-    assert store.engine.checkpoint_position < end - 600
+    assert store.engine.checkpointer.position < end - 600
     disk = store.disk.restart()
     path = f"{ROOT}/commitlog/{0:020d}"
     if how == "flip":

@@ -259,7 +259,7 @@ async def test_a_copy_of_a_group_that_changed_masters_begins_again(
         with monkeypatch.context() as patched:
             patched.setattr(SlaveStore, "confirm", lambda store, offset: None)  # it copies, and derives nothing
             await group.start(3)
-            await until(lambda: group.replicas[3].machine.end >= master.end, "it has copied all")
+            await until(lambda: group.replicas[3].machine.end >= master.engine.end, "it has copied all")
             await group.stop(3)
         await group.start(3)
         await group.even()
@@ -331,7 +331,7 @@ async def test_nothing_is_told_that_the_replicas_do_not_have(tmp_path: Path) -> 
         master = group.replicas[1]._leading
         assert master is not None
         await until(lambda: "u" in master.broker.registry.topics, "the master has it")
-        await until(lambda: master.engine.commit_log.durable_offset == master.end, "on its disk")
+        await until(lambda: master.engine.commit_log.durable_offset == master.engine.end, "on its disk")
         confirmation = group.store.messages.append([message("t", "c")])
         await asyncio.sleep(0.1)
         assert not putting.done() and not confirmation.settled

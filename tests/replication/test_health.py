@@ -67,7 +67,7 @@ async def test_a_slave_is_ready_again_when_it_lacks_nothing(tmp_path: Path) -> N
         assert found["entrepot_replica_role", name, str(slave), "slave"] == 0
         assert found["entrepot_replica_role", name, str(master), "master"] == 1
         assert found["entrepot_replica_behind_seconds", name, str(slave)] == 7.5
-        assert found["entrepot_replica_behind_bytes", name, str(slave)] == leading.end - had
+        assert found["entrepot_replica_behind_bytes", name, str(slave)] == leading.engine.end - had
         assert found["entrepot_broker_epoch", name] == 1
         assert found["entrepot_broker_available", name] == 1
 

@@ -163,7 +163,7 @@ class ReplicatedGroup:
             master = self.replicas.get(self.master)
             if master is None or master._leading is None:
                 return False
-            end = master._leading.end
+            end = master._leading.engine.end
             return all(
                 each.machine.confirmed >= end and (each._slave is None or each._slave.applied >= end)
                 for each in self.replicas.values()

@@ -233,7 +233,7 @@ class SimulatedStore:
         self.engine.begin_checkpoint()
 
     def finish_checkpoint(self) -> None:
-        if self.engine.is_checkpointing:
+        if self.engine.checkpointer.is_under_way:
             self.engine.finish_checkpoint()
 
     def checkpoint_slice(self) -> None:
