@@ -12,7 +12,6 @@ from random import Random
 
 import pytest
 
-import entrepot.broker.broker
 from entrepot.broker.broker import Broker
 from entrepot.broker.opening import OpenedStore, assemble
 from entrepot.broker.settings import BrokerSettings
@@ -352,7 +351,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> FailingDisk:
             settings, disk, log_channel, checkpoint_channel, SqliteStateFile(f"{settings.data_dir}/state.db")
         )
 
-    monkeypatch.setattr(broker.broker, "open_store", open_store)
+    monkeypatch.setattr("entrepot.broker.broker.open_store", open_store)
     return disk
 
 
