@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from entrepot.protocols.mqtt.decoder import Decoder
-from entrepot.protocols.mqtt.encoder import PUBACK_WORD, encode_publish, encode_words, publish_template
+from entrepot.protocols.mqtt.encoder import PUBACK_WORD, encode, encode_words, publish_template
+from entrepot.protocols.mqtt.packets import Publish
 from entrepot.protocols.mqtt.properties import EMPTY, Properties, PropertyId
 
 PACKETS: Final = 20_000
@@ -52,7 +53,7 @@ def call_us(function: Callable[[], object]) -> float:
 
 def publishes(size: int, version: int, properties: Properties = EMPTY) -> bytes:
     return b"".join(
-        encode_publish(topic(n), bytes(size), 1, n % 65_535 + 1, properties=properties, version=version)
+        encode(Publish(topic(n), bytes(size), 1, n % 65_535 + 1, properties=properties), version)
         for n in range(PACKETS)
     )
 
@@ -65,7 +66,7 @@ def main() -> None:
     print(f"decode PUBLISH v5, 3 properties {decode_us(publishes(100, 5, USER_PROPERTIES), 5):6.3f} us")
     print(f"decode PUBACK                   {decode_us(encode_words([PUBACK_WORD | 7] * PACKETS), 5):6.3f} us")
     name, payload, template = topic(0), bytes(100), publish_template(topic(0), bytes(100), 1)
-    print(f"encode PUBLISH v5, 100 B        {call_us(lambda: encode_publish(name, payload, 1, 7)):6.3f} us")
+    print(f"encode PUBLISH v5, 100 B        {call_us(lambda: encode(Publish(name, payload, 1, 7), 5)):6.3f} us")
     print(f"encode from a template          {call_us(lambda: template.packet(7)):6.3f} us")
     words = [PUBACK_WORD | number for number in range(1, 101)]
     print(f"encode PUBACK, 100 at once      {call_us(lambda: encode_words(words)) / len(words):6.3f} us each")

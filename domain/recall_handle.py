@@ -10,17 +10,15 @@ It holds no secret, so it is not signed; the store decides if a waiting message 
 from __future__ import annotations
 
 import struct
-from binascii import a2b_base64, b2a_base64
 from dataclasses import dataclass
 from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.receipt_handle import decode_text, encode_text
 
 VERSION: Final = 1
 MAX_HANDLE_LENGTH: Final = 4096
 _HEAD: Final = struct.Struct(">BqB")
-_TO_URLSAFE: Final = bytes.maketrans(b"+/", b"-_")
-_FROM_URLSAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class RecallHandle:
         """Return the text of the handle."""
         topic = self.topic.encode()
         data = _HEAD.pack(VERSION, self.deliver_at_ms, len(topic)) + topic + self.message_id
-        return b2a_base64(data, newline=False).rstrip(b"=").translate(_TO_URLSAFE).decode("ascii")
+        return encode_text(data).rstrip("=")
 
     @classmethod
     def decode(cls, text: str) -> RecallHandle:
@@ -43,10 +41,7 @@ class RecallHandle:
         try:
             if len(text) > MAX_HANDLE_LENGTH:
                 raise ValueError("too long")
-            encoded = text.encode("ascii")
-            if b"+" in encoded or b"/" in encoded:
-                raise ValueError("not the URL's alphabet")
-            data = a2b_base64(encoded.translate(_FROM_URLSAFE) + b"=" * (-len(encoded) % 4), strict_mode=True)
+            data = decode_text(text + "=" * (-len(text) % 4))
             version, deliver_at_ms, length = _HEAD.unpack_from(data)
             end = _HEAD.size + length
             if version != VERSION or not length or end > len(data):

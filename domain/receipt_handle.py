@@ -68,12 +68,12 @@ _FROM_URLSAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
 def encode_text(data: bytes) -> str:
-    """Return the base64url of a multiple of 3 bytes."""
+    """Return the base64url of bytes, padded unless they are a multiple of 3."""
     return b2a_base64(data, newline=False).translate(_TO_URLSAFE).decode("ascii")
 
 
 def decode_text(text: str) -> bytes:
-    """Reverse `encode_text`.  Raises ValueError for an invalid text."""
+    """Reverse `encode_text`; also accepts base64's own alphabet.  Raises ValueError for an invalid text."""
     return a2b_base64(text.encode("ascii").translate(_FROM_URLSAFE), strict_mode=True)
 
 

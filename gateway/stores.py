@@ -16,13 +16,7 @@ from entrepot.gateway.listener import address_of
 from entrepot.gateway.settings import ClusterSettings, Settings, TierSettings
 
 if TYPE_CHECKING:
-    from entrepot.store_client.embedded import (
-        EmbeddedSettings,
-        NameServer,
-        ServedBroker,
-        ServedController,
-        ServedReplica,
-    )
+    from entrepot.store_client.embedded import EmbeddedSettings, NameServer, ServedBroker, ServedController
 
 
 async def open_store(settings: Settings, clock: Clock, number: int = 0) -> Store:
@@ -191,7 +185,7 @@ def open_broker_door(
     return serve_embedded(store, listener, clock, **_door_settings(settings, listener, number))
 
 
-async def open_replica(settings: Settings, listener: socket.socket, clock: Clock) -> ServedReplica:
+async def open_replica(settings: Settings, listener: socket.socket, clock: Clock) -> ServedBroker:
     """Open a replica of a broker group behind a listening socket."""
     from entrepot.store_client.embedded import make_replica
 

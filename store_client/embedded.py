@@ -29,18 +29,14 @@ if TYPE_CHECKING:
 
 
 class ServedBroker(Protocol):
-    """A broker process that serves a store to gateways on other machines.  `start` and `close` it.  `stopped` is done
-    when it has left its cluster (None), or may not be in it (the reason)."""
+    """A broker process that serves a store to gateways on other machines, perhaps as a replica.  `start` and `close`
+    it.  `stopped` is done when it has left its cluster (None), or may not be in it (the reason)."""
 
     stopped: asyncio.Future[EntrepotError | None]
 
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
-
-
-class ServedReplica(ServedBroker, Protocol):
-    """A replica of a broker group: a slave, or the master that gateways reach."""
 
 
 class ServedController(Protocol):
@@ -132,7 +128,7 @@ def make_replica(
     elects_async: bool,
     tls: tuple[Path | None, ...],
     **others: Any,
-) -> ServedReplica:
+) -> ServedBroker:
     """Return a replica of a broker group, with its data directory open.  `rates`: bytes a second of comparing and of
     copying.  `controllers`, `lease` (seconds) and `elects_async`: as in `GroupSettings`.  `others`: fields of
     `BrokerProcessSettings`.  Raises StoreFailedError, CorruptedError."""

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from entrepot.domain.routing import topic_filter
+
 
 def covers(wide: Sequence[str], narrow: Sequence[str]) -> bool:
     """True if `wide` matches every name that `narrow` matches."""
@@ -29,19 +31,10 @@ def covers(wide: Sequence[str], narrow: Sequence[str]) -> bool:
 
 def overlap(one: Sequence[str], other: Sequence[str]) -> bool:
     """True if some name matches both filters."""
-    for depth in range(max(len(one), len(other))):
-        first = one[depth] if depth < len(one) else None
-        second = other[depth] if depth < len(other) else None
-        if first == "#" or second == "#":
-            return depth > 0 or ((first or "")[:1] != "$" and (second or "")[:1] != "$")
-        if first is None or second is None:
-            return False
-        if first == "+" or second == "+":
-            if depth == 0 and (first[:1] == "$" or second[:1] == "$"):
-                return False
-        elif first != second:
-            return False
-    return True
+    first, second = one[0], other[0]
+    if first != second and "$" in (first[:1], second[:1]):
+        return False
+    return topic_filter.overlap(one, other)
 
 
 def prefix_covers(prefix: str, narrow: Sequence[str]) -> bool:

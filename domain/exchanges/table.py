@@ -90,10 +90,7 @@ class DirectTable:
         self._by_key: dict[str, Destinations] = {}
 
     def add(self, binding: Binding) -> None:
-        destinations = self._by_key.get(binding.routing_key)
-        if destinations is None:
-            destinations = self._by_key[binding.routing_key] = Destinations()
-        destinations.add(binding)
+        self._by_key.setdefault(binding.routing_key, Destinations()).add(binding)
 
     def remove(self, binding: Binding) -> None:
         if self._by_key[binding.routing_key].remove(binding):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from entrepot.domain.exchanges.binding import Binding
-from entrepot.domain.exchanges.table import Destinations, RoutedMessage
+from entrepot.domain.exchanges.table import Destinations, DirectTable, RoutedMessage
 
 ONE_WORD: Final = "*"
 ANY_WORDS: Final = "#"
@@ -88,23 +88,19 @@ class _Node:
         return self.children is None and self.one_word is None and self.any_words is None and self.destinations is None
 
 
-class TopicTable:
-    """Bindings by pattern."""
+class TopicTable(DirectTable):
+    """Bindings by pattern; one without wildcards is found as in a direct exchange."""
 
-    __slots__ = ("_by_key", "_root")
-    is_by_key = True
+    __slots__ = ("_root",)
 
     def __init__(self) -> None:
-        self._by_key: dict[str, Destinations] = {}
+        super().__init__()
         self._root = _Node()
 
     def add(self, binding: Binding) -> None:
         pattern = binding.routing_key
         if not has_wildcards(pattern):
-            destinations = self._by_key.get(pattern)
-            if destinations is None:
-                destinations = self._by_key[pattern] = Destinations()
-            destinations.add(binding)
+            super().add(binding)
             return
         node = self._root
         for word in pattern_words(pattern):
@@ -116,8 +112,7 @@ class TopicTable:
     def remove(self, binding: Binding) -> None:
         pattern = binding.routing_key
         if not has_wildcards(pattern):
-            if self._by_key[pattern].remove(binding):
-                del self._by_key[pattern]
+            super().remove(binding)
             return
         path: list[tuple[_Node, str]] = []
         node = self._root

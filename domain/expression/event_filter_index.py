@@ -8,7 +8,7 @@ filters found.  Filters without such a condition, such as a lone `not`, are eval
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Final, Generic, TypeVar
 
 from entrepot.domain.expression.cesql.value import Attributes, to_string
@@ -55,7 +55,7 @@ class _AttributeTable(Generic[K]):
         self.equal: dict[str, Bucket[K]] = {}
         self.prefixes: PrefixTree[Bucket[K]] = PrefixTree()
         self.suffixes: PrefixTree[Bucket[K]] = PrefixTree()  # of reversed texts
-        self.present: Bucket[K] = {}
+        self.present: dict[str, Bucket[K]] = {}  # one, of the empty text
 
     def __bool__(self) -> bool:
         return bool(self.equal or self.prefixes or self.suffixes or self.present)
@@ -72,7 +72,20 @@ class _AttributeTable(Generic[K]):
             for each in self.suffixes.found(text[::-1]):
                 entries.extend(each)
         if self.present:
-            entries.extend(self.present)
+            entries.extend(self.present[""])
+
+    def place(self, condition: Condition) -> tuple[dict[str, Bucket[K]] | PrefixTree[Bucket[K]], str]:
+        """Return the buckets for conditions of this kind, and the text that this one's has among them."""
+        match condition:
+            case Equals(attributes=((_, text),)):
+                return self.equal, text
+            case StartsWith(text=text):
+                return self.prefixes, text
+            case EndsWith(text=text):
+                return self.suffixes, text[::-1]
+            case Present():
+                return self.present, ""
+        raise TypeError(f"{condition!r} is no condition of one attribute")
 
 
 class FilterIndex(Generic[K]):
@@ -174,42 +187,21 @@ class FilterIndex(Generic[K]):
 
     def _count(self, condition: Condition) -> int:
         """Return the number of filters already under a condition."""
-        bucket: Bucket[K] | None
-        match condition:
-            case Equals(attributes=attributes) if len(attributes) > 1:
-                names, texts = zip(*attributes, strict=True)
-                return len(self._signatures.get(names, {}).get(texts, ()))
-            case Equals(attributes=((name, text),)):
-                table = self._tables.get(name)
-                bucket = table.equal.get(text) if table else None
-            case StartsWith(name=name, text=text):
-                table = self._tables.get(name)
-                bucket = table.prefixes.get(text) if table else None
-            case EndsWith(name=name, text=text):
-                table = self._tables.get(name)
-                bucket = table.suffixes.get(text[::-1]) if table else None
-            case Present(name=name):
-                table = self._tables.get(name)
-                bucket = table.present if table else None
-        return len(bucket or ())
+        if signature := _signature_of(condition):
+            names, texts = signature
+            return len(self._signatures.get(names, {}).get(texts, ()))
+        table = self._tables.get(_name_of(condition))
+        if table is None:
+            return 0
+        buckets, text = table.place(condition)
+        return len(buckets.get(text) or ())
 
     def _bucket(self, condition: Condition) -> Bucket[K]:
-        match condition:
-            case Equals(attributes=attributes) if len(attributes) > 1:
-                names, texts = zip(*attributes, strict=True)
-                return self._signatures.setdefault(names, {}).setdefault(texts, {})
-            case Equals(attributes=((name, text),)):
-                return self._table(name).equal.setdefault(text, {})
-            case StartsWith(name=name, text=text):
-                return self._table(name).prefixes.setdefault(text, dict)
-            case EndsWith(name=name, text=text):
-                return self._table(name).suffixes.setdefault(text[::-1], dict)
-            case Present(name=name):
-                return self._table(name).present
-        raise TypeError(f"{condition!r} is no condition")
-
-    def _table(self, name: str) -> _AttributeTable[K]:
-        return self._tables.setdefault(name, _AttributeTable())
+        if signature := _signature_of(condition):
+            names, texts = signature
+            return self._signatures.setdefault(names, {}).setdefault(texts, {})
+        buckets, text = self._tables.setdefault(_name_of(condition), _AttributeTable()).place(condition)
+        return buckets.setdefault(text, {})
 
     def _take_out(self, entry: _Entry[K]) -> None:
         if entry.conditions is None:
@@ -223,23 +215,26 @@ class FilterIndex(Generic[K]):
 
     def _forget(self, condition: Condition) -> None:
         """Remove an empty bucket, and its table if that is empty now."""
-        names: Iterable[str]
-        match condition:
-            case Equals(attributes=attributes) if len(attributes) > 1:
-                names, texts = zip(*attributes, strict=True)
-                del self._signatures[names][texts]
-                if not self._signatures[names]:
-                    del self._signatures[names]
-                return
-            case Equals(attributes=((name, text),)):
-                del self._tables[name].equal[text]
-            case StartsWith(name=name, text=text):
-                self._tables[name].prefixes.remove(text)
-            case EndsWith(name=name, text=text):
-                self._tables[name].suffixes.remove(text[::-1])
-            case Present(name=name):
-                pass
-            case _:
-                raise TypeError(f"{condition!r} is no condition")
+        if signature := _signature_of(condition):
+            names, texts = signature
+            del self._signatures[names][texts]
+            if not self._signatures[names]:
+                del self._signatures[names]
+            return
+        name = _name_of(condition)
+        buckets, text = self._tables[name].place(condition)
+        buckets.pop(text, None)
         if not self._tables[name]:
             del self._tables[name]
+
+
+def _signature_of(condition: Condition) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Return names and texts of a condition of several attributes."""
+    if not isinstance(condition, Equals) or len(condition.attributes) == 1:
+        return None
+    names, texts = zip(*condition.attributes, strict=True)
+    return names, texts
+
+
+def _name_of(condition: Condition) -> str:
+    return condition.attributes[0][0] if isinstance(condition, Equals) else condition.name

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Final
 
 from entrepot.domain.errors import EntrepotError
-from entrepot.domain.expression.fault import fault
+from entrepot.domain.expression.fault import fault, shown
 from entrepot.domain.expression.like import LikePattern
-from entrepot.domain.expression.tokens import Token, TokenKind, tokens_of
+from entrepot.domain.expression.token_reader import Token, TokenKind, TokenReader
+from entrepot.domain.expression.tokens import tokens_of
 from entrepot.domain.expression.tree import (
     CONDITIONS,
     All,
@@ -58,13 +59,11 @@ def parse_sql(text: str) -> Node:
     return _Parser(tokens_of(text)).whole()
 
 
-class _Parser:
-    __slots__ = ("_depth", "_next", "_patterns", "_tokens")
+class _Parser(TokenReader):
+    __slots__ = ("_patterns",)
 
     def __init__(self, tokens: list[Token]) -> None:
-        self._tokens = tokens
-        self._next = 0
-        self._depth = 0
+        super().__init__(tokens, MAX_SQL_DEPTH)
         self._patterns = 0
 
     def whole(self) -> Node:
@@ -75,24 +74,6 @@ class _Parser:
 
     # --- words
 
-    def _peek(self) -> Token:
-        return self._tokens[self._next]
-
-    def _take(self) -> Token:
-        token = self._tokens[self._next]
-        if token.kind is not TokenKind.END:
-            self._next += 1
-        return token
-
-    def _is(self, *words: str) -> bool:
-        token = self._peek()
-        return token.kind in (TokenKind.KEYWORD, TokenKind.SIGN) and token.value in words
-
-    def _taken(self, word: str) -> bool:
-        if found := self._is(word):
-            self._next += 1
-        return found
-
     def _expect(self, word: str) -> None:
         if not self._taken(word):
             raise self._unexpected(f"{word} is wanted")
@@ -101,11 +82,15 @@ class _Parser:
         """Take the next token, which must be a text constant."""
         if self._peek().kind is not TokenKind.TEXT:
             raise self._unexpected("a text in quotes is wanted")
-        return str(self._take().value)
+        return self._take().value
 
     def _unexpected(self, wanted: str) -> EntrepotError:
         token = self._peek()
-        return fault(f"unexpected {token}: {wanted}", token.place)
+        if token.kind is TokenKind.END:
+            found = "the end of the expression"
+        else:
+            found = f"{'the text ' if token.kind is TokenKind.TEXT else ''}{shown(token.value)}"
+        return fault(f"unexpected {found}: {wanted}", token.place)
 
     # --- grammar
 
@@ -118,31 +103,27 @@ class _Parser:
 
     def _power(self) -> int:
         token = self._peek()
-        if token.kind in (TokenKind.KEYWORD, TokenKind.SIGN):
-            return _POWERS.get(str(token.value), 0)
-        return 0
+        return _POWERS.get(token.value, 0) if token.kind in (TokenKind.KEYWORD, TokenKind.SIGN) else 0
 
     def _operand(self, floor: int) -> Node:
         token = self._peek()
         if token.kind in (TokenKind.TEXT, TokenKind.NUMBER):
             self._next += 1
-            return Constant(token.place, token.value)
+            return Constant(token.place, token.value if token.kind is TokenKind.TEXT else token.number)
         if token.kind is TokenKind.NAME:
             self._next += 1
-            return Property(token.place, str(token.value))
+            return Property(token.place, token.value)
         if self._is("TRUE", "FALSE", "NULL"):
             self._next += 1
-            return Constant(token.place, {"TRUE": True, "FALSE": False}.get(str(token.value)))
+            return Constant(token.place, {"TRUE": True, "FALSE": False}.get(token.value))
         if self._is("(", "NOT", "-", "+"):
             return self._nested(floor)
         raise self._unexpected("a property, a constant or '(' is wanted")
 
     def _nested(self, floor: int) -> Node:
-        if self._depth == MAX_SQL_DEPTH:
-            raise self._unexpected(f"an expression nests at most {MAX_SQL_DEPTH} deep")
+        self._deeper()
         if floor > _NOT and self._is("NOT"):
             raise self._unexpected("NOT wants parentheses around it here")
-        self._depth += 1
         token = self._take()
         node: Node
         if token.value == "(":
@@ -165,7 +146,7 @@ class _Parser:
             case "=" | "<>" | "IS":
                 return self._equality(left, token)
             case "<" | "<=" | ">" | ">=":
-                return Comparison(token.place, str(token.value), _ordered(left), _ordered(self._right()))
+                return Comparison(token.place, token.value, _ordered(left), _ordered(self._right()))
             case "NOT":
                 if not self._is("BETWEEN", "IN", "LIKE", *_TEXT_TESTS):
                     raise self._unexpected("BETWEEN, IN, LIKE, CONTAINS, STARTSWITH or ENDSWITH is wanted after NOT")
@@ -239,7 +220,7 @@ class _Parser:
         return TextTest(token.place, operand, LikePattern(pattern, escape, place).matches)
 
     def _text_test(self, left: Node, token: Token, *, negated: bool) -> Node:
-        operand, test, search = _textual(left, token), _TEXT_TESTS[str(token.value)], self._text()
+        operand, test, search = _textual(left, token), _TEXT_TESTS[token.value], self._text()
         if not search:  # RocketMQ: nothing contains the empty text, and nothing does not contain it
             return TextTest(token.place, operand, lambda _: False)
         node = TextTest(token.place, operand, lambda text: test(text, search))
@@ -290,12 +271,12 @@ def _equal(token: Token, left: Node, right: Node) -> Node:
         other = left if numbers[1] else right
         if isinstance(other, CONDITIONS) or (isinstance(other, Constant) and isinstance(other.value, bool)):
             raise fault("a condition cannot be compared with a number", token.place)
-    return Comparison(token.place, str(token.value), left, right)
+    return Comparison(token.place, token.value, left, right)
 
 
 def _signed(sign: Token, operand: Node) -> Node:
     if not (isinstance(operand, Property) or _is_number(operand)):
-        raise fault(f"{sign} wants a number or a property after it", sign.place)
+        raise fault(f"{shown(sign.value)} wants a number or a property after it", sign.place)
     if isinstance(operand, Constant):
         return Constant(sign.place, -_number(operand) if sign.value == "-" else _number(operand))
     return Negative(sign.place, operand) if sign.value == "-" else operand

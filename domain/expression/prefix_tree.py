@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
@@ -40,8 +39,8 @@ class PrefixTree(Generic[V]):
             branch, place = below, place + len(below.label)
         return branch.value
 
-    def setdefault(self, text: str, make: Callable[[], V]) -> V:
-        """Return the value of the text, made if it is missing."""
+    def setdefault(self, text: str, default: V) -> V:
+        """Return the value of the text; this one if it has none yet."""
         branch, place = self._root, 0
         while place < len(text):
             below = branch.branches.get(text[place])
@@ -52,24 +51,25 @@ class PrefixTree(Generic[V]):
                 below = _split(branch, below, common)
             branch, place = below, place + common
         if branch.value is None:
-            branch.value = make()
+            branch.value = default
         return branch.value
 
-    def remove(self, text: str) -> None:
-        """Remove the text, if it exists."""
+    def pop(self, text: str, default: None) -> V | None:
+        """Remove the text, if it exists, and return its value."""
         path, branch, place = [self._root], self._root, 0
         while place < len(text):
             below = branch.branches.get(text[place])
             if below is None or not text.startswith(below.label, place):
-                return
+                return default
             branch, place = below, place + len(below.label)
             path.append(branch)
-        branch.value = None
+        value, branch.value = branch.value, None
         if len(path) > 1 and not branch.branches:
             del path[-2].branches[branch.label[0]]
             branch = path[-2]
         if branch is not self._root and branch.value is None and len(branch.branches) == 1:
             _join(branch)
+        return value
 
     def found(self, text: str) -> list[V]:
         """Return the values of all texts that this one begins with, the shortest first."""

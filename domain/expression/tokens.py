@@ -4,10 +4,10 @@ character twice."""
 from __future__ import annotations
 
 import re
-from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from entrepot.domain.expression.fault import fault, shown
+from entrepot.domain.expression.token_reader import Token, TokenKind
 
 MAX_INTEGER: Final = 2**63 - 1
 """Largest integer constant (RocketMQ reads them as Java's `long`)."""
@@ -16,32 +16,6 @@ KEYWORDS: Final = frozenset(
     {"AND", "OR", "NOT", "IS", "NULL", "TRUE", "FALSE", "BETWEEN", "IN", "LIKE", "ESCAPE"}
     | {"CONTAINS", "STARTSWITH", "ENDSWITH"}
 )
-
-
-class TokenKind(Enum):
-    """Kinds of tokens.  `value` of a token is the keyword in capitals, the sign, the name, or the constant itself."""
-
-    KEYWORD = "a keyword"
-    SIGN = "a sign"
-    NAME = "a property"
-    TEXT = "a text"
-    NUMBER = "a number"
-    END = "the end"
-
-
-class Token(NamedTuple):
-    kind: TokenKind
-    value: str | int | float
-    place: int
-
-    def __str__(self) -> str:
-        """Return the token as an error names it."""
-        if self.kind is TokenKind.END:
-            return "the end of the expression"
-        if self.kind is TokenKind.TEXT:
-            return f"the text {shown(str(self.value))}"
-        return shown(str(self.value))
-
 
 _SKIPPED = re.compile(r"(?:[ \t\r\n\f]|--[^\r\n]*)+")
 _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
@@ -56,10 +30,9 @@ def tokens_of(text: str) -> list[Token]:
     tokens: list[Token] = []
     place = _skip(text, 0)
     while place < len(text):
-        token, end = _read(text, place)
-        tokens.append(token)
-        place = _skip(text, end)
-    tokens.append(Token(TokenKind.END, "", len(text)))
+        tokens.append(_read(text, place))
+        place = _skip(text, tokens[-1].end)
+    tokens.append(Token(TokenKind.END, "", len(text), len(text)))
     return tokens
 
 
@@ -76,23 +49,23 @@ def _skip(text: str, place: int) -> int:
         place = end + 2
 
 
-def _read(text: str, place: int) -> tuple[Token, int]:
+def _read(text: str, place: int) -> Token:
     if name := _NAME.match(text, place):
         word = name[0]
         capitals = word.upper()
         if capitals in KEYWORDS:
-            return Token(TokenKind.KEYWORD, capitals, place), name.end()
-        return Token(TokenKind.NAME, word, place), name.end()
+            return Token(TokenKind.KEYWORD, capitals, place, name.end())
+        return Token(TokenKind.NAME, word, place, name.end())
     if text[place] == "'":
         return _read_text(text, place)
     if number := _NUMBER.match(text, place):
         return _read_number(text, place, number.end())
     if sign := _SIGN.match(text, place):
-        return Token(TokenKind.SIGN, sign[0], place), sign.end()
+        return Token(TokenKind.SIGN, sign[0], place, sign.end())
     raise fault(f"unexpected character {text[place]!r}", place)
 
 
-def _read_text(text: str, place: int) -> tuple[Token, int]:
+def _read_text(text: str, place: int) -> Token:
     """Read a quoted text, in which a quote is written twice."""
     parts: list[str] = []
     start = place + 1
@@ -102,11 +75,11 @@ def _read_text(text: str, place: int) -> tuple[Token, int]:
             raise fault("the text has no closing quote", place)
         parts.append(text[start:end])
         if not text.startswith("'", end + 1):
-            return Token(TokenKind.TEXT, "'".join(parts), place), end + 1
+            return Token(TokenKind.TEXT, "'".join(parts), place, end + 1)
         start = end + 2
 
 
-def _read_number(text: str, place: int, end: int) -> tuple[Token, int]:
+def _read_number(text: str, place: int, end: int) -> Token:
     integer = _INTEGER.match(text, place)
     if integer and integer.end() >= end:
         end = integer.end()
@@ -117,10 +90,10 @@ def _read_number(text: str, place: int, end: int) -> tuple[Token, int]:
         digits = integer[1]
         if len(digits) > len(str(MAX_INTEGER)) or int(digits) > MAX_INTEGER:
             raise fault(f"the integer is greater than {MAX_INTEGER}", place)
-        return Token(TokenKind.NUMBER, int(digits), place), end
+        return Token(TokenKind.NUMBER, digits, place, end, int(digits))
     if word.isdecimal():
         raise fault(f"the integer {shown(word)} begins with 0", place)
     value = float(word)
     if value == float("inf"):
         raise fault("the number is too large", place)
-    return Token(TokenKind.NUMBER, value, place), end
+    return Token(TokenKind.NUMBER, str(value), place, end, value)

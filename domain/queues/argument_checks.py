@@ -53,10 +53,6 @@ def positive(value: object, others: Mapping[str, object]) -> str | None:
     return not_negative(value, others)
 
 
-expires = positive
-"""A queue cannot expire at once."""
-
-
 def priority(value: object, others: Mapping[str, object]) -> str | None:
     fault = not_negative(value, others)
     if fault is None and as_int(value) > MAX_PRIORITY:
@@ -73,32 +69,23 @@ def text(value: object, _: Mapping[str, object]) -> str | None:
 
 
 def dead_letter_routing_key(value: object, others: Mapping[str, object]) -> str | None:
-    if text_of(value) is None:
-        return _unacceptable(value)
-    return None if "x-dead-letter-exchange" in others else "routing_key_but_no_dlx_defined"
+    fault = text(value, others)
+    if fault is None and "x-dead-letter-exchange" not in others:
+        return "routing_key_but_no_dlx_defined"
+    return fault
 
 
 def one_of(allowed: Iterable[str], fault: str) -> Check:
-    """Return a check for one of these texts."""
+    """Return a check for one of these texts.  In the fault `{}` stands for the one given."""
     texts = tuple(allowed)
 
     def check(value: object, _: Mapping[str, object]) -> str | None:
         given = text_of(value)
         if given is None:
             return _unacceptable(value)
-        return None if given in texts else fault
+        return None if given in texts else fault.format(given)
 
     return check
-
-
-leader_locator: Check = one_of(LEADER_LOCATORS, "invalid_queue_locator_arg")
-
-
-def queue_mode(value: object, _: Mapping[str, object]) -> str | None:
-    given = text_of(value)
-    if given is None:
-        return _unacceptable(value)
-    return None if given in QUEUE_MODES else f"\"unsupported queue mode '{given}'\""
 
 
 def queue_version(value: object, others: Mapping[str, object]) -> str | None:
@@ -106,19 +93,6 @@ def queue_version(value: object, others: Mapping[str, object]) -> str | None:
     if fault is None and as_int(value) not in QUEUE_VERSIONS:
         return f"\"unsupported queue version '{value}'\""
     return fault
-
-
-def queue_type(allowed: Iterable[str]) -> Check:
-    """Return a check for the name of a queue type."""
-    texts = tuple(allowed)
-
-    def check(value: object, _: Mapping[str, object]) -> str | None:
-        given = text_of(value)
-        if given is None:
-            return _unacceptable(value)
-        return None if given in texts else f"\"unsupported queue type '{given}'\""
-
-    return check
 
 
 def max_age(value: object, _: Mapping[str, object]) -> str | None:

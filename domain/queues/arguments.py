@@ -50,7 +50,7 @@ class DelayedRetry(StrEnum):
 
 
 _CHECKS: Final[Mapping[str, Check]] = {
-    "x-expires": checks.expires,
+    "x-expires": checks.positive,  # a queue cannot expire at once
     "x-message-ttl": checks.not_negative,
     DEAD_LETTER_EXCHANGE: checks.text,
     DEAD_LETTER_ROUTING_KEY: checks.dead_letter_routing_key,
@@ -61,7 +61,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "x-max-in-memory-bytes": checks.not_negative,
     "x-max-priority": checks.priority,
     "x-overflow": checks.one_of(Overflow, "invalid_overflow"),
-    "x-queue-mode": checks.queue_mode,
+    "x-queue-mode": checks.one_of(checks.QUEUE_MODES, "\"unsupported queue mode '{}'\""),
     "x-queue-version": checks.queue_version,
     "x-single-active-consumer": checks.boolean,
     "x-delivery-limit": checks.integer,
@@ -71,11 +71,12 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "x-max-age": checks.max_age,
     "x-stream-max-segment-size-bytes": checks.not_negative,
     "x-stream-filter-size-bytes": checks.not_negative,
-    "x-queue-leader-locator": checks.leader_locator,
+    "x-queue-leader-locator": checks.one_of(checks.LEADER_LOCATORS, "invalid_queue_locator_arg"),
     "x-delayed-retry-type": checks.one_of(DelayedRetry, "invalid_delayed_retry_type"),
     "x-delayed-retry-min": checks.not_negative,
     "x-delayed-retry-max": checks.not_negative,
 }
+_check_queue_type: Final = checks.one_of(QueueType, "\"unsupported queue type '{}'\"")
 _EVERYWHERE: Final = ("x-consumer-timeout", "x-stream-filter-size-bytes")
 """Arguments that every type checks and accepts, and that are ignored when a queue is declared again."""
 _KNOWN: Final[Mapping[QueueType, tuple[str, ...]]] = {
@@ -204,7 +205,7 @@ def _refusal(text: str) -> EntrepotError:
 def _queue_type(given: Mapping[str, object], of: str) -> QueueType:
     if QUEUE_TYPE not in given:
         return QueueType.CLASSIC
-    fault = checks.queue_type(tuple(QueueType))(given[QUEUE_TYPE], given)
+    fault = _check_queue_type(given[QUEUE_TYPE], given)
     if fault is not None:
         raise _refusal(f"invalid arg '{QUEUE_TYPE}' for {of}: {fault}")
     return QueueType(text_of(given[QUEUE_TYPE]) or "")

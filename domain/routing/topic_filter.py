@@ -3,7 +3,8 @@ sub-topics share them."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
+from itertools import zip_longest
 from typing import Final, Generic, TypeVar
 
 MAX_TOPIC_BYTES: Final = 65_535
@@ -56,16 +57,14 @@ def may_match_topic(topic_filter: str, topic: str, any_level_topics: Container[s
     return level in ("+", topic) or topic in any_level_topics
 
 
-def overlap(one: str, other: str) -> bool:
-    """True if some name may match both filters."""
-    first, second = one.split("/"), other.split("/")
-    for depth in range(max(len(first), len(second))):
-        mine, yours = first[depth : depth + 1], second[depth : depth + 1]
-        if mine == ["#"] or yours == ["#"]:
+def overlap(one: Sequence[str], other: Sequence[str]) -> bool:
+    """True if some name matches both filters, given as levels; `$` counts as any character."""
+    for first, second in zip_longest(one, other):
+        if first == "#" or second == "#":
             return True  # `#` also matches no level
-        if not mine or not yours:
+        if first is None or second is None:
             return False
-        if mine != yours and "+" not in (*mine, *yours):
+        if first != second and first != "+" and second != "+":
             return False
     return True
 

@@ -19,7 +19,7 @@ from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.delivered import delivered
 from entrepot.protocols.rocketmq.errors import OK_STATUS, WireError
 from entrepot.protocols.rocketmq.filters import filter_of
-from entrepot.protocols.rocketmq.names import epoch_ms, milliseconds
+from entrepot.protocols.rocketmq.names import milliseconds
 
 ANSWER_MS: Final = 500
 """Part of a client's time limit that is left for the answer itself, in milliseconds."""
@@ -106,7 +106,7 @@ class Offsets:
         elif question.query_offset_policy == v2.TIMESTAMP:
             if not question.HasField("timestamp"):
                 raise WireError(v2.BAD_REQUEST, "the policy TIMESTAMP needs a timestamp")
-            position = Position(PositionKind.TIME, max(epoch_ms(question.timestamp), 0))
+            position = Position(PositionKind.TIME, max(milliseconds(question.timestamp), 0))
         elif question.query_offset_policy != v2.BEGINNING:
             raise WireError(v2.BAD_REQUEST, f"there is no policy {question.query_offset_policy}")
         offset = await self._frontend.store.messages.offset_at(topic, queue_id, position)

@@ -136,7 +136,9 @@ class BridgeRemote(Table):
         """Refuse rules that make an echo: a 3.1.1 remote returns our messages, if we subscribe to their names."""
         for out in self.rules:
             for into in self.rules:
-                if out.is_out and into.is_in and overlap(out.remote_filter, into.remote_filter):
+                if not (out.is_out and into.is_in):
+                    continue
+                if overlap(out.remote_filter.split("/"), into.remote_filter.split("/")):
                     raise ValueError(
                         f"what goes out to {out.remote_filter!r} would come back by {into.remote_filter!r}: "
                         "use version 5, other prefixes, or announce_bridge with a remote that knows it"

@@ -31,8 +31,8 @@ from entrepot.protocols.amqp.decoder import Decoder, Frame, Item
 from entrepot.protocols.amqp.errors import AmqpError, unexpected_frame
 from entrepot.protocols.amqp.frames import FRAME_HEAD_BYTES, FRAME_OVERHEAD, HEARTBEAT_FRAME, METHOD, PROTOCOL_HEADER
 from entrepot.protocols.amqp.handshake import Capabilities, capabilities_of, negotiate, offer, start
-from entrepot.protocols.amqp.methods import (
-    AmqpMethod,
+from entrepot.protocols.amqp.method_codec import AmqpMethod, decode_method
+from entrepot.protocols.amqp.methods_connection import (
     ConnectionBlocked,
     ConnectionClose,
     ConnectionCloseOk,
@@ -44,7 +44,6 @@ from entrepot.protocols.amqp.methods import (
     ConnectionTuneOk,
     ConnectionUnblocked,
     ConnectionUpdateSecret,
-    decode_method,
 )
 from entrepot.protocols.amqp.reply_codes import ReplyCode, reply_text
 

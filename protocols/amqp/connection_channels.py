@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Final
 
 from entrepot.protocols.amqp import channel as channels
+from entrepot.protocols.amqp import methods_topology  # noqa: F401 - declares the methods that come as events
 from entrepot.protocols.amqp.channel import Channel
 from entrepot.protocols.amqp.connection_events import (
     Acks,
@@ -20,14 +21,8 @@ from entrepot.protocols.amqp.decoder import Frame, publish_target
 from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.frames import METHOD
 from entrepot.protocols.amqp.handshake import Tuned
-from entrepot.protocols.amqp.methods import (
-    AmqpMethod,
-    ChannelClose,
-    ChannelCloseOk,
-    ChannelOpen,
-    ChannelOpenOk,
-    decode_method,
-)
+from entrepot.protocols.amqp.method_codec import AmqpMethod, decode_method
+from entrepot.protocols.amqp.methods_connection import ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk
 from entrepot.protocols.amqp.outgoing import Outgoing
 from entrepot.protocols.amqp.reply_codes import ReplyCode, reply_text
 

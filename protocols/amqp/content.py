@@ -79,6 +79,31 @@ class PropertyValues(TypedDict, total=False):
     cluster_id: str | None
 
 
+class _Property:
+    """A property of a header, read at each access; its name is that of the attribute."""
+
+    __slots__ = ("_flag",)
+
+    def __set_name__(self, owner: type[ContentHeader], name: str) -> None:
+        self._flag = _FLAGS[name]
+
+
+class _Text(_Property):
+    __slots__ = ()
+
+    def __get__(self, header: ContentHeader, owner: type[ContentHeader]) -> str | None:
+        place = header._place(self._flag)
+        return None if place is None else header.data[place[0] + 1 : place[1]].decode("utf-8", "replace")
+
+
+class _Octet(_Property):
+    __slots__ = ()
+
+    def __get__(self, header: ContentHeader, owner: type[ContentHeader]) -> int | None:
+        place = header._place(self._flag)
+        return None if place is None else header.data[place[0]]
+
+
 class ContentHeader:
     """The properties of a message (see the module).  Equal by bytes.  Many messages may share one: treat it as
     immutable."""
@@ -157,13 +182,20 @@ class ContentHeader:
         """False if the table of headers lacks that name; the table is not decoded."""
         return self.data[0] & 0x20 != 0 and name in self.data
 
-    @property
-    def content_type(self) -> str | None:
-        return self._text(0x8000)
-
-    @property
-    def content_encoding(self) -> str | None:
-        return self._text(0x4000)
+    content_type = _Text()
+    content_encoding = _Text()
+    delivery_mode = _Octet()
+    """`TRANSIENT` or `PERSISTENT`, or None."""
+    priority = _Octet()
+    correlation_id = _Text()
+    reply_to = _Text()
+    expiration = _Text()
+    """Milliseconds as text, unchecked."""
+    message_id = _Text()
+    type = _Text()
+    user_id = _Text()
+    app_id = _Text()
+    cluster_id = _Text()
 
     @property
     def headers(self) -> FieldTable | None:
@@ -175,60 +207,10 @@ class ContentHeader:
         return self._headers
 
     @property
-    def delivery_mode(self) -> int | None:
-        """`TRANSIENT` or `PERSISTENT`, or None."""
-        return self._octet(0x1000)
-
-    @property
-    def priority(self) -> int | None:
-        return self._octet(0x0800)
-
-    @property
-    def correlation_id(self) -> str | None:
-        return self._text(0x0400)
-
-    @property
-    def reply_to(self) -> str | None:
-        return self._text(0x0200)
-
-    @property
-    def expiration(self) -> str | None:
-        """Milliseconds as text, unchecked."""
-        return self._text(0x0100)
-
-    @property
-    def message_id(self) -> str | None:
-        return self._text(0x0080)
-
-    @property
     def timestamp(self) -> int | None:
         """Seconds since 1970."""
         place = self._place(0x0040)
         return None if place is None else int(_U64.unpack_from(self.data, place[0])[0])
-
-    @property
-    def type(self) -> str | None:
-        return self._text(0x0020)
-
-    @property
-    def user_id(self) -> str | None:
-        return self._text(0x0010)
-
-    @property
-    def app_id(self) -> str | None:
-        return self._text(0x0008)
-
-    @property
-    def cluster_id(self) -> str | None:
-        return self._text(0x0004)
-
-    def _text(self, flag: int) -> str | None:
-        place = self._place(flag)
-        return None if place is None else self.data[place[0] + 1 : place[1]].decode("utf-8", "replace")
-
-    def _octet(self, flag: int) -> int | None:
-        place = self._place(flag)
-        return None if place is None else self.data[place[0]]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ContentHeader) and self.data == other.data

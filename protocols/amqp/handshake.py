@@ -34,9 +34,7 @@ def capabilities_of(client_properties: FieldTable) -> Capabilities:
 
 
 def start(greeting: Greeting) -> ConnectionStart:
-    return ConnectionStart(
-        0, 9, greeting.server_properties, greeting.mechanisms.encode(), greeting.locales.encode()
-    )  # fmt: skip
+    return ConnectionStart(0, 9, greeting.server_properties, greeting.mechanisms.encode(), greeting.locales.encode())
 
 
 def offer(limits: ConnectionLimits) -> ConnectionTune:

@@ -30,7 +30,7 @@ from entrepot.domain.message import (
     SystemValue,
 )
 from entrepot.protocols.amqp.connection_events import Publish
-from entrepot.protocols.amqp.content import ContentHeader
+from entrepot.protocols.amqp.content import PERSISTENT, ContentHeader
 from entrepot.protocols.amqp.delivery import ContentTemplate, content_template
 from entrepot.protocols.amqp.field_table import FieldTable, FieldValue
 
@@ -39,7 +39,6 @@ MQTT_EXCHANGE: Final = "amq.topic"
 CE_PREFIX: Final = "ce_"
 CE_HEADERS: Final = ("cloudEvents:", "cloudEvents_")
 PROTOCOL: Final = "amqp"
-PERSISTENT: Final = 2
 
 
 def to_message(publish: Publish, destinations: Destinations, sub_topic: str, filter_hash: int, now_ms: int) -> Message:

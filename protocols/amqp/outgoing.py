@@ -11,7 +11,8 @@ from entrepot.protocols.amqp.delivery import ContentTemplate, deliver_frames, ge
 from entrepot.protocols.amqp.field_table import encode_short_string
 from entrepot.protocols.amqp.frames import HEARTBEAT_FRAME, METHOD, frame, max_payload
 from entrepot.protocols.amqp.heartbeats import Heartbeats
-from entrepot.protocols.amqp.methods import AmqpMethod, BasicReturn, encode_method
+from entrepot.protocols.amqp.method_codec import AmqpMethod, encode_method
+from entrepot.protocols.amqp.methods_basic import BasicReturn
 
 CONSUMER_TAG_CACHE_ENTRIES: Final = 256
 """Size of the cache of encoded consumer tags of one connection; a full cache is cleared."""
@@ -50,12 +51,6 @@ class Outgoing:
         """Send a method without content.  Raises ValueError if it does not fit a frame."""
         if self.is_channel_open(channel):
             self._send(channel, method)
-
-    def deliver(
-        self, channel: int, consumer_tag: str, delivery_tag: int, redelivered: bool, message: ContentTemplate
-    ) -> None:
-        """Send one message to a consumer."""
-        self.deliver_run(channel, consumer_tag, ((delivery_tag, redelivered, message),))
 
     def deliver_run(
         self, channel: int, consumer_tag: str, deliveries: Iterable[tuple[int, bool, ContentTemplate]]

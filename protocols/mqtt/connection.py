@@ -23,12 +23,7 @@ from entrepot.protocols.mqtt.connection_events import (
 )
 from entrepot.protocols.mqtt.decoder import Decoder
 from entrepot.protocols.mqtt.delivery_window import DeliveryWindow
-from entrepot.protocols.mqtt.encoder import (
-    PINGRESP,
-    PUBREC_WORD,
-    encode,
-    encode_words,
-)
+from entrepot.protocols.mqtt.encoder import PINGRESP, PUBREC_WORD, encode, encode_words
 from entrepot.protocols.mqtt.errors import MqttError, protocol_error
 from entrepot.protocols.mqtt.goodbyes import CLIENTS_GOODBYES, RETURN_CODES, connack_forms, goodbye_forms
 from entrepot.protocols.mqtt.outgoing import (

@@ -123,28 +123,6 @@ def publish_head(first: int, name: bytes, rest: int) -> bytes:
     return b"%c%b%b%b" % (first, write_varint(remaining), _pack_u16(size), name)
 
 
-def encode_publish(
-    topic: str,
-    payload: bytes,
-    qos: int = 0,
-    packet_id: int = 0,
-    retain: bool = False,
-    dup: bool = False,
-    properties: Properties = EMPTY,
-    version: int = 5,
-) -> bytes:
-    """Return a PUBLISH (3.3)."""
-    name, middle = _encode_name(topic), b""
-    if qos:
-        if qos > 2 or not 0 < packet_id <= MAX_PACKET_ID:
-            raise ValueError("QoS above 2, or above 0 without a packet identifier")
-        middle = _pack_u16(packet_id)
-    if version == 5:
-        middle += encode_properties(properties) if properties else b"\0"
-    first = 0x30 | qos << 1 | retain | dup << 3
-    return publish_head(first, name, len(middle) + len(payload)) + middle + payload
-
-
 def _encode_name(topic: str) -> bytes:
     name = topic.encode()
     if len(name) > MAX_FIELD_BYTES or "\0" in topic:
@@ -205,10 +183,15 @@ def _encode_connack(packet: Connack, version: int) -> bytes:
 
 
 def _encode_publish(packet: Publish, version: int) -> bytes:
-    return encode_publish(
-        *(packet.topic, packet.payload, packet.qos, packet.packet_id, packet.retain, packet.dup, packet.properties),
-        version=version,
-    )
+    name, payload, middle = _encode_name(packet.topic), packet.payload, b""
+    if packet.qos:
+        if packet.qos > 2 or not 0 < packet.packet_id <= MAX_PACKET_ID:
+            raise ValueError("QoS above 2, or above 0 without a packet identifier")
+        middle = _pack_u16(packet.packet_id)
+    if version == 5:
+        middle += encode_properties(packet.properties) if packet.properties else b"\0"
+    first = 0x30 | packet.qos << 1 | packet.retain | packet.dup << 3
+    return publish_head(first, name, len(middle) + len(payload)) + middle + payload
 
 
 def _acknowledgement_encoder(first: int) -> Callable[[Acknowledgement, int], bytes]:

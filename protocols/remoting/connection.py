@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -39,6 +39,34 @@ REQUEST_OVERHEAD: Final = 64
 """Bytes that a request counts for beyond its payload."""
 
 _encode: Final = msgspec.msgpack.Encoder().encode
+_Greeting = TypeVar("_Greeting", Hello, Welcome)
+
+
+class _End:
+    """What both ends have: bytes that are due, and open requests and streams."""
+
+    def __init__(self) -> None:
+        self._reader = FrameReader(MAX_GREETING_BYTES)
+        self._out: list[bytes] = []
+        self._open: dict[int, int] = {}  # id -> bytes it counts for
+        self._unanswered = 0
+
+    def goodbye(self, text: str) -> None:
+        self._out.append(frame(FrameKind.GOODBYE, 0, text.encode()))
+
+    def data_to_send(self) -> bytes:
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def _greeting(self, kind: int, payload: bytes, wanted: FrameKind, greeting: type[_Greeting]) -> _Greeting:
+        name = wanted.name.lower()
+        if kind != wanted:
+            raise RemotingError(f"{FrameKind(kind).name} before the {name}")
+        try:
+            return msgspec.msgpack.decode(payload, type=greeting)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise RemotingError(f"the {name} cannot be read: {error}") from error
 
 
 @dataclass(slots=True)
@@ -96,17 +124,15 @@ class Goodbye:
 ClientEvent = Welcomed | Answered | AnsweredLate | Refused | ItemCame | Ponged | Goodbye
 
 
-class ClientConnection:
+class ClientConnection(_End):
     """The client's end, which makes requests."""
 
     def __init__(self, hello: Hello) -> None:
-        self._reader = FrameReader(MAX_GREETING_BYTES)
-        self._out: list[bytes] = [frame(FrameKind.HELLO, 0, _encode(hello))]
+        super().__init__()
+        self._out.append(frame(FrameKind.HELLO, 0, _encode(hello)))
         self._last_id = 0
         self._window = 0
         self._is_welcome = False
-        self._open: dict[int, int] = {}  # id -> bytes it counts for
-        self._unanswered = 0
         self._held: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
         self.held_bytes = 0
 
@@ -179,14 +205,6 @@ class ClientConnection:
     def ping(self) -> None:
         self._out.append(frame(FrameKind.PING))
 
-    def goodbye(self, text: str) -> None:
-        self._out.append(frame(FrameKind.GOODBYE, 0, text.encode()))
-
-    def data_to_send(self) -> bytes:
-        data = b"".join(self._out)
-        self._out.clear()
-        return data
-
     def receive_data(self, data: bytes) -> list[ClientEvent]:
         """Return the events in the server's bytes.  Raises RemotingError."""
         events: list[ClientEvent] = []
@@ -224,12 +242,7 @@ class ClientConnection:
         raise RemotingError(f"a server does not send {FrameKind(kind).name}")
 
     def _welcomed(self, kind: int, payload: bytes) -> Welcomed:
-        if kind != FrameKind.WELCOME:
-            raise RemotingError(f"{FrameKind(kind).name} before the welcome")
-        try:
-            welcome = msgspec.msgpack.decode(payload, type=Welcome)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise RemotingError(f"the welcome cannot be read: {error}") from error
+        welcome = self._greeting(kind, payload, FrameKind.WELCOME, Welcome)
         if welcome.version != VERSION:
             raise RemotingError(f"the server speaks version {welcome.version} of the wire, we speak {VERSION}")
         self._is_welcome = True
@@ -290,16 +303,13 @@ class Credited:
 ServerEvent = Greeted | Requested | Cancelled | Credited | Goodbye
 
 
-class ServerConnection:
+class ServerConnection(_End):
     """The server's end, which answers."""
 
     def __init__(self, who: str, window_bytes: int, cluster: str = "") -> None:
-        self._reader = FrameReader(MAX_GREETING_BYTES)
+        super().__init__()
         self._who, self._cluster = who, cluster
         self._window = window_bytes
-        self._out: list[bytes] = []
-        self._open: dict[int, int] = {}
-        self._unanswered = 0
         self._is_greeted = False
         self.hello: Hello | None = None
 
@@ -332,14 +342,6 @@ class ServerConnection:
             return False
         self._unanswered -= size
         return True
-
-    def goodbye(self, text: str) -> None:
-        self._out.append(frame(FrameKind.GOODBYE, 0, text.encode()))
-
-    def data_to_send(self) -> bytes:
-        data = b"".join(self._out)
-        self._out.clear()
-        return data
 
     def receive_data(self, data: bytes) -> list[ServerEvent]:
         """Return the events in the client's bytes.  Raises RemotingError, with the goodbye queued."""
@@ -383,12 +385,7 @@ class ServerConnection:
         return Requested(id_, operation, amount, payload)
 
     def _greeted(self, kind: int, payload: bytes) -> Greeted:
-        if kind != FrameKind.HELLO:
-            raise RemotingError(f"{FrameKind(kind).name} before the hello")
-        try:
-            hello = msgspec.msgpack.decode(payload, type=Hello)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise RemotingError(f"the hello cannot be read: {error}") from error
+        hello = self._greeting(kind, payload, FrameKind.HELLO, Hello)
         if VERSION not in hello.versions:
             raise RemotingError(f"no common version of the wire: yours are {hello.versions[:16]}, ours is {VERSION}")
         if self._cluster != hello.cluster:

@@ -50,12 +50,8 @@ def _from_plain(kind: type[Any], value: Any) -> Any:
     raise NotImplementedError(f"{kind.__name__} does not come over the wire")
 
 
-_encode: Final = msgspec.msgpack.Encoder(enc_hook=_to_plain).encode
-
-
-def encode(value: Any) -> bytes:
-    """Return the bytes of a value."""
-    return _encode(value)
+encode: Final = msgspec.msgpack.Encoder(enc_hook=_to_plain).encode
+"""Returns the bytes of a value."""
 
 
 class Codec(Generic[T]):

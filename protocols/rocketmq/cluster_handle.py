@@ -15,20 +15,18 @@ elsewhere.  The checksum finds damage; the cluster decides if a handle is curren
 from __future__ import annotations
 
 import struct
-from binascii import a2b_base64, b2a_base64
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.receipt_handle import decode_text, encode_text
 
 VERSION: Final = 1
 MAX_HANDLE_LENGTH: Final = 8192
 _HEAD: Final = struct.Struct(">BI")
 _FIXED: Final = struct.Struct(">Ii")
 _LENGTH: Final = struct.Struct(">H")
-_TO_URLSAFE: Final = bytes.maketrans(b"+/", b"-_")
-_FROM_URLSAFE: Final = bytes.maketrans(b"-_", b"+/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class ClusterHandle:
             raw = text.encode()
             rest += _LENGTH.pack(len(raw)) + raw
         data = _HEAD.pack(VERSION, crc32(rest)) + rest
-        return b2a_base64(data, newline=False).rstrip(b"=").translate(_TO_URLSAFE).decode("ascii")
+        return encode_text(data).rstrip("=")
 
     @classmethod
     def decode(cls, text: str) -> ClusterHandle:
@@ -59,10 +57,7 @@ class ClusterHandle:
         try:
             if len(text) > MAX_HANDLE_LENGTH:
                 raise ValueError("too long")
-            encoded = text.encode("ascii")
-            if b"+" in encoded or b"/" in encoded:
-                raise ValueError("not the URL's alphabet")
-            data = a2b_base64(encoded.translate(_FROM_URLSAFE) + b"=" * (-len(encoded) % 4), strict_mode=True)
+            data = decode_text(text + "=" * (-len(text) % 4))
             version, checksum = _HEAD.unpack_from(data)
             if version != VERSION or checksum != crc32(data[_HEAD.size :]):
                 raise ValueError("not of this version, or damaged")

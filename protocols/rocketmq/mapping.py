@@ -27,7 +27,7 @@ from entrepot.domain.message import Message, PropertyValue, StoredMessage, Syste
 from entrepot.domain.names import split_name
 from entrepot.domain.timestamp import MAX_EPOCH_MS
 from entrepot.protocols.rocketmq import v2_pb2 as v2
-from entrepot.protocols.rocketmq.names import Namespaces, epoch_ms, timestamp
+from entrepot.protocols.rocketmq.names import Namespaces, milliseconds, timestamp
 from entrepot.protocols.rocketmq.properties import bring_back, carry, is_plain
 
 MESSAGE_ID_SIZE: Final = 16
@@ -192,7 +192,7 @@ def from_wire(wire: v2.Message, namespaces: Namespaces, queue_id: int | None = N
     message.message_group = _text(facts.pop(MESSAGE_GROUP, None), system.message_group)
     own_id = facts.pop(MESSAGE_ID, None)
     message.message_id = own_id if isinstance(own_id, bytes) else domain_id(system.message_id)
-    message.born_time_ms = epoch_ms(system.born_timestamp)
+    message.born_time_ms = milliseconds(system.born_timestamp)
     message.filter_hash = filter_hash(message.sub_topic, message.tag)
     _add_well_known(system, facts)
     correlation_id = facts.get(SystemProperty.CORRELATION_ID)
@@ -203,7 +203,7 @@ def from_wire(wire: v2.Message, namespaces: Namespaces, queue_id: int | None = N
     message.queue_id = system.queue_id if queue_id is None else queue_id
     message.queue_offset = system.queue_offset
     message.commit_log_offset = UNKNOWN_PLACE
-    message.store_time_ms = epoch_ms(system.store_timestamp)
+    message.store_time_ms = milliseconds(system.store_timestamp)
     return message
 
 
@@ -211,7 +211,7 @@ def _add_well_known(system: v2.SystemProperties, facts: dict[str, PropertyValue]
     """Add facts that the cluster tells beside the message itself."""
     said = {
         SystemProperty.BORN_HOST: system.born_host,
-        SystemProperty.DELIVER_AT_MS: str(epoch_ms(system.delivery_timestamp))
+        SystemProperty.DELIVER_AT_MS: str(milliseconds(system.delivery_timestamp))
         if system.HasField("delivery_timestamp")
         else "",
         SystemProperty.PRIORITY: str(system.priority) if system.HasField("priority") and system.priority >= 0 else "",

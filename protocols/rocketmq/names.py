@@ -43,19 +43,14 @@ def timestamp(epoch_ms: int) -> Timestamp:
     return Timestamp(seconds=seconds, nanos=rest * NANOS_PER_MS)
 
 
-def epoch_ms(value: Timestamp) -> int:
-    """Return the epoch milliseconds of a timestamp; finer parts are cut off."""
-    return value.seconds * MS_PER_SECOND + value.nanos // NANOS_PER_MS
-
-
 def duration(milliseconds: int) -> Duration:
     """Return the duration of milliseconds."""
     seconds, rest = divmod(milliseconds, MS_PER_SECOND)
     return Duration(seconds=seconds, nanos=rest * NANOS_PER_MS)
 
 
-def milliseconds(value: Duration) -> int:
-    """Return the milliseconds of a duration; finer parts are cut off."""
+def milliseconds(value: Timestamp | Duration) -> int:
+    """Return the milliseconds of a duration, or epoch milliseconds of a timestamp; finer parts are cut off."""
     return value.seconds * MS_PER_SECOND + value.nanos // NANOS_PER_MS
 
 

@@ -39,7 +39,7 @@ from entrepot.protocols.rocketmq.mapping import (
     domain_id,
     keys_of,
 )
-from entrepot.protocols.rocketmq.names import epoch_ms, milliseconds
+from entrepot.protocols.rocketmq.names import milliseconds
 from entrepot.protocols.rocketmq.properties import KEPT_PREFIX, PREFIX, RESERVED, bring_back
 
 PROTOCOL: Final = "rocketmq"
@@ -102,7 +102,7 @@ def published(wire: v2.Message, topic: str, limits: PublishLimits, accepted: fro
     if system.message_group:
         message.message_group = _group(system.message_group, limits)
     if system.HasField("born_timestamp"):
-        message.born_time_ms = min(max(epoch_ms(system.born_timestamp), 0), MAX_EPOCH_MS)
+        message.born_time_ms = min(max(milliseconds(system.born_timestamp), 0), MAX_EPOCH_MS)
     own: dict[str, SystemValue] = {SystemProperty.PROTOCOL: PROTOCOL}
     if system.born_host:
         own[SystemProperty.BORN_HOST] = system.born_host[:255]
@@ -154,7 +154,7 @@ def _take_kind(
     limits: PublishLimits,
 ) -> None:
     if kind == v2.DELAY:
-        deliver_at_ms = epoch_ms(system.delivery_timestamp)
+        deliver_at_ms = milliseconds(system.delivery_timestamp)
         if not 0 <= deliver_at_ms <= MAX_EPOCH_MS:
             raise WireError(v2.ILLEGAL_DELIVERY_TIME, "the delivery timestamp is no time")
         own[SystemProperty.DELIVER_AT_MS] = deliver_at_ms

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from entrepot.domain.consumer_group import EARLIEST, ConsumerGroup, parse_start
 from entrepot.domain.delivery import Delivery, single_delivery
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.message import Message, StoredMessage, is_over, ordering_key
+from entrepot.domain.expression.filter import MessageFilter, compile_filter
+from entrepot.domain.message import StoredMessage, is_over, ordering_key
 from entrepot.domain.names import dead_letter_group, is_retry_topic, retry_topic
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.query import HopKind
 from entrepot.domain.topic import Topic, TopicType
-from entrepot.store_client.memory.filtering import wanted
 from entrepot.store_client.memory.progress import Entry, GroupQueue
 from entrepot.store_client.memory.retry import Retry, as_first
 from entrepot.store_client.memory.state import Queue, State
@@ -42,7 +41,7 @@ class _Claim:
     limit: int
     deadline_ms: int
     now_ms: int
-    is_wanted: Callable[[Message], bool]
+    wanted: MessageFilter | None
     expired_only: bool
     lifetime_ms: int | None
     deliveries: list[Delivery] = field(default_factory=list)
@@ -60,7 +59,8 @@ class Claiming:
 
     def claim(self, topic: Topic, group: ConsumerGroup, request: PopRequest, now_ms: int) -> list[Delivery]:
         """Return the deliveries for a pop now."""
-        is_wanted = wanted(request.filter or group.filter)
+        filter = request.filter or group.filter
+        wanted = None if filter is None else compile_filter(filter)
         attempt = (topic.name, group.name, request.attempt_id)
         again = [delivery for delivery in self._tries.get(attempt, ()) if self._is_in_flight(delivery, now_ms)]
         if again:
@@ -71,7 +71,7 @@ class Claiming:
                 self._retry.move_pending(group, topic.name, *source)
         invisible_ms = group.invisible_seconds * 1000 if request.invisible_ms is None else request.invisible_ms
         claim = _Claim(
-            topic, group, limit, now_ms + invisible_ms, now_ms, is_wanted, request.expired_only, request.lifetime_ms
+            topic, group, limit, now_ms + invisible_ms, now_ms, wanted, request.expired_only, request.lifetime_ms
         )
         for source in self.sources(topic, group):
             self._take(claim, *source)
@@ -109,7 +109,7 @@ class Claiming:
             progress.entries[stored.queue_offset] = entry
             progress.frontier = max(progress.frontier, stored.queue_offset + 1)
             message = as_first(stored) if is_retry else stored
-            if not claim.is_wanted(message):
+            if claim.wanted is not None and not claim.wanted.matches(message):
                 entry.is_settled = True
             elif entry.attempt >= group.max_attempts:
                 self._retry.bury(group, claim.topic.name, message, entry, "max attempts reached")

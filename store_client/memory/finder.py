@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import compile_filter
 from entrepot.domain.message import StoredMessage, SystemProperty
 from entrepot.domain.names import dead_letter_topic, retry_topic
 from entrepot.domain.query import (
@@ -14,7 +15,6 @@ from entrepot.domain.query import (
     MessagePage,
     MessageQuery,
 )
-from entrepot.store_client.memory.filtering import wanted
 from entrepot.store_client.memory.progress import Entry
 from entrepot.store_client.memory.retry import dead_letter_place, first_place
 from entrepot.store_client.memory.state import State
@@ -75,7 +75,7 @@ class Finder:
         if dead is not None:
             attempts = int(dead.system_text(SystemProperty.DEAD_LETTER_ATTEMPTS) or 0)
             return MessageConsumer(group.name, ConsumptionState.DEAD_LETTERED, attempts)
-        if not wanted(group.filter)(message):
+        if group.filter is not None and not compile_filter(group.filter).matches(message):
             return MessageConsumer(group.name, ConsumptionState.FILTERED, 0)
         progress = self._state.group_queues[group.name, message.topic].get(message.queue_id)
         is_behind = progress is not None and message.queue_offset < progress.start

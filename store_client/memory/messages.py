@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from entrepot.domain.acceptance import lacks_key, too_large
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.expression.filter import FilterExpression, FilterKind
+from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from entrepot.domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage, compaction_key
 from entrepot.domain.ports import Pulled, Tail
 from entrepot.domain.position import Position, PositionKind
 from entrepot.domain.topic import Cleanup, QueueBounds
-from entrepot.store_client.memory.filtering import wanted
 from entrepot.store_client.memory.state import ABSENT_QUEUE, Queue, State
 from entrepot.store_client.memory.timers import Timers
 
@@ -111,14 +110,14 @@ class Messages:
         self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
     ) -> Pulled:
         queue = self._queue(topic, queue_id)
-        is_wanted = wanted(filter)
+        compiled = None if filter is None else compile_filter(filter)
         found: list[StoredMessage] = []
         next_offset = from_offset
         for message in self._read(queue, from_offset):
             if len(found) >= max_messages:
                 break
             next_offset = message.queue_offset + 1
-            if is_wanted(message):
+            if compiled is None or compiled.matches(message):
                 found.append(message)
         return Pulled(found, next_offset, queue.min_offset, queue.end)
 

@@ -37,11 +37,6 @@ class Timers:
             return refusal
         return None
 
-    def _too_far(self, deliver_at_ms: int) -> EntrepotError | None:
-        if deliver_at_ms > self._state.clock.now_ms() + MAX_DELAY_MS:
-            return EntrepotError(Code.ILLEGAL_DELIVERY_TIME, f"more than {MAX_DELAY_MS} ms ahead")
-        return None
-
     def accept(self, message: Message) -> None:
         """Store an accepted message, or let it wait."""
         now = self._state.clock.now_ms()
@@ -93,9 +88,8 @@ class Timers:
 
     async def retime(self, topic: str, message_id: bytes, deliver_at_ms: int, new_deliver_at_ms: int) -> None:
         timed = self._find(topic, message_id, deliver_at_ms)
-        too_far = self._too_far(new_deliver_at_ms)
-        if too_far is not None:
-            raise too_far
+        if new_deliver_at_ms > self._state.clock.now_ms() + MAX_DELAY_MS:
+            raise EntrepotError(Code.ILLEGAL_DELIVERY_TIME, f"more than {MAX_DELAY_MS} ms ahead")
         self._waiting.remove(timed)
         system = {**timed.message.system, SystemProperty.DELIVER_AT_MS: new_deliver_at_ms}
         self.accept(as_message(timed.message, further_queues=timed.message.further_queues, system=system))

@@ -15,7 +15,7 @@ from entrepot.domain.topic import QueueBounds
 from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.message_batch import decode_stored
 
-AnyAsking = TypeVar("AnyAsking", bound="Asking")
+Asked = TypeVar("Asked")
 
 
 class Asking:
@@ -81,7 +81,7 @@ class Asking:
         ]
 
 
-async def ask_all(brokers: Sequence[AnyAsking], ask: Callable[[AnyAsking], Any]) -> list[tuple[AnyAsking, Any]]:
+async def ask_all(brokers: Sequence[Asked], ask: Callable[[Asked], Any]) -> list[tuple[Asked, Any]]:
     """Return the answer of each broker, or its refusal."""
     found = await asyncio.gather(*(ask(client) for client in brokers), return_exceptions=True)
     for answer in found:

@@ -18,7 +18,6 @@ from entrepot.broker.remoting.link import LinkSettings
 from entrepot.domain.clock import Clock
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.message import StoredMessage
 from entrepot.domain.names import is_system_topic
 from entrepot.domain.route import BrokerInfo, BrokerRoute
 from entrepot.domain.shard import broker_of_queue, first_queue
@@ -27,12 +26,7 @@ from entrepot.protocols.remoting.operations import ReadOffer
 from entrepot.store_client.remote.arriving_topics import ArrivingTopics
 from entrepot.store_client.remote.asking import Asking
 from entrepot.store_client.remote.broker_client import BrokerClient, unavailable
-from entrepot.store_client.remote.definitions import (
-    deletion,
-    prevailing_group,
-    prevailing_namespaces,
-    prevailing_topic,
-)
+from entrepot.store_client.remote.definitions import deletion, prevailing_group, prevailing_namespaces, prevailing_topic
 from entrepot.store_client.remote.fault_detector import FaultDetector
 from entrepot.store_client.remote.repairing import Repairing
 from entrepot.store_client.remote.slave_readers import SlaveReaders
@@ -106,20 +100,16 @@ class Cluster:
         for route in brokers:
             address = route.broker.address
             if route.has_left:
-                if address in self.clients and self._is_same(self.clients[address], route):
+                if address in self.clients and self.clients[address].name == route.broker.name:
                     self._forget(address)
                 continue
             client = self.add(address)
             client.register(route.registration)
             self.slaves.expect(client)
-            for old in [a for a, c in self.clients.items() if c is not client and self._is_same(c, route)]:
+            for old in [a for a, c in self.clients.items() if c is not client and c.name == route.broker.name]:
                 client.follow_on(self.clients[old])  # it has moved, or was known by another address
                 self._forget(old)
         self._queues_changed(self.topics)
-
-    @staticmethod
-    def _is_same(client: BrokerClient, route: BrokerRoute) -> bool:
-        return client.name == route.broker.name
 
     def _forget(self, address: str) -> None:
         client = self.clients.pop(address)
@@ -166,9 +156,6 @@ class Cluster:
         if client is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue {queue_id} of topic {topic!r}")
         return client
-
-    def of_message(self, message: StoredMessage) -> BrokerClient:
-        return self.of_queue(message.topic, message.queue_id)
 
     def of_topic(self, topic: str) -> list[BrokerClient]:
         """Return the ready brokers with queues of a topic.  Raises UNAVAILABLE if there is none."""

@@ -72,11 +72,16 @@ class BrokerView:
     def dropped_topic(self, name: str, revision: int) -> None:
         """Note that it has deleted a topic up to a revision."""
         _drop(self.topics, name, revision)
+        if not is_system_topic(name):
+            self._note_deletion(f"topic/{name}", revision)
 
     def dropped_group(self, name: str, revision: int) -> None:
         """Note that it has deleted a group up to a revision."""
         _drop(self.groups, name, revision)
-        self.deleted[f"group/{name}"] = max(revision, self.deleted.get(f"group/{name}", 0))
+        self._note_deletion(f"group/{name}", revision)
+
+    def _note_deletion(self, what: str, revision: int) -> None:
+        self.deleted[what] = max(revision, self.deleted.get(what, 0))
 
 
 def _take(known: dict[str, _D], definition: _D, deleted: int) -> None:

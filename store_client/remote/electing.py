@@ -21,6 +21,7 @@ from entrepot.domain.replication.election import Election, ElectionError
 from entrepot.domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
 from entrepot.domain.replication.rule import Rule, RuleKind
 from entrepot.protocols.remoting import operations as wire
+from entrepot.store_client.remote.asking import ask_all
 
 ASK_SECONDS: Final = 3.0
 FENCE_SECONDS: Final = 30.0
@@ -59,16 +60,8 @@ class Electing:
     ) -> dict[int, Any]:
         """Return the answers by replica, of those that count and answer."""
         up = {replica: link for replica, link in self._links.items() if link.is_up and counts(replica)}
-        answers = await asyncio.gather(
-            *(link.ask(operation, *arguments, seconds=seconds) for link in up.values()), return_exceptions=True
-        )
-        found: dict[int, Any] = {}
-        for replica, answer in zip(up, answers, strict=True):
-            if not isinstance(answer, BaseException):
-                found[replica] = answer
-            elif not isinstance(answer, EntrepotError):
-                raise answer
-        return found
+        answers = await ask_all(list(up), lambda replica: up[replica].ask(operation, *arguments, seconds=seconds))
+        return {replica: answer for replica, answer in answers if not isinstance(answer, EntrepotError)}
 
     async def statuses(self) -> dict[int, wire.ReplicaStatus]:
         """Return each replica's own view, of those that answer."""

@@ -59,7 +59,7 @@ class RemoteFinder:
         return message
 
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
-        client = self._cluster.of_message(message)
+        client = self._cluster.of_queue(message.topic, message.queue_id)
         found: list[MessageConsumer] = await client.ask(wire.MESSAGE_CONSUMERS, client.own(message))
         return found
 

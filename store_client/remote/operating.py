@@ -23,6 +23,7 @@ from entrepot.store_client.remote.controllers import ControllerClients
 from entrepot.store_client.remote.directory import Directory
 from entrepot.store_client.remote.electing import WHO, Electing
 from entrepot.store_client.remote.replica_views import seen_by_master, seen_by_themselves
+from entrepot.store_client.remote.riding import wait_ready
 
 PAGE = MAX_SCAN // 10
 LOOK_SECONDS: Final = 1.0
@@ -143,7 +144,8 @@ class ClusterOperations:
                 await self._controllers.elect(name, to, without, is_unclean=is_unclean)
             else:
                 await electing.elect(to, without, is_unclean=is_unclean)
-        await self._found(name)
+        if not self._named(name).is_ready:
+            await wait_ready(self._cluster, lambda client: client.name == name, FOUND_SECONDS)
         return await self._shown(name)
 
     async def change_replica(self, name: str, replica: int, change: ReplicaChange) -> BrokerStatus:
@@ -187,21 +189,6 @@ class ClusterOperations:
         else:
             await client.ask(wire.SET_DRAINING, False)
         return await self._shown(name)
-
-    async def _found(self, name: str) -> None:
-        """Return when this gateway has found the new master, or after a while."""
-        found = asyncio.get_running_loop().create_future()
-
-        def look(client: BrokerClient, is_ready: bool) -> None:
-            if is_ready and client.name == name and not found.done():
-                found.set_result(None)
-
-        self._cluster.ready_watchers.append(look)
-        try:
-            if not self._named(name).is_ready:
-                await asyncio.wait((found,), timeout=FOUND_SECONDS)
-        finally:
-            self._cluster.ready_watchers.remove(look)
 
     async def leave(self, name: str) -> None:
         client = self._named(name)

@@ -92,22 +92,26 @@ def has_replicas(client: BrokerClient) -> bool:
 async def next_master(cluster: Cluster, until: float) -> bool:
     """Wait for a broker with replicas; returns True if asking again in time is worthwhile."""
     brokers = [client for client in cluster.clients.values() if has_replicas(client)]
-    loop = asyncio.get_running_loop()
-    left = until - loop.time()
+    left = until - asyncio.get_running_loop().time()
     if not brokers or left <= 0:
         return False
     if all(client.is_ready for client in brokers):
         await asyncio.sleep(min(AGAIN_SECONDS, left))
         return True
-    come: asyncio.Future[None] = loop.create_future()
+    return await wait_ready(cluster, lambda client: True, left)
+
+
+async def wait_ready(cluster: Cluster, wanted: Callable[[BrokerClient], bool], seconds: float) -> bool:
+    """Wait until a wanted broker comes; returns True if one has come in time."""
+    come: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def noted(client: BrokerClient, is_ready: bool) -> None:
-        if is_ready and not come.done():
+        if is_ready and wanted(client) and not come.done():
             come.set_result(None)
 
     cluster.ready_watchers.append(noted)
     try:
-        await asyncio.wait((come,), timeout=left)
+        await asyncio.wait((come,), timeout=seconds)
     finally:
         cluster.ready_watchers.remove(noted)
     return come.done()

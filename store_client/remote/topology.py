@@ -133,9 +133,6 @@ class RemoteTopology:
         for client, answer in answers:
             if not isinstance(answer, EntrepotError) or answer.code in NOT_THERE:
                 client.view.dropped_topic(name, revision)
-                if not is_system_topic(name):
-                    what = f"topic/{name}"
-                    client.view.deleted[what] = max(revision, client.view.deleted.get(what, 0))
         self._cluster.merge([name], ())
 
     @rides

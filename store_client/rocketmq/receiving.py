@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from entrepot.domain.delivery import Deliveries, Delivery, single_delivery
 from entrepot.domain.errors import Code, CorruptedError, EntrepotError
@@ -244,21 +244,17 @@ class Receiving:
         shelf.keeper = None
         if shelf.pops:
             return
-        kept = [delivery.receipt_handle for delivery in shelf.take(len(shelf.deliveries))]
-        if kept:
-            self._cluster.spawn(self._return(shelf.wish, kept))
+        self._cluster.spawn(self._return(shelf))
         self._tidy(shelf)
 
-    async def _return(self, wish: _Wish, kept: list[str]) -> None:
-        await self._settling.change_invisible_duration(wish.topic, wish.group, kept, 0, release=True)
+    def _return(self, shelf: _Shelf) -> Coroutine[Any, Any, object]:
+        """Take all messages off a shelf now, and return the work that gives them back."""
+        wish, kept = shelf.wish, [delivery.receipt_handle for delivery in shelf.take(len(shelf.deliveries))]
+        return self._settling.change_invisible_duration(wish.topic, wish.group, kept, 0, release=True)
 
     async def close(self) -> None:
         """Give back all messages on shelves."""
-        returning: list[Awaitable[None]] = []
-        for shelf in list(self._shelves.values()):
+        for shelf in self._shelves.values():
             if shelf.keeper is not None:
                 shelf.keeper.cancel()
-            kept = [delivery.receipt_handle for delivery in shelf.take(len(shelf.deliveries))]
-            if kept:
-                returning.append(self._return(shelf.wish, kept))
-        await asyncio.gather(*returning)
+        await asyncio.gather(*[self._return(shelf) for shelf in self._shelves.values()])

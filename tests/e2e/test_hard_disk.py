@@ -18,8 +18,8 @@ from typing import Self
 
 import pytest
 
-from entrepot.protocols.mqtt.encoder import encode, encode_publish
-from entrepot.protocols.mqtt.packets import Connect, Pingreq, Pingresp
+from entrepot.protocols.mqtt.encoder import encode
+from entrepot.protocols.mqtt.packets import Connect, Pingreq, Pingresp, Publish
 from tests.e2e.test_serve import call, publish, receive, tokens_of
 from tests.support.deployment import Deployment
 from tests.support.mqtt_client import RawClient
@@ -106,7 +106,7 @@ def flood(host: str, port: int, seconds: float) -> float:
         connection.sendall(encode(Connect("flood", version=4), 4))
         connection.recv(4)
         connection.setblocking(False)
-        packet = encode_publish("t/x", bytes(64 * 1024), 1, 1, version=4)
+        packet = encode(Publish("t/x", bytes(64 * 1024), 1, 1), 4)
         held, pending = 0.0, b""
         refused_at: float | None = None
         end = time.monotonic() + seconds

@@ -18,16 +18,9 @@ from entrepot.protocols.amqp.connection_events import (
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.delivery import content_frames
 from entrepot.protocols.amqp.frames import HEARTBEAT, METHOD, PROTOCOL_HEADER, frame
-from entrepot.protocols.amqp.methods import (
-    AmqpMethod,
-    BasicPublish,
-    ChannelOpen,
-    ConnectionOpen,
-    ConnectionStartOk,
-    ConnectionTuneOk,
-    decode_method,
-    encode_method,
-)
+from entrepot.protocols.amqp.method_codec import AmqpMethod, decode_method, encode_method
+from entrepot.protocols.amqp.methods_basic import BasicPublish
+from entrepot.protocols.amqp.methods_connection import ChannelOpen, ConnectionOpen, ConnectionStartOk, ConnectionTuneOk
 
 LIMITS = ConnectionLimits(
     channel_max=4,

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from entrepot.domain.expression.cesql.tokens import CesqlParseError, Token, TokenKind, integer_of, tokens_of
+from entrepot.domain.expression.cesql.tokens import CesqlParseError, integer_of, tokens_of
 from entrepot.domain.expression.cesql.tree import (
     Arithmetic,
     Attribute,
@@ -23,6 +23,8 @@ from entrepot.domain.expression.cesql.tree import (
     Node,
     Not,
 )
+from entrepot.domain.expression.fault import shown
+from entrepot.domain.expression.token_reader import TokenKind, TokenReader
 
 MAX_CESQL_LENGTH: Final = 8192
 MAX_CESQL_DEPTH: Final = 32
@@ -57,14 +59,12 @@ def parse_cesql(text: str) -> Node:
     return _Parser(text).whole()
 
 
-class _Parser:
-    __slots__ = ("_depth", "_next", "_patterns", "_text", "_tokens")
+class _Parser(TokenReader):
+    __slots__ = ("_patterns", "_text")
 
     def __init__(self, text: str) -> None:
+        super().__init__(tokens_of(text), MAX_CESQL_DEPTH)
         self._text = text
-        self._tokens = tokens_of(text)
-        self._next = 0
-        self._depth = 0
         self._patterns = 0
 
     def whole(self) -> Node:
@@ -75,31 +75,17 @@ class _Parser:
 
     # --- words
 
-    def _peek(self) -> Token:
-        return self._tokens[self._next]
-
-    def _take(self) -> Token:
-        token = self._tokens[self._next]
-        if token.kind is not TokenKind.END:
-            self._next += 1
-        return token
-
-    def _is(self, *words: str) -> bool:
-        token = self._peek()
-        return token.kind in (TokenKind.KEYWORD, TokenKind.SIGN) and token.value in words
-
-    def _taken(self, word: str) -> bool:
-        if found := self._is(word):
-            self._next += 1
-        return found
-
     def _expect(self, word: str, instead: str = "") -> None:
         if not self._taken(word):
             raise self._unexpected(f"{word!r}{instead} is wanted")
 
-    def _unexpected(self, expected: str) -> CesqlParseError:
+    def _unexpected(self, wanted: str) -> CesqlParseError:
         token = self._peek()
-        return CesqlParseError(self._text, token.place, str(token), expected)
+        if token.kind is TokenKind.END:
+            found = "the expression ends"
+        else:
+            found = f"unexpected {'the string ' if token.kind is TokenKind.TEXT else ''}{shown(token.value)}"
+        return CesqlParseError(self._text, token.place, found, wanted)
 
     # --- grammar
 
@@ -127,17 +113,12 @@ class _Parser:
             links.append(Link(sign.place, sign.value, self._expression(power)))
         return _CHAINS[power](first.place, first, tuple(links))
 
-    def _deeper(self) -> None:
-        if self._depth == MAX_CESQL_DEPTH:
-            raise self._unexpected(f"an expression nests at most {MAX_CESQL_DEPTH} deep")
-        self._depth += 1
-
     def _operand(self) -> Node:
         token = self._peek()
-        if token.kind is TokenKind.STRING:
+        if token.kind is TokenKind.TEXT:
             self._next += 1
             return Constant(token.place, token.value)
-        if token.kind is TokenKind.INTEGER:
+        if token.kind is TokenKind.NUMBER:
             self._next += 1
             return Constant(token.place, integer_of(self._text, token.place, token.value))
         if token.kind is TokenKind.NAME:
@@ -157,7 +138,7 @@ class _Parser:
     def _signed_integer(self) -> Node | None:
         """Parse a sign and the digits right after it as one literal (CESQL 2.2), which admits the least integer."""
         sign, digits = self._tokens[self._next : self._next + 2]
-        if digits.kind is not TokenKind.INTEGER or digits.place != sign.end:
+        if digits.kind is not TokenKind.NUMBER or digits.place != sign.end:
             return None
         self._next += 2
         return Constant(sign.place, integer_of(self._text, sign.place, sign.value + digits.value))
@@ -192,7 +173,7 @@ class _Parser:
 
     def _attribute_name(self) -> str:
         token = self._peek()
-        if token.kind not in (TokenKind.NAME, TokenKind.INTEGER):
+        if token.kind not in (TokenKind.NAME, TokenKind.NUMBER):
             raise self._unexpected("the name of an attribute is wanted")
         if "_" in token.value:
             raise self._unexpected("the name of an attribute has letters and digits only; a function wants '('")
@@ -217,6 +198,6 @@ class _Parser:
         self._patterns += 1
         if self._patterns > MAX_CESQL_PATTERNS:
             raise self._unexpected(f"an expression has at most {MAX_CESQL_PATTERNS} LIKEs")
-        if self._peek().kind is not TokenKind.STRING:
+        if self._peek().kind is not TokenKind.TEXT:
             raise self._unexpected("a string in quotes is wanted: the pattern of LIKE is written out")
         return Like(left.place, left, self._take().value, negated)

@@ -4,12 +4,12 @@ pass: no pattern here can examine a character twice."""
 from __future__ import annotations
 
 import re
-from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.cesql.value import MAX_INTEGER, MIN_INTEGER
 from entrepot.domain.expression.fault import shown
+from entrepot.domain.expression.token_reader import Token, TokenKind
 
 KEYWORDS: Final = frozenset({"AND", "OR", "XOR", "NOT", "LIKE", "EXISTS", "IN", "TRUE", "FALSE"})
 
@@ -29,32 +29,6 @@ class CesqlParseError(EntrepotError):
             Code.ILLEGAL_FILTER_EXPRESSION,
             f"illegal CESQL expression at line {self.line}, column {self.column}: {found}: {expected}",
         )
-
-
-class TokenKind(Enum):
-    """Kinds of tokens.  `value` of a token is the keyword in capitals, the sign, the name, or the constant itself."""
-
-    KEYWORD = "a keyword"
-    SIGN = "a sign"
-    NAME = "a name"
-    STRING = "a string"
-    INTEGER = "an integer"
-    END = "the end"
-
-
-class Token(NamedTuple):
-    """A token.  `end` is its end: a sign belongs to an integer that follows without a blank."""
-
-    kind: TokenKind
-    value: str
-    place: int
-    end: int
-
-    def __str__(self) -> str:
-        """Return the token as an error names it."""
-        if self.kind is TokenKind.END:
-            return "the expression ends"
-        return f"unexpected {'the string ' if self.kind is TokenKind.STRING else ''}{shown(self.value)}"
 
 
 _BLANKS = re.compile(r"[ \t\r\n]+")
@@ -85,7 +59,7 @@ def _read(text: str, place: int) -> Token:
         capitals = word[0].upper()
         if capitals in KEYWORDS:
             return Token(TokenKind.KEYWORD, capitals, place, word.end())
-        return Token(TokenKind.INTEGER if word[0].isdecimal() else TokenKind.NAME, word[0], place, word.end())
+        return Token(TokenKind.NUMBER if word[0].isdecimal() else TokenKind.NAME, word[0], place, word.end())
     if sign := _SIGN.match(text, place):
         return Token(TokenKind.SIGN, sign[0], place, sign.end())
     if text[place] in _STRINGS:
@@ -102,7 +76,7 @@ def _read_string(text: str, place: int) -> Token:
         raise CesqlParseError(text, place, "the string does not end", f"{quote} is wanted at its end")
     if text.startswith(quote, found.end()):
         raise CesqlParseError(text, found.end(), f"unexpected {quote}", f"a quote in a string is written {escaped}")
-    return Token(TokenKind.STRING, found[1].replace(escaped, quote), place, found.end())
+    return Token(TokenKind.TEXT, found[1].replace(escaped, quote), place, found.end())
 
 
 def integer_of(text: str, place: int, word: str) -> int:

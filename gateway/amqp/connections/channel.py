@@ -22,7 +22,7 @@ from entrepot.gateway.amqp.connections.services import AmqpServices
 from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
 from entrepot.protocols.amqp.connection_events import Acks, Method, Publishes
 from entrepot.protocols.amqp.errors import AmqpError, amqp_error
-from entrepot.protocols.amqp.methods import AmqpMethod
+from entrepot.protocols.amqp.method_codec import AmqpMethod
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 MAX_WAITING: Final = 256

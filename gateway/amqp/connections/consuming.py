@@ -26,7 +26,7 @@ from entrepot.protocols.amqp.delivery import ContentTemplate
 from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.field_table import FieldTable
 from entrepot.protocols.amqp.mapping import template_of
-from entrepot.protocols.amqp.methods import BasicCancel
+from entrepot.protocols.amqp.methods_basic import BasicCancel
 from entrepot.protocols.amqp.recorded import template_of_record
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 

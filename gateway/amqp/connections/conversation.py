@@ -31,7 +31,8 @@ from entrepot.protocols.amqp.connection_events import (
     Open,
     Publishes,
 )
-from entrepot.protocols.amqp.methods import AmqpMethod, ConnectionUpdateSecret, ConnectionUpdateSecretOk
+from entrepot.protocols.amqp.method_codec import AmqpMethod
+from entrepot.protocols.amqp.methods_connection import ConnectionUpdateSecret, ConnectionUpdateSecretOk
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 log = structlog.get_logger(__name__)

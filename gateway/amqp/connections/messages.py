@@ -14,10 +14,10 @@ from entrepot.gateway.amqp.connections.names import CONSUMER_NAMED, REPLY_TO_QUE
 from entrepot.gateway.amqp.connections.streams import stream_start
 from entrepot.gateway.amqp.connections.topology import queue_to_read
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
-from entrepot.protocols.amqp import methods
+from entrepot.protocols.amqp import methods_topology
 from entrepot.protocols.amqp.errors import AmqpError
-from entrepot.protocols.amqp.methods import (
-    AmqpMethod,
+from entrepot.protocols.amqp.method_codec import AmqpMethod
+from entrepot.protocols.amqp.methods_basic import (
     BasicCancel,
     BasicCancelOk,
     BasicConsume,
@@ -29,8 +29,6 @@ from entrepot.protocols.amqp.methods import (
     BasicRecover,
     BasicRecoverAsync,
     BasicRecoverOk,
-    ChannelFlow,
-    ChannelFlowOk,
     ConfirmSelect,
     ConfirmSelectOk,
     TxCommit,
@@ -40,6 +38,7 @@ from entrepot.protocols.amqp.methods import (
     TxSelect,
     TxSelectOk,
 )
+from entrepot.protocols.amqp.methods_connection import ChannelFlow, ChannelFlowOk
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 
 PRIORITY: Final = "x-priority"
@@ -223,15 +222,15 @@ def _check_tx(channel: AmqpChannel) -> None:
 
 
 HANDLERS: Final[Mapping[type[AmqpMethod], Handler]] = {
-    methods.ExchangeDeclare: topology.exchange_declare,
-    methods.ExchangeDelete: topology.exchange_delete,
-    methods.ExchangeBind: topology.exchange_bind,
-    methods.ExchangeUnbind: topology.exchange_unbind,
-    methods.QueueDeclare: topology.queue_declare,
-    methods.QueueBind: topology.queue_bind,
-    methods.QueueUnbind: topology.queue_unbind,
-    methods.QueuePurge: topology.queue_purge,
-    methods.QueueDelete: topology.queue_delete,
+    methods_topology.ExchangeDeclare: topology.exchange_declare,
+    methods_topology.ExchangeDelete: topology.exchange_delete,
+    methods_topology.ExchangeBind: topology.exchange_bind,
+    methods_topology.ExchangeUnbind: topology.exchange_unbind,
+    methods_topology.QueueDeclare: topology.queue_declare,
+    methods_topology.QueueBind: topology.queue_bind,
+    methods_topology.QueueUnbind: topology.queue_unbind,
+    methods_topology.QueuePurge: topology.queue_purge,
+    methods_topology.QueueDelete: topology.queue_delete,
     BasicQos: basic_qos,
     BasicConsume: basic_consume,
     BasicCancel: basic_cancel,

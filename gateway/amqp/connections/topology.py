@@ -15,7 +15,7 @@ from entrepot.gateway.amqp.connections.names import REPLY_TO_QUEUE, SERVER_NAMED
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import check_owner
 from entrepot.protocols.amqp.errors import AmqpError
-from entrepot.protocols.amqp.methods import (
+from entrepot.protocols.amqp.methods_topology import (
     ExchangeBind,
     ExchangeBindOk,
     ExchangeDeclare,

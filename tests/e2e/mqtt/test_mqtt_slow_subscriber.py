@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from entrepot.protocols.mqtt.encoder import encode_publish
+from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Puback, Publish
 from entrepot.protocols.mqtt.properties import PropertyId
 from tests.support.deployment import Deploy, Deployment
@@ -42,7 +42,9 @@ def publish_many(port: int, topic: str, count: int, size: int = 100) -> None:
         for start in range(0, count, WINDOW):
             numbers = range(start, min(start + WINDOW, count))
             packets = [
-                encode_publish(f"{topic}/{number % NAMES}", str(number).encode().ljust(size), 1, number % WINDOW + 1)
+                encode(
+                    Publish(f"{topic}/{number % NAMES}", str(number).encode().ljust(size), 1, number % WINDOW + 1), 5
+                )
                 for number in numbers
             ]
             publisher.send(b"".join(packets))

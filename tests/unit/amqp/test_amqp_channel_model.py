@@ -8,7 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from entrepot.protocols.amqp.connection_events import Acks, ChannelClosed, ChannelOpened, Closing, Event, Publishes
 from entrepot.protocols.amqp.errors import AmqpError
-from entrepot.protocols.amqp.methods import BasicAck, ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk
+from entrepot.protocols.amqp.methods_basic import BasicAck
+from entrepot.protocols.amqp.methods_connection import ChannelClose, ChannelCloseOk, ChannelOpen, ChannelOpenOk
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 from tests.support.amqp_machine import LIMITS, Heard, heard, opened_machine, published, said
 

@@ -8,20 +8,22 @@ from entrepot.protocols.amqp.connection_events import Acks, ChannelClosed, Metho
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.frames import BODY, HEADER, frame, header_payload
-from entrepot.protocols.amqp.methods import (
+from entrepot.protocols.amqp.methods_basic import (
     BasicAck,
     BasicCancelOk,
     BasicNack,
     BasicPublish,
     BasicReject,
+    ConfirmSelect,
+    TxSelect,
+)
+from entrepot.protocols.amqp.methods_connection import (
     ChannelClose,
     ChannelCloseOk,
     ChannelFlow,
     ChannelOpen,
-    ConfirmSelect,
     ConnectionUpdateSecret,
     ConnectionUpdateSecretOk,
-    TxSelect,
 )
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 from tests.support.amqp_machine import LIMITS, frames_of, heard, opened_machine, published, said

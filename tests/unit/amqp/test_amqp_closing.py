@@ -5,18 +5,16 @@ from __future__ import annotations
 from entrepot.protocols.amqp.connection_events import Acks, ChannelClosed, ChannelOpened, Closed, Closing, Method
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.errors import AmqpError
-from entrepot.protocols.amqp.methods import (
-    BasicAck,
-    BasicPublish,
-    BasicQosOk,
+from entrepot.protocols.amqp.methods_basic import BasicAck, BasicPublish, BasicQosOk
+from entrepot.protocols.amqp.methods_connection import (
     ChannelClose,
     ChannelCloseOk,
     ChannelOpen,
     ChannelOpenOk,
     ConnectionClose,
     ConnectionCloseOk,
-    QueueDeclare,
 )
+from entrepot.protocols.amqp.methods_topology import QueueDeclare
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 from tests.support.amqp_machine import HELLO, LIMITS, START_OK, TUNE_OK, Machine, heard, opened_machine, published, said
 from tests.support.cases import cases

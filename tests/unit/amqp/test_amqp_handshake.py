@@ -10,7 +10,7 @@ from entrepot.protocols.amqp.connection_events import (
     LoginContinues,
     Open,
 )
-from entrepot.protocols.amqp.methods import (
+from entrepot.protocols.amqp.methods_connection import (
     ChannelOpen,
     ChannelOpenOk,
     ConnectionBlocked,
@@ -25,8 +25,8 @@ from entrepot.protocols.amqp.methods import (
     ConnectionTune,
     ConnectionTuneOk,
     ConnectionUnblocked,
-    QueueDeclare,
 )
+from entrepot.protocols.amqp.methods_topology import QueueDeclare
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 from tests.support.amqp_machine import (
     CHANNEL,

@@ -11,16 +11,16 @@ from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.delivery import ContentTemplate, content_template
 from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.frames import BODY, HEADER
-from entrepot.protocols.amqp.methods import (
-    AmqpMethod,
+from entrepot.protocols.amqp.method_codec import AmqpMethod
+from entrepot.protocols.amqp.methods_basic import (
     BasicAck,
     BasicConsumeOk,
     BasicDeliver,
     BasicGetOk,
     BasicNack,
     BasicReturn,
-    ConnectionTuneOk,
 )
+from entrepot.protocols.amqp.methods_connection import ConnectionTuneOk
 from entrepot.protocols.amqp.reply_codes import ReplyCode
 from tests.support.amqp_machine import CHANNEL, HELLO, OPEN, START_OK, Machine, heard, opened_machine, said
 from tests.support.cases import cases
@@ -50,7 +50,7 @@ def sent(machine: Machine) -> list[object]:
 
 def test_a_delivery() -> None:
     machine = opened_machine()
-    machine.connection.deliver(1, "tag", 2**64 - 1, True, template())
+    machine.connection.deliver_run(1, "tag", [(2**64 - 1, True, template())])
     assert sent(machine) == [BasicDeliver("tag", 2**64 - 1, True, "ex", "key"), header(4), (BODY, b"body")]
 
 
@@ -60,7 +60,7 @@ def test_bodies_are_cut_where_the_client_wants_it(size: int) -> None:
     message = template(body[:size])
     for frame_max in (4096, 8192, 4096):
         machine = machine_with(frame_max)
-        machine.connection.deliver(1, "tag", 1, False, message)
+        machine.connection.deliver_run(1, "tag", [(1, False, message)])
         method, head, *bodies = sent(machine)
         assert (method, head) == (BasicDeliver("tag", 1, False, "ex", "key"), header(size))
         payloads = [what[1] for what in bodies if isinstance(what, tuple) and what[0] == BODY]
@@ -107,7 +107,7 @@ def test_nothing_goes_out_on_a_channel_that_is_not_open() -> None:
     machine.connection.close_channel(1, AmqpError(ReplyCode.NOT_FOUND, "gone"))
     machine.connection.data_to_send()
     for channel in (1, 2, 0):
-        machine.connection.deliver(channel, "tag", 1, False, template())
+        machine.connection.deliver_run(channel, "tag", [(1, False, template())])
         machine.connection.get_ok(channel, 7, True, template(), 3)
         machine.connection.return_(channel, 312, "NO_ROUTE", "ex", "key", template())
         machine.connection.confirm(channel, [1])
@@ -121,18 +121,18 @@ def test_what_fits_no_frame_is_an_error_and_sends_nothing() -> None:
     message = content_template("ex", "key", properties, b"body")
     for _ in range(2):
         with pytest.raises(ValueError, match="properties of 50"):
-            machine.connection.deliver(1, "tag", 1, False, message)
+            machine.connection.deliver_run(1, "tag", [(1, False, message)])
         with pytest.raises(ValueError, match="properties of 50"):
             machine.connection.return_(1, 312, "NO_ROUTE", "ex", "key", message)
     with pytest.raises(ValueError, match="256"):
-        machine.connection.deliver(1, "t" * 256, 1, False, template())
+        machine.connection.deliver_run(1, "t" * 256, [(1, False, template())])
     assert machine.connection.data_to_send() == b""
 
 
 def test_many_consumer_tags() -> None:
     machine = opened_machine()
     for at in range(1000):
-        machine.connection.deliver(1, f"tag{at}", 1, False, template())
+        machine.connection.deliver_run(1, f"tag{at}", [(1, False, template())])
         assert len(machine.connection._consumers) <= 256
     delivered = [what for what in sent(machine) if isinstance(what, BasicDeliver)]
     assert [method.consumer_tag for method in delivered] == [f"tag{at}" for at in range(1000)]

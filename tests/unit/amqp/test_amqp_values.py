@@ -13,17 +13,15 @@ from entrepot.protocols.amqp.content import PERSISTENT, ContentHeader, received_
 from entrepot.protocols.amqp.decoder import publish_target
 from entrepot.protocols.amqp.delivery import content_template
 from entrepot.protocols.amqp.field_table import MAX_DEPTH, MAX_TABLE_BYTES, Timestamp, decode_table, encode_table
-from entrepot.protocols.amqp.methods import (
-    BasicAck,
-    BasicQos,
+from entrepot.protocols.amqp.method_codec import decode_method, encode_method
+from entrepot.protocols.amqp.methods_basic import BasicAck, BasicQos
+from entrepot.protocols.amqp.methods_connection import (
     ConnectionSecureOk,
     ConnectionStartOk,
     ConnectionTune,
     ConnectionUpdateSecret,
-    QueueDeclare,
-    decode_method,
-    encode_method,
 )
+from entrepot.protocols.amqp.methods_topology import QueueDeclare
 from tests.support.cases import cases
 
 

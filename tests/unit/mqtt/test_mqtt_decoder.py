@@ -6,14 +6,14 @@ import pytest
 
 from entrepot.protocols.mqtt import decoder as decoder_module
 from entrepot.protocols.mqtt.decoder import TOPIC_CACHE_ENTRIES, TOPIC_CACHE_MAX_BYTES, Decoder
-from entrepot.protocols.mqtt.encoder import encode, encode_publish
+from entrepot.protocols.mqtt.encoder import encode
 from entrepot.protocols.mqtt.packets import Connect, Pingreq, Publish
 from entrepot.protocols.mqtt.properties import EMPTY
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 
 def test_packet_of_exactly_the_limit_is_taken() -> None:
-    wire = encode_publish("a", bytes(93), version=4)
+    wire = encode(Publish("a", bytes(93)), 4)
     assert len(wire) == 98
     assert len(Decoder(98, 4).feed(wire)) == 1
     decoder = Decoder(97, 4)
@@ -49,7 +49,7 @@ def test_second_connect_is_delivered_and_changes_nothing() -> None:
     """Refusing it is the connection's business (MQTT-3.1.0-2)."""
     first, second = Connect("a", 4), Connect("b", 5)
     decoder = Decoder(100)
-    packets = decoder.feed(encode(first, 4) + encode(second, 5) + encode_publish("t", b"x", version=4))
+    packets = decoder.feed(encode(first, 4) + encode(second, 5) + encode(Publish("t", b"x"), 4))
     assert packets == [first, second, Publish("t", b"x")]
     assert decoder.version == 4
 
@@ -66,7 +66,7 @@ def test_partial_packet_is_not_parsed_before_it_is_whole(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Decoder, "_parse", counted)
     decoder = Decoder(1 << 21, 4)
-    wire = encode_publish("a", bytes(1 << 20), version=4)
+    wire = encode(Publish("a", bytes(1 << 20)), 4)
     packets = [packet for pos in range(0, len(wire), 1000) for packet in decoder.feed(wire[pos : pos + 1000])]
     assert packets == [Publish("a", bytes(1 << 20))]
     assert parses == 2
@@ -84,14 +84,14 @@ def test_nothing_is_held_between_whole_packets() -> None:
 def test_topics_are_shared_and_bounded() -> None:
     decoder_module._topics.clear()
     decoder = Decoder(1000, 4)
-    wire = encode_publish("some/topic", b"", version=4)
+    wire = encode(Publish("some/topic", b""), 4)
     first, second = decoder.feed(wire + wire)
     assert isinstance(first, Publish) and isinstance(second, Publish)
     assert first.topic is second.topic
-    decoder.feed(encode_publish("x" * (TOPIC_CACHE_MAX_BYTES + 1), b"", version=4))
+    decoder.feed(encode(Publish("x" * (TOPIC_CACHE_MAX_BYTES + 1), b""), 4))
     assert set(decoder_module._topics) == {b"some/topic"}
     for number in range(TOPIC_CACHE_ENTRIES + 10):
-        decoder.feed(encode_publish(f"t/{number}", b"", version=4))
+        decoder.feed(encode(Publish(f"t/{number}", b""), 4))
         assert len(decoder_module._topics) <= TOPIC_CACHE_ENTRIES
 
 
@@ -112,7 +112,7 @@ def test_cached_topic_does_not_excuse_a_missing_alias() -> None:
 
 
 def test_packets_without_properties_share_them() -> None:
-    (packet,) = Decoder(1000, 5).feed(encode_publish("a", b""))
+    (packet,) = Decoder(1000, 5).feed(encode(Publish("a", b""), 5))
     assert isinstance(packet, Publish)
     assert packet.properties is EMPTY
     with pytest.raises(TypeError):

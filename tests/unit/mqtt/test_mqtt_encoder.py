@@ -5,8 +5,18 @@ from __future__ import annotations
 import pytest
 
 from entrepot.protocols.mqtt.decoder import Decoder
-from entrepot.protocols.mqtt.encoder import PUBACK_WORD, encode, encode_publish, encode_words, publish_template
-from entrepot.protocols.mqtt.packets import Auth, Connack, Connect, Disconnect, Packet, Puback, Suback, Unsuback
+from entrepot.protocols.mqtt.encoder import PUBACK_WORD, encode, encode_words, publish_template
+from entrepot.protocols.mqtt.packets import (
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Puback,
+    Publish,
+    Suback,
+    Unsuback,
+)
 from entrepot.protocols.mqtt.properties import EMPTY, PropertyId, encode_properties
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from entrepot.protocols.mqtt.wire import MAX_VARINT, write_u16, write_u32, write_varint
@@ -19,21 +29,21 @@ TOO_LONG = "x" * 65_536
 @cases("qos", [0, 1])
 def test_topics_no_peer_would_read(topic: str, qos: int) -> None:
     with pytest.raises(ValueError):
-        encode_publish(topic, b"", qos, 1)
+        encode(Publish(topic, b"", qos, 1), 5)
     with pytest.raises(ValueError):
         publish_template(topic, b"", qos)
 
 
 def test_longest_topic() -> None:
     topic = TOO_LONG[1:]
-    (packet,) = Decoder(1 << 20, 4).feed(encode_publish(topic, b"p", version=4))
+    (packet,) = Decoder(1 << 20, 4).feed(encode(Publish(topic, b"p"), 4))
     assert packet == Decoder(1 << 20, 4).feed(publish_template(topic, b"p", version=4).packet(0))[0]
 
 
 @pytest.mark.parametrize(("qos", "packet_id"), [(1, 0), (2, 0), (3, 1), (1, 65_536)])
 def test_impossible_qos_or_packet_id(qos: int, packet_id: int) -> None:
     with pytest.raises(ValueError):
-        encode_publish("a", b"", qos, packet_id)
+        encode(Publish("a", b"", qos, packet_id), 5)
 
 
 @pytest.mark.parametrize("qos", [-1, 3])
@@ -86,8 +96,8 @@ def test_template_of_qos_0_is_the_same_object_for_all() -> None:
 def test_template_with_properties() -> None:
     properties = {PropertyId.CONTENT_TYPE: "text/plain", PropertyId.USER_PROPERTY: [("a", "b")]}
     template = publish_template("a", b"p", 2, True, properties)
-    assert template.packet(9) == encode_publish("a", b"p", 2, 9, True, False, properties)
-    assert template.packet_again(9) == encode_publish("a", b"p", 2, 9, True, True, properties)
+    assert template.packet(9) == encode(Publish("a", b"p", 2, 9, True, False, properties), 5)
+    assert template.packet_again(9) == encode(Publish("a", b"p", 2, 9, True, True, properties), 5)
 
 
 @cases(

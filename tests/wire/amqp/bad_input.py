@@ -11,18 +11,15 @@ from typing import NamedTuple
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.delivery import content_frames
 from entrepot.protocols.amqp.frames import BODY, HEADER, METHOD, frame, header_payload
-from entrepot.protocols.amqp.methods import (
-    BasicAck,
-    BasicDeliver,
-    BasicPublish,
+from entrepot.protocols.amqp.methods_basic import BasicAck, BasicDeliver, BasicPublish
+from entrepot.protocols.amqp.methods_connection import (
     ChannelCloseOk,
     ChannelOpen,
     ConnectionOpen,
     ConnectionStartOk,
     ConnectionTune,
-    QueueDeclare,
-    QueueDeclareOk,
 )
+from entrepot.protocols.amqp.methods_topology import QueueDeclare, QueueDeclareOk
 from entrepot.protocols.amqp.reply_codes import ReplyCode as R
 from tests.support.amqp_machine import LIMITS, published, said
 

@@ -9,9 +9,10 @@ from typing import Any, get_type_hints
 
 from hypothesis import strategies as st
 
+from entrepot.protocols.amqp import methods_basic, methods_connection, methods_topology  # noqa: F401 - declare methods
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.field_table import Timestamp
-from entrepot.protocols.amqp.methods import AmqpMethod, methods
+from entrepot.protocols.amqp.method_codec import AmqpMethod, methods
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 short_texts = texts | st.sampled_from(["", "é" * 127, "*" * 255, "a=|{}#"])

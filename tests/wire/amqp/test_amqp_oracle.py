@@ -19,7 +19,7 @@ from entrepot.protocols.amqp.content import ContentHeader, PropertyValues
 from entrepot.protocols.amqp.delivery import content_frames
 from entrepot.protocols.amqp.field_table import FieldTable, Timestamp, decode_table, encode_table
 from entrepot.protocols.amqp.frames import METHOD, frame, header_payload
-from entrepot.protocols.amqp.methods import AmqpMethod, decode_method, encode_method
+from entrepot.protocols.amqp.method_codec import AmqpMethod, decode_method, encode_method
 from tests.wire.amqp.strategies import CLASSES, arguments, plain_texts, property_values, short_texts, tables, texts
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # basic.recover-async

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from entrepot.protocols.amqp.content import ContentHeader, PropertyValues
 from entrepot.protocols.amqp.field_table import FieldTable, Timestamp, check_table, decode_table, encode_table
-from entrepot.protocols.amqp.methods import decode_method, encode_method
+from entrepot.protocols.amqp.method_codec import decode_method, encode_method
 from tests.support.cases import cases
 from tests.wire.amqp.strategies import CLASSES, any_method, property_values, same, short_texts, tables
 
