@@ -19,7 +19,6 @@ handle, decides if a handle is current.
 from __future__ import annotations
 
 import struct
-from base64 import urlsafe_b64decode
 from binascii import a2b_base64, b2a_base64
 from dataclasses import dataclass
 from typing import Final
@@ -64,7 +63,8 @@ class HandleRoute:
 
 
 _TO_URLSAFE: Final = bytes.maketrans(b"+/", b"-_")
-_FROM_URLSAFE: Final = bytes.maketrans(b"-_", b"+/")
+_FROM_URLSAFE: Final = bytes.maketrans(b"-_+/", b"+/!!")
+"""Translation for decoding: base64's own `+` and `/` become invalid, so that a text has one spelling."""
 
 
 def encode_text(data: bytes) -> str:
@@ -73,7 +73,7 @@ def encode_text(data: bytes) -> str:
 
 
 def decode_text(text: str) -> bytes:
-    """Reverse `encode_text`; also accepts base64's own alphabet.  Raises ValueError for an invalid text."""
+    """Reverse `encode_text`.  Raises ValueError for an invalid text."""
     return a2b_base64(text.encode("ascii").translate(_FROM_URLSAFE), strict_mode=True)
 
 
@@ -99,7 +99,7 @@ def read_route(handle: str) -> HandleRoute:
     try:
         if len(handle) > MAX_HANDLE_LENGTH:
             raise ValueError("too long")
-        data = urlsafe_b64decode(handle.encode("ascii"))
+        data = decode_text(handle)
         version, length = _HEAD.unpack_from(data)
         if version != VERSION or len(data) != _HEAD.size + length + RUN.size + MAC_SIZE + INDEX_SIZE:
             raise ValueError("not of this version")

@@ -79,6 +79,13 @@ def test_a_handle_that_is_changed_is_refused_or_of_the_same_answer(stamp: int, f
         assert found == (3, first + handles.index("".join(handle)), stamp)
 
 
+def test_a_handle_has_one_spelling():
+    context = context_of()
+    [handle] = next(found for stamp in range(1000) if "-" in (found := handles_of(context, 3, 0, 1, stamp))[0])
+    [found] = context.check([handle.replace("-", "+")])
+    assert isinstance(found, EntrepotError)
+
+
 def test_the_longest_run_has_handles_to_its_end():
     context = context_of()
     handles = handles_of(context, 0, 5, MAX_RUN, 1)

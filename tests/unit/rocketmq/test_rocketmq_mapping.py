@@ -42,7 +42,12 @@ WELL_KNOWN = [value for name, value in vars(SystemProperty).items() if name.isup
 texts = st.text(max_size=12)
 names = st.one_of(texts, st.sampled_from(["KEYS", "__x", "entrepot_qos", "entrepot_properties", "plain"]))
 values = st.one_of(texts, st.binary(max_size=8))
-FIELD_ONES = {SystemProperty.DELIVER_AT_MS, SystemProperty.PRIORITY, SystemProperty.BORN_HOST}
+FIELD_ONES = {
+    SystemProperty.DELIVER_AT_MS,
+    SystemProperty.EXPIRES_AT_MS,
+    SystemProperty.PRIORITY,
+    SystemProperty.BORN_HOST,
+}
 
 
 @st.composite
