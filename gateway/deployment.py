@@ -17,7 +17,7 @@ from entrepot.gateway.settings import LoadedSettings, Settings
 from entrepot.gateway.stores import (
     make_controller,
     make_name_server,
-    open_broker_door,
+    open_broker_listener,
     open_replica,
     open_store,
     served_number,
@@ -49,7 +49,7 @@ async def _serve(settings: Settings, listener: socket.socket, ready: Readiness, 
     clock = SystemClock()
     store = await open_store(settings, clock, served_number(settings, is_alone=is_alone))
     try:
-        broker = open_broker_door(settings, store, listener, clock, is_alone=is_alone)
+        broker = open_broker_listener(settings, store, listener, clock, is_alone=is_alone)
         stop = StopSignal()
         await broker.start()
         settle_memory()

@@ -61,19 +61,19 @@ def settle_memory() -> None:
 
 
 def bind_listeners(
-    loaded: LoadedSettings, doors: tuple[str, ...], *, is_for_workers: bool = False
+    loaded: LoadedSettings, names: tuple[str, ...], *, is_for_workers: bool = False
 ) -> dict[str, socket.socket]:
     """Return a socket for each listener, listening, or only reserved for a library. `is_for_workers`: none listens.
     Raises CannotListenError naming every address that cannot be bound, and its setting."""
     sockets: dict[str, socket.socket] = {}
     failures: list[CannotListenError] = []
     is_shared = loaded.settings.cluster.workers > 1
-    for door in doors:
-        take = reserve if is_for_workers or door in LISTENS_ITSELF else bind
+    for name in names:
+        take = reserve if is_for_workers or name in LISTENS_ITSELF else bind
         try:
-            sockets[door] = take(loaded.settings.server.host, loaded.listener_port(door), is_shared=is_shared)
+            sockets[name] = take(loaded.settings.server.host, loaded.listener_port(name), is_shared=is_shared)
         except CannotListenError as error:
-            key = "server.host" if error.is_of_host else port_key(door)
+            key = "server.host" if error.is_of_host else port_key(name)
             failures.append(CannotListenError(error.errno, f"{error} ({key})"))
     if failures:
         for listener in sockets.values():

@@ -25,7 +25,7 @@ from entrepot.gateway.process import bind_listeners, run_process, settle_memory
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import LoadedSettings, Settings
 from entrepot.gateway.store_process import StoreProcess
-from entrepot.gateway.stores import open_broker_door, open_store, open_store_elsewhere, served_number
+from entrepot.gateway.stores import open_broker_listener, open_store, open_store_elsewhere, served_number
 from entrepot.gateway.workers import run_workers
 
 log = structlog.get_logger(__name__)
@@ -43,7 +43,7 @@ def run_around_store(loaded: LoadedSettings) -> int:
     try:
         with TemporaryDirectory(prefix="entrepot-", ignore_cleanup_errors=True) as directory:  # for this user alone
             store = StoreProcess(loaded, Path(directory))
-            return run_workers(store.of_gateways(), doors_of(loaded.settings), serve_gateway, store)
+            return run_workers(store.of_gateways(), listener_names(loaded.settings), serve_gateway, store)
     except OSError as error:
         log.critical("cannot serve: no socket for the store can be made (TMPDIR says where)", error=str(error))
         return 1
@@ -52,20 +52,20 @@ def run_around_store(loaded: LoadedSettings) -> int:
 def run_gateway(loaded: LoadedSettings) -> int:
     """Run `entrepot gateway`: listeners over a store on other machines, in one process or several."""
     if loaded.settings.cluster.workers > 1:
-        return run_workers(loaded, doors_of(loaded.settings), serve_gateway)
+        return run_workers(loaded, listener_names(loaded.settings), serve_gateway)
     return run_process(loaded, serve_gateway)
 
 
 async def serve(loaded: LoadedSettings) -> int:
     """Open the store, run the gateway and close the store; return the exit code."""
     settings, clock = loaded.settings, SystemClock()
-    sockets = bind_listeners(loaded, (*doors_of(settings), *broker_door_of(settings)))
+    sockets = bind_listeners(loaded, (*listener_names(settings), *broker_listener_name(settings)))
     try:
         number = served_number(settings, is_alone=True) if "broker" in sockets else 0
         store = await open_store(settings, clock, number)
         broker = None
         if "broker" in sockets:
-            broker = open_broker_door(settings, store, sockets["broker"], clock)
+            broker = open_broker_listener(settings, store, sockets["broker"], clock)
     except BaseException:
         for listener in sockets.values():
             listener.close()
@@ -73,7 +73,7 @@ async def serve(loaded: LoadedSettings) -> int:
     try:
         if broker is not None:
             await broker.start()
-        return await _run_doors(settings, store, clock, sockets)
+        return await _run_listeners(settings, store, clock, sockets)
     finally:
         if broker is not None:
             await broker.close()
@@ -83,7 +83,7 @@ async def serve(loaded: LoadedSettings) -> int:
 async def serve_gateway(loaded: LoadedSettings, on_ready: Callable[[], bool] = lambda: True) -> int:
     """Run a gateway over a store elsewhere; `on_ready` is called once all is up, and returns whether to announce it."""
     settings, clock = loaded.settings, SystemClock()
-    sockets = bind_listeners(loaded, doors_of(settings))
+    sockets = bind_listeners(loaded, listener_names(settings))
     try:
         store = await open_store_elsewhere(settings, clock)
     except BaseException:
@@ -91,24 +91,24 @@ async def serve_gateway(loaded: LoadedSettings, on_ready: Callable[[], bool] = l
             listener.close()
         raise
     try:
-        return await _run_doors(settings, store, clock, sockets, on_ready)
+        return await _run_listeners(settings, store, clock, sockets, on_ready)
     finally:
         await store.close()
 
 
-def doors_of(settings: Settings) -> tuple[str, ...]:
+def listener_names(settings: Settings) -> tuple[str, ...]:
     """The listeners for clients that are enabled."""
     http = ("http",) if settings.http.enabled else ()
     grpc = ("grpc",) if settings.grpc.enabled else ()
     return (*mqtt_listener_names(settings.mqtt), *amqp_listener_names(settings.amqp), *grpc, *http)
 
 
-def broker_door_of(settings: Settings) -> tuple[str, ...]:
+def broker_listener_name(settings: Settings) -> tuple[str, ...]:
     """The listener for gateways, if enabled."""
     return ("broker",) if settings.broker.enabled and settings.store.kind == "embedded" else ()
 
 
-async def _run_doors(
+async def _run_listeners(
     settings: Settings,
     store: Store,
     clock: Clock,

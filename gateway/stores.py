@@ -173,7 +173,7 @@ async def _open_rocketmq(settings: Settings, clock: Clock) -> Store:
     )
 
 
-def open_broker_door(
+def open_broker_listener(
     settings: Settings, store: Store, listener: socket.socket, clock: Clock, *, is_alone: bool = True
 ) -> ServedBroker:
     """Open the port through which gateways on other machines reach an embedded store. `is_alone`: it is the only
@@ -182,7 +182,7 @@ def open_broker_door(
 
     named, cluster = settings.broker, settings.cluster
     number = 0 if is_alone and named.number is None and not cluster.name_servers else named.number
-    return serve_embedded(store, listener, clock, **_door_settings(settings, listener, number))
+    return serve_embedded(store, listener, clock, **_listener_settings(settings, listener, number))
 
 
 async def open_replica(settings: Settings, listener: socket.socket, clock: Clock) -> ServedBroker:
@@ -203,7 +203,7 @@ async def open_replica(settings: Settings, listener: socket.socket, clock: Clock
             controllers=tuple(settings.cluster.controller_addresses().values()),
             lease=settings.cluster.lease_seconds,
             elects_async=named.elects_async,
-            **_door_settings(settings, listener, named.number),
+            **_listener_settings(settings, listener, named.number),
         )
     except OSError as error:
         raise unusable(settings.store.data_dir, error) from error
@@ -219,14 +219,14 @@ def make_name_server(settings: Settings, listener: socket.socket) -> NameServer:
     )
 
 
-def make_controller(settings: Settings, door: socket.socket | NameServer, clock: Clock) -> ServedController:
+def make_controller(settings: Settings, listening: socket.socket | NameServer, clock: Clock) -> ServedController:
     """Make a controller, behind a listening socket or in a name server."""
     from entrepot.store_client.embedded import make_controller
 
     named, cluster = settings.controller, settings.cluster
     try:
         return make_controller(
-            door,
+            listening,
             clock,
             controller=named.id,
             addresses=cluster.controller_addresses(),
@@ -240,7 +240,7 @@ def make_controller(settings: Settings, door: socket.socket | NameServer, clock:
         raise unusable(named.data_dir, error, "controller.data_dir") from error
 
 
-def _door_settings(settings: Settings, listener: socket.socket, number: int | None) -> dict[str, Any]:
+def _listener_settings(settings: Settings, listener: socket.socket, number: int | None) -> dict[str, Any]:
     """Fields of `BrokerProcessSettings` by name."""
     named, cluster = settings.broker, settings.cluster
     return {

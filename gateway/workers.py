@@ -33,18 +33,18 @@ Main = Callable[[LoadedSettings, Callable[[], bool]], Awaitable[int]]
 log = structlog.get_logger(__name__)
 
 
-def run_workers(loaded: LoadedSettings, doors: tuple[str, ...], main: Main, store: StoreProcess | None = None) -> int:
+def run_workers(loaded: LoadedSettings, names: tuple[str, ...], main: Main, store: StoreProcess | None = None) -> int:
     """Run until told to stop; return the process's exit code. It is 1 if a worker or the store cannot be started at
     all, or if the store gives up."""
     configure_logging(loaded.settings.log.level, loaded.settings.log.format)
     try:
-        reserved = bind_listeners(loaded, doors, is_for_workers=True)
+        reserved = bind_listeners(loaded, names, is_for_workers=True)
     except OSError as error:
         log.critical("cannot serve", error=str(error))
         return 1
     try:
-        ports = {door: listener.getsockname()[1] for door, listener in reserved.items()}
-        addresses = {door: address_of(listener) for door, listener in reserved.items()}
+        ports = {name: listener.getsockname()[1] for name, listener in reserved.items()}
+        addresses = {name: address_of(listener) for name, listener in reserved.items()}
         return _Workers(loaded, ports, addresses, main, store).run()
     finally:
         for listener in reserved.values():

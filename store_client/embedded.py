@@ -221,7 +221,7 @@ def make_name_server(
 
 
 def make_controller(
-    door: socket.socket | NameServer,
+    listening: socket.socket | NameServer,
     clock: Clock,
     *,
     controller: int,
@@ -232,10 +232,10 @@ def make_controller(
     silence_seconds: float,
     tls: tuple[Path | None, ...],
 ) -> ServedController:
-    """Return a controller, with its data directory open.  `door`: a listening socket, or a name server to share.
+    """Return a controller, with its data directory open.  `listening`: a listening socket, or a name server to share.
     `addresses`: those of all controllers, by id.  `lease`: seconds of silence after which a master is replaced.  Raises
     StoreFailedError, OSError."""
-    from entrepot.broker.controller.door import OwnDoor, SharedDoor, links_of, options_of
+    from entrepot.broker.controller.listener import OwnListener, SharedListener, links_of, options_of
     from entrepot.broker.controller.process import ControllerServer, ControllerSettings
     from entrepot.broker.remoting.tls import TlsFiles
 
@@ -243,6 +243,6 @@ def make_controller(
     settings = ControllerSettings(controller, addresses, data_dir, cluster, options_of(lease))
     links = links_of(controller, cluster, lease, silence_seconds, files.client())
     server = ControllerServer(settings, links, clock)
-    if isinstance(door, socket.socket):
-        return OwnDoor(server, door, cluster, files.server())
-    return SharedDoor(server, door.service)
+    if isinstance(listening, socket.socket):
+        return OwnListener(server, listening, cluster, files.server())
+    return SharedListener(server, listening.service)

@@ -63,7 +63,7 @@ class Leading:
         self._clock, self._machine = clock, machine
         self._on_durable = on_durable
         self._is_within_sync = False
-        self._door: BrokerProcess | None = None
+        self._server: BrokerProcess | None = None
         self._opening: asyncio.Task[None] | None = None
         self._going_on: asyncio.TimerHandle | None = None
         self._parting: list[ServerChannel] = []
@@ -122,15 +122,15 @@ class Leading:
         mastership = Mastership(
             order, group.replica, replicas, rule.text, lambda: self._machine.state.appointment.copies
         )
-        door = BrokerProcess(self.broker, process, listener, self._clock, mastership)
-        door.watch_replicas(self._refuses)
-        door.stopped.add_done_callback(partial(_tell_left, on_left))
-        self._opening = self._loop.create_task(self._open(door, on_left))
+        server = BrokerProcess(self.broker, process, listener, self._clock, mastership)
+        server.watch_replicas(self._refuses)
+        server.stopped.add_done_callback(partial(_tell_left, on_left))
+        self._opening = self._loop.create_task(self._open(server, on_left))
 
-    async def _open(self, door: BrokerProcess, on_left: Callable[[EntrepotError | None], None]) -> None:
-        self._door = door
+    async def _open(self, server: BrokerProcess, on_left: Callable[[EntrepotError | None], None]) -> None:
+        self._server = server
         try:
-            await door.start()
+            await server.start()
             self.is_open = True
         except (OSError, EntrepotError) as error:
             if self.engine.failure is None:
@@ -138,8 +138,8 @@ class Leading:
 
     def set_changed(self) -> None:
         """Note that another replica is in sync: a confirmation means more."""
-        if self._door is not None:
-            self._door.info_changed()
+        if self._server is not None:
+            self._server.info_changed()
 
     def _refuses(self) -> EntrepotError | None:
         """Return the reason to take no message: too few replicas have the confirmed records."""
@@ -155,14 +155,14 @@ class Leading:
     async def quiesce(self, has_all: Callable[[int], bool], seconds: float) -> bool:
         """Stop writing until a replica has everything, or for so many seconds; True if it has. Then hold on for a
         moment: an election is about to begin."""
-        if self._door is not None and self.is_open:
+        if self._server is not None and self.is_open:
             await self.broker.save(SAVE_SECONDS)
-        door, commit = self._door, self.broker.core.commit
-        if door is None or not self.is_open:
+        server, commit = self._server, self.broker.core.commit
+        if server is None or not self.is_open:
             return False
         if self._going_on is not None:
             self._going_on.cancel()
-        door.service.hold()
+        server.service.hold()
         begun, taken = self._loop.time(), self.engine.end
         while self._loop.time() < begun + seconds and self.engine.failure is None:
             written = self.engine.commit_log.written_offset
@@ -178,9 +178,9 @@ class Leading:
 
     def _go_on(self) -> None:
         """Go on: nobody was elected."""
-        if self._door is not None and self.engine.failure is None:
+        if self._server is not None and self.engine.failure is None:
             self.broker.core.commit.go_on()
-            self._door.service.go_on()
+            self._server.service.go_on()
 
     def resign(self, listener: RemotingListener, reason: str) -> StoreFailedError | None:
         """Confirm nothing any more: waiting confirmations are unknown; held-back and arriving messages are refused.
@@ -188,8 +188,8 @@ class Leading:
         log.warning("leads no more", reason=reason)
         failure = self.engine.failure
         self.engine.on_written = self.engine.on_durable = lambda offset: None
-        if self._door is not None:
-            self._door.refuse_held()
+        if self._server is not None:
+            self._server.refuse_held()
         self._parting = [each for each in listener.channels if not each.who.startswith(REPLICA_CLIENT)]
         for channel in self._parting:
             channel.end_calls()
@@ -205,9 +205,9 @@ class Leading:
         if self._going_on is not None:
             self._going_on.cancel()
         await cancel_tasks(self._opening)
-        door, self._door = self._door, None
-        if door is not None:
-            await door.close()
+        server, self._server = self._server, None
+        if server is not None:
+            await server.close()
         await self.broker.close()
 
 

@@ -48,9 +48,9 @@ class LoadedSettings:
     settings: Settings
     origins: dict[str, str]
 
-    def listener_port(self, door: str) -> int:
+    def listener_port(self, name: str) -> int:
         """The port to bind for a listener; 0 where free ports are wanted and none is set explicitly."""
-        key = port_key(door)
+        key = port_key(name)
         if self.settings.server.free_ports and self.origins[key] == DEFAULT_ORIGIN:
             return 0
         section, name = key.split(".")
@@ -60,9 +60,9 @@ class LoadedSettings:
     def with_ports(self, ports: Mapping[str, int]) -> Settings:
         """The settings with other ports, by listener."""
         tree = self.settings
-        for door, port in ports.items():
-            section, name = port_key(door).split(".")
-            tree = tree.model_copy(update={section: getattr(tree, section).model_copy(update={name: port})})
+        for listener, port in ports.items():
+            section, field = port_key(listener).split(".")
+            tree = tree.model_copy(update={section: getattr(tree, section).model_copy(update={field: port})})
         return tree
 
     def rows(self) -> list[SettingRow]:
@@ -90,9 +90,9 @@ LISTENERS: Final = tuple(section for section, table in _SECTIONS.items() if "por
 _PORT_KEYS: Final = {"mqtts": "mqtt.tls_port", "ws": "mqtt.ws_port", "wss": "mqtt.wss_port", "amqps": "amqp.tls_port"}
 
 
-def port_key(door: str) -> str:
+def port_key(name: str) -> str:
     """The dotted key of a listener's port: a section may have several."""
-    return _PORT_KEYS.get(door, f"{door}.port")
+    return _PORT_KEYS.get(name, f"{name}.port")
 
 
 def environment_name(key: str) -> str:

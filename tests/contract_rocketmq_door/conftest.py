@@ -35,7 +35,7 @@ def hold_back_limit() -> int:
     return 32_768
 
 
-class OwnDoor:
+class OwnListener:
     """The door over a memory store, as a cluster that has an operator."""
 
     def __init__(self, clock: ManualClock, hold_back_limit: int) -> None:
@@ -81,7 +81,9 @@ class OwnDoor:
 
 
 @pytest.fixture
-async def cluster(clock: ManualClock, hold_back_limit: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OwnDoor]:
+async def cluster(
+    clock: ManualClock, hold_back_limit: int, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[OwnListener]:
     def with_wish(wire: Any, *others: Any) -> Any:
         """Tests of the contract count on the queue that they name; the door chooses by itself."""
         found = published(wire, *others)
@@ -89,7 +91,7 @@ async def cluster(clock: ManualClock, hold_back_limit: int, monkeypatch: pytest.
         return found
 
     monkeypatch.setattr(sending, "published", with_wish)
-    door = OwnDoor(clock, hold_back_limit)
+    door = OwnListener(clock, hold_back_limit)
     await door.start()
     yield door
     await door.close()

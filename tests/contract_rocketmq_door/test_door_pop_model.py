@@ -24,7 +24,7 @@ from entrepot.gateway.security.authentication import anonymous
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import status_of
 from entrepot.store_client.memory import MemoryStore
-from tests.contract_rocketmq_door.conftest import OwnDoor
+from tests.contract_rocketmq_door.conftest import OwnListener
 from tests.support.clock import ManualClock
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class DoorMachine(RuleBasedStateMachine):
         self.ask(self._open())
 
     async def _open(self) -> None:
-        self.door = OwnDoor(self.clock, 32_768)
+        self.door = OwnListener(self.clock, 32_768)
         await self.door.security.start()
         for store in (self.model, self.door.store):
             await store.topology.put_topic(Topic("t", queues=1))

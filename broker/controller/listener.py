@@ -37,7 +37,7 @@ def links_of(
     )
 
 
-class SharedDoor:
+class SharedListener:
     """A controller in a process with another server, whose listener opens first and closes first."""
 
     def __init__(self, server: ControllerServer, service: Service) -> None:
@@ -52,7 +52,7 @@ class SharedDoor:
         await self._server.close()
 
 
-class OwnDoor(SharedDoor):
+class OwnListener(SharedListener):
     """A controller as a process of its own."""
 
     def __init__(
