@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,9 @@ from hypothesis import HealthCheck, settings
 from tests.support.amqp_servers import amqp_port  # noqa: F401 - for every test of the AMQP door: started once
 
 pytest_plugins = ("tests.tiers.plugin", "pytester")
+
+# By a bare name, a string to patch or a program in a string would load a second copy of a module, and test nothing.
+sys.modules.update(dict.fromkeys(("broker", "domain", "gateway", "protocols", "spark_ingest", "store_client")))  # type: ignore[arg-type]
 
 # A failing example is printed with the blob that repeats it; no deadline, since machines differ in speed.
 settings.register_profile(

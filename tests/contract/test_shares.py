@@ -146,7 +146,7 @@ async def test_what_a_dead_gateway_held_is_with_another_gateway_at_once(store: S
 async def test_nothing_is_sent_again_while_the_member_lives(
     store: Store, shares: Shares, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("gateway.messaging.leased_consumer.TICK_SECONDS", 0.01)
+    monkeypatch.setattr("entrepot.gateway.messaging.leased_consumer.TICK_SECONDS", 0.01)
     holder, other = KeepingMember(), KeepingMember(limit=0)
     await shares.join("w", "t/#", holder)
     await shares.join("w", "t/#", other)

@@ -20,8 +20,8 @@ QUORUM = Rule(RuleKind.QUORUM, 3, 2)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a broker does by itself is done often."""
-    monkeypatch.setattr("broker.replication.slave_store.SAVE_SECONDS", 0.05)
-    monkeypatch.setattr("broker.server.registration.DECISION_SECONDS", 0.1)
+    monkeypatch.setattr("entrepot.broker.replication.slave_store.SAVE_SECONDS", 0.05)
+    monkeypatch.setattr("entrepot.broker.server.registration.DECISION_SECONDS", 0.1)
     monkeypatch.setattr("entrepot.broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
 
 

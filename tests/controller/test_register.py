@@ -178,7 +178,7 @@ def test_a_group_that_is_not_there_is_not_changed() -> None:
 
 
 def test_groups_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.controller.register.MAX_GROUPS", 1)
+    monkeypatch.setattr("entrepot.broker.controller.register.MAX_GROUPS", 1)
     register = begun()
     assert register.apply(Adopt(replace(SHAPE, name="h"), Appointment(), (0, 0), "", 0)) == "there are 1 groups"
 

@@ -62,7 +62,7 @@ async def test_what_is_too_old_goes_while_the_broker_runs(tmp_path: Path):
 
 async def test_a_pop_whose_topic_goes_while_it_looks_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """It ends, and makes no queue of the topic anew."""
-    monkeypatch.setattr("broker.consume.scan.MAX_SCANNED", 1)
+    monkeypatch.setattr("entrepot.broker.consume.scan.MAX_SCANNED", 1)
     store = await opened(tmp_path, ManualClock())
     await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", *map(str, range(2000)))

@@ -129,11 +129,11 @@ def test_another_format_is_refused(directory: Path):
 
 def test_it_is_a_command_of_entrepot():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["entrepot.commands"]["store"] == "broker.cli:app"
+    assert project["entry-points"]["entrepot.commands"]["store"] == "entrepot.broker.cli:app"
 
 
 def test_on_the_command_line_of_the_gateway(directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
-    point = EntryPoint("store", "broker.cli:app", "entrepot.commands")
+    point = EntryPoint("store", "entrepot.broker.cli:app", "entrepot.commands")
     monkeypatch.setattr(commands, "entry_points", lambda group: [point])
     assert run(["store", "verify", "--data-dir", str(directory)]) == 0
     assert capsys.readouterr().out.endswith("healthy\n")

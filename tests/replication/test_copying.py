@@ -19,7 +19,7 @@ BODIES = [bytes([number]) * 60_000 for number in range(80)]
 
 @pytest.fixture(autouse=True)
 def near(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.replication.copying.FAR_BYTES", 1 << 20)
+    monkeypatch.setattr("entrepot.broker.replication.copying.FAR_BYTES", 1 << 20)
 
 
 async def one_is_wiped(group: ReplicatedGroup) -> int:

@@ -26,7 +26,7 @@ MANY = [f"message {number}" for number in range(20)]
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.replication.healing.HOPELESS_SECONDS", 0.1)
+    monkeypatch.setattr("entrepot.broker.replication.healing.HOPELESS_SECONDS", 0.1)
 
 
 async def filled(group: ReplicatedGroup) -> list[int]:
@@ -71,7 +71,7 @@ async def test_what_is_read_is_healed_first(tmp_path: Path, at: int) -> None:
 
 
 async def test_a_tail_and_a_pop_wait_for_what_is_healed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.consume.group_windows.HEALING_RETRY_MS", 0)
+    monkeypatch.setattr("entrepot.broker.consume.group_windows.HEALING_RETRY_MS", 0)
     async with ReplicatedGroup(tmp_path, QUORUM) as group:
         places = await filled(group)
         for place in places[5:8]:

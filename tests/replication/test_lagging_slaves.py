@@ -23,7 +23,7 @@ FIVE = list("01234")
 @pytest.fixture(autouse=True)
 def known_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("entrepot.store_client.remote.slave_readers.CHANGED_SECONDS", 0.0)
-    monkeypatch.setattr("broker.replication.slave_reads.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("entrepot.broker.replication.slave_reads.LOOK_SECONDS", 0.02)
 
 
 class Held:

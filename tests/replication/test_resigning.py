@@ -21,7 +21,7 @@ from tests.support.waiting import until
 async def test_what_comes_after_a_master_has_resigned_was_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.replication.leading.PART_SECONDS", 1.0)
+    monkeypatch.setattr("entrepot.broker.replication.leading.PART_SECONDS", 1.0)
     async with ReplicatedGroup(tmp_path, Rule(RuleKind.QUORUM, 3, 2)) as group:
         await group.store.topology.put_topic(Topic("t", queues=1))
         await append(group.store, "t", "before")

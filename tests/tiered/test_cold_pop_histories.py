@@ -170,7 +170,9 @@ async def test_nothing_is_lost_and_nothing_settled_comes_again(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     print(f"seed {seed}")
-    monkeypatch.setattr("broker.ports.thawing.PAGE", 3 + 1000 * (seed % 2))  # small ones: much is missed on the way
+    monkeypatch.setattr(
+        "entrepot.broker.ports.thawing.PAGE", 3 + 1000 * (seed % 2)
+    )  # small ones: much is missed on the way
     world = World(tmp_path, seed)
     async with world.running():
         await world.publish()

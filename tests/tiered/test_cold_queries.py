@@ -138,7 +138,7 @@ async def test_a_message_of_several_queues_is_one_message(tmp_path: Path) -> Non
 
 @pytest.mark.soak
 async def test_a_search_of_many_messages_goes_on_by_its_cursor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.tiered.searching.MAX_SEARCHED_ROWS", 100)
+    monkeypatch.setattr("entrepot.broker.tiered.searching.MAX_SEARCHED_ROWS", 100)
     clock = ManualClock()
     async with opened(tmp_path, clock, segment_bytes=64 << 10) as store:
         await store.topology.put_topic(TOPIC)

@@ -251,7 +251,7 @@ async def test_a_crash_at_any_step(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         await until(lambda: store.tier is not None and not store.tier.problem, "the object store is reached")
         with monkeypatch.context() as patch:
             if at == "take_over":
-                patch.setattr("broker.tiered.table.TopicTable.take_over", crash)
+                patch.setattr("entrepot.broker.tiered.table.TopicTable.take_over", crash)
             elif at == "know":
                 patch.setattr(store.tier, "know", crash)
             else:

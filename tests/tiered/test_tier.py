@@ -136,7 +136,7 @@ async def test_nothing_leaves_the_disk_before_the_table_has_it(tmp_path: Path) -
 
 
 async def test_an_uploader_that_dies_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.tiered.tier.FIRST_PAUSE", 0.05)
+    monkeypatch.setattr("entrepot.broker.tiered.tier.FIRST_PAUSE", 0.05)
     clock = ManualClock()
     async with opened(tmp_path, clock) as store:
         assert store.tier is not None

@@ -254,7 +254,7 @@ def test_where_the_store_cannot_be_opened_brokers_are_asked(
         tries.append(address)
         raise EntrepotError(Code.UNSUPPORTED, "pip install 'entrepot[tiered]'")
 
-    monkeypatch.setattr("spark_ingest.source.stores.open_cold", refused)
+    monkeypatch.setattr("entrepot.spark_ingest.source.stores.open_cold", refused)
     close_readers()
     for _ in range(2):
         assert cold(location, ranges) == ranges

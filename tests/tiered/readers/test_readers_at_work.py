@@ -99,8 +99,8 @@ def reading(names: list[str], place: Path) -> Iterator[list[Reader]]:
 @pytest.mark.parametrize("names", [["delta-rs"], soak_only(["DuckDB", "polars", "delta-rs"]), soak_only(ALL)])
 def test_each_read_sees_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
     """The vacuum's grace passes by the uploader's clock, which goes on when each reader has read: no read is longer."""
-    monkeypatch.setattr("broker.tiered.uploader.HOUSEKEEPING_SECONDS", 0.0)
-    monkeypatch.setattr("broker.tiered.uploader.VACUUM_SECONDS", 0.0)
+    monkeypatch.setattr("entrepot.broker.tiered.uploader.HOUSEKEEPING_SECONDS", 0.0)
+    monkeypatch.setattr("entrepot.broker.tiered.uploader.VACUUM_SECONDS", 0.0)
     random, clock, objects = seeded("readers"), ManualClock(time.time_ns() // 1_000_000), FolderStore(tmp_path)
     master = Master(random)
     topic = master.make("factory", QUEUES, YEARS_MS)

@@ -64,9 +64,9 @@ class World:
         self.sites = [Site(self, "first"), Site(self, "second")]
         self.leader = self.sites[0]
         self.epoch = self.failovers = 0
-        patch.setattr("broker.tiered.uploader.TopicTable", self._table)
-        patch.setattr("broker.tiered.uploader.Fence", parts.fence)
-        patch.setattr("broker.tiered.uploader.HEAL_SECONDS", math.inf)
+        patch.setattr("entrepot.broker.tiered.uploader.TopicTable", self._table)
+        patch.setattr("entrepot.broker.tiered.uploader.Fence", parts.fence)
+        patch.setattr("entrepot.broker.tiered.uploader.HEAL_SECONDS", math.inf)
 
     def _table(
         self, objects: MemoryObjects, root: str, clock: Clock, choices: random.Random, fence: Fence

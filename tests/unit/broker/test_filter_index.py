@@ -196,7 +196,7 @@ def test_a_postings_file_that_goes_away_while_it_is_open_is_rebuilt(monkeypatch:
 
 
 def test_hashes_lie_in_many_blocks_between_fences(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("broker.store.postings.FENCE_INTERVAL", 4)
+    monkeypatch.setattr("entrepot.broker.store.postings.FENCE_INTERVAL", 4)
     hashes = [n * n * 1_000_003 % (1 << 48) for n in range(100)] * 2
     index = new_index(Queue(hashes), 200)
     assert index.build_next()

@@ -126,7 +126,7 @@ def test_kinds_are_bounded() -> None:
 
 
 async def test_what_nothing_follows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.log_floods.REST_SECONDS", 0.001)
+    monkeypatch.setattr("entrepot.gateway.log_floods.REST_SECONDS", 0.001)
     stream = io.StringIO()
     configure_logging("info", "json", stream)
     for _ in range(BURST + 7):
