@@ -84,7 +84,9 @@ async def test_a_stuck_topic_stays_on_the_disk_and_stops_nobody(tmp_path: Path) 
         assert len(await all_of(store, 0)) == COUNT
 
 
-async def test_what_it_may_keep_can_be_bounded(tmp_path: Path) -> None:
+@pytest.mark.soak
+async def test_what_it_may_keep_can_be_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("entrepot.broker.tiered.tier.FIRST_PAUSE", 0.05)
     clock, most = ManualClock(), 1 << 20
     async with opened(tmp_path, clock, max_kept_bytes=most) as store:
         await one_is_stuck(store, clock, tmp_path / "cold")
