@@ -126,8 +126,7 @@ class AmqpFrontend:
     def _rights_changed(self, change: PrincipalChange) -> None:
         """Close connections of a revoked user; recheck the consumers of the others."""
         for conversation in tuple(self.conversations):
-            principal = conversation.client.principal
-            if principal is None or (change.name is not None and principal.name != change.name):
+            if not change.is_of(conversation.client.principal):
                 continue
             if change.is_revoked:
                 conversation.close_connection(ReplyCode.CONNECTION_FORCED, "the user's rights were revoked")

@@ -161,8 +161,7 @@ class MqttFrontend:
     def _rights_changed(self, change: PrincipalChange) -> None:
         """Close connections of a revoked user; recheck the subscriptions of the others."""
         for conversation in tuple(self.conversations):
-            principal = conversation.client.principal
-            if principal is None or (change.name is not None and principal.name != change.name):
+            if not change.is_of(conversation.client.principal):
                 continue
             if change.is_revoked:
                 conversation.close(ReasonCode.NOT_AUTHORIZED, "the client's rights were revoked")

@@ -59,6 +59,9 @@ class PrincipalChange:
     name: str | None
     is_revoked: bool
 
+    def is_of(self, principal: Principal | None) -> bool:
+        return principal is not None and self.name in (None, principal.name)
+
 
 class Security:
     """Identity and rights over the key-values of a store."""

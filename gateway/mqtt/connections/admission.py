@@ -5,6 +5,7 @@ Limits that need no authentication are checked before it (`refusal_of`): such a 
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 from entrepot.domain.access.model import Principal
@@ -76,17 +77,31 @@ class Admission:
 class Pace:
     """The rate limits of one connection's publishes."""
 
-    __slots__ = ("_allowances", "_patience", "holds_until", "is_holding")
+    __slots__ = ("_allowances", "_holds_until", "_is_holding", "_patience")
 
     def __init__(self, allowances: list[PublishAllowance], patience: float) -> None:
-        self._allowances = allowances
-        self._patience = patience
-        self.is_holding = False
-        """True while reading from the connection is paused by the limits."""
-        self.holds_until = 0.0
+        self._allowances, self._patience = allowances, patience
+        self._is_holding, self._holds_until = False, 0.0
 
-    def spend(self, packets: list[Publish], now: float) -> float | None:
-        """Count a run of publishes.  Return the seconds to pause reading, or None where the patience is exceeded."""
-        count, size = len(packets), sum(len(packet.payload) for packet in packets)
+    def keeps(self, packets: list[Publish], client: MqttClient, loop: asyncio.AbstractEventLoop) -> bool:
+        """Count a run of publishes, and pause reading as long as the rates require; False beyond all patience."""
+        now, count, size = loop.time(), len(packets), sum(len(packet.payload) for packet in packets)
         wait = max(allowance.spend(count, size, now) for allowance in self._allowances)
-        return wait if wait <= self._patience else None
+        if wait > self._patience:
+            return False
+        if wait and client.driver is not None:
+            self._holds_until = now + wait
+            if not self._is_holding:
+                self._is_holding = True
+                client.driver.pause_reading(self)
+                loop.call_later(wait, self._read_on, client, loop)
+        return True
+
+    def _read_on(self, client: MqttClient, loop: asyncio.AbstractEventLoop) -> None:
+        left = self._holds_until - loop.time()
+        if left > 0:  # the same read brought more
+            loop.call_later(left, self._read_on, client, loop)
+            return
+        self._is_holding = False
+        if client.driver is not None:
+            client.driver.resume_reading(self)

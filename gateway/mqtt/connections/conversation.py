@@ -28,14 +28,13 @@ from entrepot.gateway.mqtt.sessions.record import OutgoingRecord
 from entrepot.gateway.mqtt.sessions.session import Session, released
 from entrepot.protocols.mqtt.connection import ServerConnection
 from entrepot.protocols.mqtt.connection_events import Acknowledged, Closing, Event, Publishes, Received, Released
-from entrepot.protocols.mqtt.packets import Auth, Connect, Publish, Subscribe, Unsubscribe
+from entrepot.protocols.mqtt.packets import Auth, Connect, Subscribe, Unsubscribe
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 MAX_WAITING_BYTES: Final = 64 * 1024
 """Bytes behind an undecided CONNECT; with more, reading pauses."""
 
 _UNDECIDED: Final = "CONNECT is not decided"
-_TOO_FAST: Final = "the client publishes too fast"
 """Reasons to pause reading."""
 
 log = structlog.get_logger(__name__)
@@ -148,7 +147,8 @@ class MqttConversation:
 
     def _handle(self, event: Event) -> None:
         if type(event) is Publishes:
-            if self._pace is not None and not self._keeps_pace(self._pace, event.packets):
+            if self._pace is not None and not self._pace.keeps(event.packets, self.client, self._services.loop):
+                self.close(ReasonCode.MESSAGE_RATE_TOO_HIGH, "the client publishes far more than it may")
                 return
             self._services.counters.count_publishes(self.client, event.packets)
             if self.ordering is None and not self.subscribing.settling:
@@ -172,30 +172,6 @@ class MqttConversation:
             self._authenticate(event)
         elif isinstance(event, Closing):
             self.end(event)
-
-    def _keeps_pace(self, pace: Pace, packets: list[Publish]) -> bool:
-        """Pause reading as long as the client's rates require; False where it was closed for exceeding them by far."""
-        loop, driver = self._services.loop, self.client.driver
-        now = loop.time()
-        wait = pace.spend(packets, now)
-        if wait is None:
-            self.close(ReasonCode.MESSAGE_RATE_TOO_HIGH, "the client publishes far more than it may")
-            return False
-        if wait and driver is not None:
-            pace.holds_until = now + wait
-            if not pace.is_holding:
-                pace.is_holding = True
-                driver.pause_reading(_TOO_FAST)
-                loop.call_later(wait, self._look_at_pace, pace)
-        return True
-
-    def _look_at_pace(self, pace: Pace) -> None:
-        left = pace.holds_until - self._services.loop.time()
-        if left > 0:  # the same read brought more
-            self._services.loop.call_later(left, self._look_at_pace, pace)
-            return
-        pace.is_holding = False
-        self._resume_reading(_TOO_FAST)
 
     def _put_off(self, event: Later) -> None:
         """Queue an event behind the ones before it."""
@@ -396,15 +372,19 @@ class MqttConversation:
         if is_fenced:
             self.gone()
         elif is_taken:
-            services.tasks.spawn(hand_on(self, session))
+            services.tasks.spawn(hand_on(self.publishing, session, self.gone))
         else:
             if closing.session_expiry is not None:
                 session.record.expiry_seconds = min(closing.session_expiry, services.max_session_expiry_seconds)
-            services.tasks.spawn(leave(services, self, session, keeps_will=closing.publishes_will))
+            self._leave_to_record(session, keeps_will=closing.publishes_will)
 
     def depart_unseen(self, session: Session) -> None:
         """Leave a session that was opened after the connection ended."""
-        self._services.tasks.spawn(leave(self._services, self, session, keeps_will=True))
+        self._leave_to_record(session, keeps_will=True)
+
+    def _leave_to_record(self, session: Session, *, keeps_will: bool) -> None:
+        work = leave(self._services, self.publishing, session, self.gone, keeps_will=keeps_will)
+        self._services.tasks.spawn(work)
 
     def _leave(self, session: Session) -> None:
         """Stop receiving, after noting the session's read positions."""

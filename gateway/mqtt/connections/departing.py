@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from collections.abc import Callable
 
-from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.publishing import Publishing
 from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.sessions.lifecycle import depart
 from entrepot.gateway.mqtt.sessions.session import Session
 
 
-class Departing(Protocol):
-    """A connection that is over.  `client.session` may still be None."""
-
-    client: MqttClient
-    publishing: Publishing
-
-    def gone(self) -> None:
-        """Release the session to the next owner."""
+async def hand_on(publishing: Publishing, session: Session, gone: Callable[[], None]) -> None:
+    """Leave a session to the connection that takes it over.  `gone`: called once it may have the session."""
+    await publishing.settle()
+    session.end(gone, deletes=False)
 
 
-async def hand_on(departing: Departing, session: Session) -> None:
-    """Leave a session to the connection that takes it over."""
-    await departing.publishing.settle()
-    session.end(departing.gone, deletes=False)
-
-
-async def leave(services: MqttServices, departing: Departing, session: Session, *, keeps_will: bool) -> None:
+async def leave(
+    services: MqttServices, publishing: Publishing, session: Session, gone: Callable[[], None], *, keeps_will: bool
+) -> None:
     """Write the connection's end to the session's record; publish a will that is due."""
-    await departing.publishing.settle()
+    await publishing.settle()
     record = session.record
     will = depart(record, services.clock.now_ms(), keeps_will=keeps_will)
     if will is None:
-        session.end(departing.gone, deletes=not record.expiry_seconds)
+        session.end(gone, deletes=not record.expiry_seconds)
         return
     wills, ended = services.sessions.wills, asyncio.Event()
     moved = wills.moved(session.name, record, will)
@@ -46,4 +37,4 @@ async def leave(services: MqttServices, departing: Departing, session: Session, 
         elif not session.is_fenced:  # a fenced session's will belongs to its new owner
             await wills.publish(moved)
     finally:
-        departing.gone()
+        gone()
