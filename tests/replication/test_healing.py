@@ -183,7 +183,7 @@ async def test_one_whose_log_was_cut_from_outside_begins_anew(tmp_path: Path) ->
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Records lie across the blocks that are compared."""
     for module in ("comparing", "log_source"):
-        monkeypatch.setattr(f"broker.replication.{module}.BLOCK_BYTES", 64 << 10)
+        monkeypatch.setattr(f"entrepot.broker.replication.{module}.BLOCK_BYTES", 64 << 10)
 
 
 async def large(group: ReplicatedGroup) -> list[int]:
