@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from entrepot.domain.tiering import TierAddress
 from entrepot.domain.topic import Topic
 from entrepot.gateway.http.metrics import STORE_GAUGES
@@ -49,6 +51,7 @@ async def test_a_store_that_is_away_is_a_problem_of_each_topic(tmp_path: Path) -
         assert store.tier is not None and status.problem == store.tier.problem
 
 
+@pytest.mark.soak
 async def test_what_a_store_that_goes_away_costs(tmp_path: Path) -> None:
     """Requests that fail are counted, and so is what the log keeps for its sake; of what may go, too, nothing is."""
     clock = ManualClock()
