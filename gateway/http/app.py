@@ -17,7 +17,7 @@ from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.documents.asyncapi import asyncapi_routes
 from entrepot.gateway.http.documents.page import page_routes
 from entrepot.gateway.http.health import health_routes
-from entrepot.gateway.http.hot_routes import HotRoutes, answer
+from entrepot.gateway.http.hot_routes import HotRoutes
 from entrepot.gateway.http.methods import RouteMethods, as_get
 from entrepot.gateway.http.page_guard import guarded
 from entrepot.gateway.http.problems import install
@@ -60,9 +60,9 @@ def build_app(context: HttpContext) -> HttpApp:
             await sockets(scope, receive, send)
             return
         send = kept_private(scope, send)
-        work = hot.work_of(scope, receive)
-        if work is not None:
-            await answer(work, scope, receive, send)
+        found = hot.route_of(scope)
+        if found is not None:
+            await hot.answer(*found, scope, receive, send)
             return
         routed = routable(scope)
         if scope["method"] == "OPTIONS":

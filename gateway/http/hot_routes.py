@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from fastapi import Request, Response
@@ -27,8 +26,6 @@ _PARAMETER: Final = re.compile(r"\{([a-z]+)\}")
 _PLAIN_NAME: Final = "[A-Za-z0-9_.-]{1,64}"
 _ANY_NAME: Final = "[^/]*"
 
-Work = Callable[[], Awaitable[Response]]
-
 
 class HotRoutes:
     """The fast router."""
@@ -41,8 +38,8 @@ class HotRoutes:
                 verb = route.path.rpartition(":")[2].encode()
                 self._routes[route.method, verb].append((pattern_of(route), route))
 
-    def work_of(self, scope: Scope, receive: Receive) -> Work | None:
-        """Return the work that answers a request, or None where the framework must handle it."""
+    def route_of(self, scope: Scope) -> tuple[Route, dict[str, Any]] | None:
+        """Return the hot route of a request and its handler's arguments; None where the framework must handle it."""
         raw_path: bytes = scope.get("raw_path") or b""
         for pattern, route in self._routes.get((scope["method"], raw_path.rpartition(b":")[2]), ()):
             found = pattern.fullmatch(raw_path)
@@ -52,15 +49,23 @@ class HotRoutes:
                 if arguments is None:
                     return None
                 named = {name: decoded_name(raw) for name, raw in found.groupdict().items()}
-                scope["path_params"], scope[TEMPLATE] = named, route.path
-                return partial(self._answer, Request(scope, receive), route, {**named, **arguments})
+                scope["path_params"], scope[TEMPLATE] = dict(named), route.path
+                named.pop("namespace", None)  # handlers ask the request for it
+                return route, {**named, **arguments}
         return None
 
-    async def _answer(self, request: Request, route: Route, arguments: dict[str, Any]) -> Response:
-        await check_rights(self._context, self._access, request, route.rights)
-        arguments.pop("namespace", None)
-        response: Response = await route.handler(request, **arguments)
-        return response
+    async def answer(
+        self, route: Route, arguments: Mapping[str, Any], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Send the handler's response, or its problem."""
+        request = Request(scope, receive)
+        try:
+            await check_rights(self._context, self._access, request, route.rights)
+            response: Response = await route.handler(request, **arguments)
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
+            await send_what_is_wrong(scope, send, error)
+        else:
+            await response(scope, receive, send)
 
 
 def pattern_of(route: Route) -> re.Pattern[bytes]:
@@ -69,13 +74,3 @@ def pattern_of(route: Route) -> re.Pattern[bytes]:
     parts = _PARAMETER.split(route.path)
     text = "".join(f"(?P<{part}>{name})" if at % 2 else re.escape(part) for at, part in enumerate(parts))
     return re.compile(text.encode())
-
-
-async def answer(work: Work, scope: Scope, receive: Receive, send: Send) -> None:
-    """Send the work's response, or its problem."""
-    try:
-        response = await work()
-    except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
-        await send_what_is_wrong(scope, send, error)
-    else:
-        await response(scope, receive, send)
