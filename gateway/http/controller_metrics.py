@@ -7,38 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from entrepot.domain.cluster import AWAY, LEADS, BrokerStatus, ControllerStatus
+from entrepot.gateway.http.metric_families import counters, gauges
 
 
 def controller_metrics(controllers: Sequence[ControllerStatus], brokers: Sequence[BrokerStatus]) -> Iterator[Metric]:
     """All metrics of controllers; without a leader none of elections."""
-    available = GaugeMetricFamily(
-        "entrepot_controller_available", "1 while this gateway reaches the controller", labels=["controller"]
+    described = {
+        "entrepot_controller_available": "1 while this gateway reaches the controller",
+        "entrepot_controller_leads": "1 for the controller that leads the others",
+    }
+    names = ((str(each.controller or each.address), each.state) for each in controllers)
+    yield from gauges(["controller"], described, (([name], (state != AWAY, state == LEADS)) for name, state in names))
+    elections = [([each.name], each.election) for each in brokers if each.election is not None]
+    yield from counters(
+        ["broker"],
+        {"entrepot_broker_elections": "Elections of a broker's master begun"},
+        ((name, (election.given,)) for name, election in elections),
     )
-    leads = GaugeMetricFamily(
-        "entrepot_controller_leads", "1 for the controller that leads the others", labels=["controller"]
-    )
-    for each in controllers:
-        labels = [str(each.controller or each.address)]
-        available.add_metric(labels, each.state != AWAY)
-        leads.add_metric(labels, each.state == LEADS)
-    yield from (available, leads)
-    yield from _elections(brokers)
-
-
-def _elections(brokers: Sequence[BrokerStatus]) -> Iterator[Metric]:
-    begun = CounterMetricFamily("entrepot_broker_elections", "Elections of a broker's master begun", labels=["broker"])
-    in_sync = GaugeMetricFamily("entrepot_broker_in_sync_replicas", "Replicas of a broker in sync", labels=["broker"])
-    problem = GaugeMetricFamily(
-        "entrepot_broker_election_problem", "1 while a broker needs a master and none can be elected", labels=["broker"]
-    )
-    for broker in brokers:
-        election = broker.election
-        if election is not None:
-            begun.add_metric([broker.name], election.given)
-            in_sync.add_metric([broker.name], election.in_sync)
-            problem.add_metric([broker.name], bool(election.problem))
-    yield from (begun, in_sync, problem)
+    described = {
+        "entrepot_broker_in_sync_replicas": "Replicas of a broker in sync",
+        "entrepot_broker_election_problem": "1 while a broker needs a master and none can be elected",
+    }
+    rows = ((name, (election.in_sync, bool(election.problem))) for name, election in elections)
+    yield from gauges(["broker"], described, rows)

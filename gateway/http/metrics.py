@@ -22,6 +22,7 @@ from entrepot.gateway.bridge.status import BridgeState
 from entrepot.gateway.http.admin.common import statuses_of
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.controller_metrics import controller_metrics
+from entrepot.gateway.http.metric_families import counters, gauges
 from entrepot.gateway.http.mqtt_metrics import mqtt_metrics
 from entrepot.gateway.http.replica_metrics import replica_metrics
 from entrepot.gateway.version import own_version
@@ -179,29 +180,25 @@ class GatewayCollector(Collector):
             yield family
 
     def _background(self) -> Iterator[Metric]:
-        labels = ["work"]
-        runs = CounterMetricFamily("entrepot_background_runs", "Runs of background work", labels=labels)
-        failures = CounterMetricFamily("entrepot_background_failures", "Failed runs of background work", labels=labels)
-        seconds = CounterMetricFamily(
-            "entrepot_background_seconds", "Total duration of all runs of background work", labels=labels
+        works = self._context.background
+        described = {
+            "entrepot_background_runs": "Runs of background work",
+            "entrepot_background_failures": "Failed runs of background work",
+            "entrepot_background_seconds": "Total duration of all runs of background work",
+        }
+        yield from counters(
+            ["work"], described, (([each.name], (each.runs, each.failures, each.took_seconds)) for each in works)
         )
-        failing = GaugeMetricFamily(
-            "entrepot_background_failing", "1 while the last run of background work has failed", labels=labels
+        described = {
+            "entrepot_background_failing": "1 while the last run of background work has failed",
+            "entrepot_background_period_seconds": "Interval between runs of background work",
+            "entrepot_background_age_seconds": "Time since the last run of background work ended",
+        }
+        yield from gauges(
+            ["work"],
+            described,
+            (([each.name], (bool(each.last_error), each.seconds, each.age_seconds)) for each in works),
         )
-        period = GaugeMetricFamily(
-            "entrepot_background_period_seconds", "Interval between runs of background work", labels=labels
-        )
-        age = GaugeMetricFamily(
-            "entrepot_background_age_seconds", "Time since the last run of background work ended", labels=labels
-        )
-        for work in self._context.background:
-            runs.add_metric([work.name], work.runs)
-            failures.add_metric([work.name], work.failures)
-            seconds.add_metric([work.name], work.took_seconds)
-            failing.add_metric([work.name], bool(work.last_error))
-            period.add_metric([work.name], work.seconds)
-            age.add_metric([work.name], work.age_seconds)
-        yield from (runs, failures, seconds, failing, period, age)
 
     def _store(self) -> Iterator[Metric]:
         for name, histogram in self._measurements.items():
@@ -222,28 +219,20 @@ class GatewayCollector(Collector):
         groups = {status.group.name for status in self._groups}
         traffic = self._context.sender.traffic
         traffic.forget_all_but(topics, groups)
-        labels = ["topic"]
-        messages = CounterMetricFamily(
-            "rocketmq_messages_in", "Messages stored, from all protocols, by topic", labels=labels
+        described = {
+            "rocketmq_messages_in": "Messages stored, from all protocols, by topic",
+            "rocketmq_throughput_in": "Body bytes of stored messages, by topic",
+        }
+        incoming = traffic.incoming.items()
+        yield from counters(["topic"], described, (([topic], (flow.messages, flow.size)) for topic, flow in incoming))
+        described = {
+            "rocketmq_messages_out": "Messages delivered to consumers of groups, redeliveries included",
+            "rocketmq_throughput_out": "Body bytes of messages delivered to consumers of groups",
+        }
+        outgoing = traffic.outgoing.items()
+        yield from counters(
+            ["topic", "consumer_group"], described, ((of, (flow.messages, flow.size)) for of, flow in outgoing)
         )
-        size = CounterMetricFamily("rocketmq_throughput_in", "Body bytes of stored messages, by topic", labels=labels)
-        for topic, flow in traffic.incoming.items():
-            messages.add_metric([topic], flow.messages)
-            size.add_metric([topic], flow.size)
-        yield messages
-        yield size
-        labels = ["topic", "consumer_group"]
-        messages = CounterMetricFamily(
-            "rocketmq_messages_out", "Messages delivered to consumers of groups, redeliveries included", labels=labels
-        )
-        size = CounterMetricFamily(
-            "rocketmq_throughput_out", "Body bytes of messages delivered to consumers of groups", labels=labels
-        )
-        for (topic, group), flow in traffic.outgoing.items():
-            messages.add_metric([topic, group], flow.messages)
-            size.add_metric([topic, group], flow.size)
-        yield messages
-        yield size
 
     def _dead_letters(self) -> Metric:
         """Number of dead letters: the end offset of each dead-letter topic, as offsets begin at 0 and only grow."""
@@ -257,44 +246,28 @@ class GatewayCollector(Collector):
         return sent
 
     def _offsets(self) -> Iterator[Metric]:
-        labels = ["topic", "queue_id"]
-        least = GaugeMetricFamily("entrepot_topic_min_offset", "First readable offset of a queue", labels=labels)
-        end = GaugeMetricFamily("entrepot_topic_max_offset", "Offset after the last message of a queue", labels=labels)
-        for status in self._topics:
-            for queue in status.queues:
-                values = [status.topic.name, str(queue.queue_id)]
-                least.add_metric(values, queue.min_offset)
-                end.add_metric(values, queue.max_offset)
-        yield least
-        yield end
+        described = {
+            "entrepot_topic_min_offset": "First readable offset of a queue",
+            "entrepot_topic_max_offset": "Offset after the last message of a queue",
+        }
+        queues = ((each.topic.name, queue) for each in self._topics for queue in each.queues)
+        rows = (((topic, str(queue.queue_id)), (queue.min_offset, queue.max_offset)) for topic, queue in queues)
+        yield from gauges(["topic", "queue_id"], described, rows)
 
     def _progress(self) -> Iterator[Metric]:
-        labels = ["topic", "consumer_group"]
-        lag = GaugeMetricFamily(
-            "rocketmq_consumer_lag_messages", "Unsettled messages of a group, including those in flight", labels=labels
-        )
-        in_flight = GaugeMetricFamily(
-            "rocketmq_consumer_inflight_messages",
-            "Messages in flight of a group: delivered and unsettled",
-            labels=labels,
-        )
-        ready = GaugeMetricFamily(
-            "rocketmq_consumer_ready_messages",
-            "Messages ready for a group: neither settled nor in flight",
-            labels=labels,
-        )
+        described = {
+            "rocketmq_consumer_lag_messages": "Unsettled messages of a group, including those in flight",
+            "rocketmq_consumer_ready_messages": "Messages ready for a group: neither settled nor in flight",
+            "rocketmq_consumer_inflight_messages": "Messages in flight of a group: delivered and unsettled",
+        }
+        sums: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
         for status in self._groups:
-            sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
             for queue in status.progress:
-                sums[queue.topic][0] += queue.lag
-                sums[queue.topic][1] += queue.in_flight
-            for topic, (behind, held) in sums.items():
-                lag.add_metric([topic, status.group.name], behind)
-                in_flight.add_metric([topic, status.group.name], held)
-                ready.add_metric([topic, status.group.name], behind - held)
-        yield lag
-        yield ready
-        yield in_flight
+                of = sums[queue.topic, status.group.name]
+                of[0] += queue.lag
+                of[1] += queue.in_flight
+        rows = ((of, (lag, lag - held, held)) for of, (lag, held) in sums.items())
+        yield from gauges(["topic", "consumer_group"], described, rows)
 
 
 def _build_info() -> Metric:

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from entrepot.gateway.http.metric_families import counters, gauges
 from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.protocols.mqtt.packets import Publish
 
@@ -29,7 +30,6 @@ def mqtt_metrics(mqtt: MqttFrontend) -> Iterator[Metric]:
     yield _packets(mqtt)
     yield from _traffic(mqtt)
     yield from _connections(mqtt)
-    yield from _waiting(mqtt)
     yield from _shares(mqtt)
 
 
@@ -50,78 +50,59 @@ def _packets(mqtt: MqttFrontend) -> Metric:
 
 
 def _traffic(mqtt: MqttFrontend) -> Iterator[Metric]:
-    counters = mqtt.counters
-    size = CounterMetricFamily("entrepot_mqtt_bytes", "Bytes of MQTT connections, by direction", labels=["direction"])
-    size.add_metric(["in"], counters.bytes_received)
-    size.add_metric(["out"], counters.bytes_sent)
-    yield size
-    publishes = CounterMetricFamily(
-        "entrepot_mqtt_publishes", "Messages published by MQTT clients", labels=["version", "qos"]
+    figures = mqtt.counters
+    yield from counters(
+        ["direction"],
+        {"entrepot_mqtt_bytes": "Bytes of MQTT connections, by direction"},
+        [(["in"], [figures.bytes_received]), (["out"], [figures.bytes_sent])],
     )
-    for (level, qos), count in counters.publishes.items():
-        publishes.add_metric([version_name(level), str(qos)], count)
-    yield publishes
-    refused = CounterMetricFamily(
-        "entrepot_mqtt_refused", "MQTT publishes and subscriptions refused, by reason code", labels=["reason"]
+    yield from counters(
+        ["version", "qos"],
+        {"entrepot_mqtt_publishes": "Messages published by MQTT clients"},
+        (([version_name(level), str(qos)], [count]) for (level, qos), count in figures.publishes.items()),
     )
-    for reason, count in counters.refused.items():
-        refused.add_metric([reason.lower()], count)
-    yield refused
+    yield from counters(
+        ["reason"],
+        {"entrepot_mqtt_refused": "MQTT publishes and subscriptions refused, by reason code"},
+        (([reason.lower()], [count]) for reason, count in figures.refused.items()),
+    )
 
 
 def _connections(mqtt: MqttFrontend) -> Iterator[Metric]:
-    connects = CounterMetricFamily(
-        "entrepot_mqtt_connects",
-        "CONNECT packets by outcome: accepted, or the reason code of the refusal",
-        labels=["version", "outcome"],
-    )
-    for (level, outcome), count in mqtt.counters.connects.items():
-        connects.add_metric([version_name(level), outcome], count)
-    yield connects
-    there = GaugeMetricFamily(
-        "entrepot_mqtt_connections", "Open MQTT connections, by protocol version", labels=["version"]
-    )
-    for level, count in Counter(conversation.machine.version for conversation in mqtt.conversations).items():
-        there.add_metric([version_name(level)], count)
-    yield there
-    sessions = sum(each.client.session is not None and each.client.session.persists for each in mqtt.conversations)
-    yield GaugeMetricFamily("entrepot_mqtt_lasting_sessions", "Persistent MQTT sessions connected here", value=sessions)
-    yield CounterMetricFamily(
-        "entrepot_mqtt_sessions_expired", "Expired MQTT sessions ended by this gateway", value=mqtt.sweeper.expired
-    )
-
-
-def _waiting(mqtt: MqttFrontend) -> Iterator[Metric]:
     there = mqtt.conversations
-    yield GaugeMetricFamily(
-        "entrepot_mqtt_inflight_messages",
-        "Messages of QoS 1 or 2 sent to MQTT clients and not acknowledged yet",
-        value=sum(len(each.machine.window.held) for each in there),
+    yield from counters(
+        ["version", "outcome"],
+        {"entrepot_mqtt_connects": "CONNECT packets by outcome: accepted, or the reason code of the refusal"},
+        (([version_name(level), outcome], [count]) for (level, outcome), count in mqtt.counters.connects.items()),
     )
-    yield GaugeMetricFamily(
-        "entrepot_mqtt_queued_messages",
-        "Messages in memory waiting for slow MQTT subscribers",
-        value=sum(each.outbox.waiting for each in there),
+    by_version = Counter(version_name(each.machine.version) for each in there)
+    yield from gauges(
+        ["version"],
+        {"entrepot_mqtt_connections": "Open MQTT connections, by protocol version"},
+        (([version], [count]) for version, count in by_version.items()),
     )
-    yield GaugeMetricFamily(
-        "entrepot_mqtt_subscriptions",
-        "Subscriptions of connected MQTT clients",
-        value=sum(len(each.subscribing.records) for each in there),
+    described = {
+        "entrepot_mqtt_lasting_sessions": "Persistent MQTT sessions connected here",
+        "entrepot_mqtt_inflight_messages": "Messages of QoS 1 or 2 sent to MQTT clients and not acknowledged yet",
+        "entrepot_mqtt_queued_messages": "Messages in memory waiting for slow MQTT subscribers",
+        "entrepot_mqtt_subscriptions": "Subscriptions of connected MQTT clients",
+    }
+    numbers = (
+        sum(each.client.session is not None and each.client.session.persists for each in there),
+        sum(len(each.machine.window.held) for each in there),
+        sum(each.outbox.waiting for each in there),
+        sum(len(each.subscribing.records) for each in there),
     )
+    yield from gauges((), described, [((), numbers)])
+    described = {"entrepot_mqtt_sessions_expired": "Expired MQTT sessions ended by this gateway"}
+    yield from counters((), described, [((), [mqtt.sweeper.expired])])
 
 
 def _shares(mqtt: MqttFrontend) -> Iterator[Metric]:
     shares = mqtt.services.shares
-    yield CounterMetricFamily(
-        "entrepot_mqtt_share_deliveries",
-        "Messages delivered to members of MQTT shared subscriptions",
-        value=shares.delivered,
-    )
-    yield CounterMetricFamily(
-        "entrepot_mqtt_share_renewals", "Message leases of MQTT shared subscriptions renewed", value=shares.renewed
-    )
-    yield CounterMetricFamily(
-        "entrepot_mqtt_share_losses",
-        "Message leases of MQTT shared subscriptions lost while a member had the message",
-        value=shares.lost,
-    )
+    described = {
+        "entrepot_mqtt_share_deliveries": "Messages delivered to members of MQTT shared subscriptions",
+        "entrepot_mqtt_share_renewals": "Message leases of MQTT shared subscriptions renewed",
+        "entrepot_mqtt_share_losses": "Message leases of MQTT shared subscriptions lost while a member had the message",
+    }
+    yield from counters((), described, [((), (shares.delivered, shares.renewed, shares.lost))])

@@ -8,42 +8,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from entrepot.domain.cluster import BrokerStatus
+from entrepot.gateway.http.metric_families import gauges
 
 ROLES: Final = ("master", "slave", "away")
 
 
 def replica_metrics(brokers: Sequence[BrokerStatus]) -> Iterator[Metric]:
     """All metrics of brokers; without an answer of the master none of its replicas."""
-    available = GaugeMetricFamily(
-        "entrepot_broker_available", "1 while this gateway reaches the broker, or its master", labels=["broker"]
+    described = {
+        "entrepot_broker_available": "1 while this gateway reaches the broker, or its master",
+        "entrepot_broker_epoch": "Epoch of a replicated broker's master",
+    }
+    yield from gauges(
+        ["broker"],
+        described,
+        (([each.name], (each.is_available, each.epoch if each.replicas else None)) for each in brokers),
     )
-    epoch = GaugeMetricFamily("entrepot_broker_epoch", "Epoch of a replicated broker's master", labels=["broker"])
-    labels = ["broker", "replica"]
-    role = GaugeMetricFamily(
-        "entrepot_replica_role", "1 for the role of a replica, 0 for its other roles", labels=[*labels, "role"]
+    replicas = [([broker.name, str(each.replica)], each) for broker in brokers for each in broker.replicas]
+    yield from gauges(
+        ["broker", "replica", "role"],
+        {"entrepot_replica_role": "1 for the role of a replica, 0 for its other roles"},
+        (((*values, role), (each.role == role,)) for values, each in replicas for role in ROLES),
     )
-    in_sync = GaugeMetricFamily("entrepot_replica_in_sync", "1 while a replica is in sync", labels=labels)
-    behind = GaugeMetricFamily(
-        "entrepot_replica_behind_bytes", "Bytes of the master's log that a replica lacks", labels=labels
-    )
-    seconds = GaugeMetricFamily(
-        "entrepot_replica_behind_seconds", "Age of the first record that a replica lacks", labels=labels
-    )
-    for broker in brokers:
-        available.add_metric([broker.name], broker.is_available)
-        if broker.replicas:
-            epoch.add_metric([broker.name], broker.epoch)
-        for each in broker.replicas:
-            values = [broker.name, str(each.replica)]
-            for name in ROLES:
-                role.add_metric([*values, name], each.role == name)
-            in_sync.add_metric(values, each.is_in_sync)
-            if each.behind is not None:
-                behind.add_metric(values, each.behind)
-            if each.behind_seconds is not None:
-                seconds.add_metric(values, each.behind_seconds)
-    yield from (available, epoch, role, in_sync, behind, seconds)
+    described = {
+        "entrepot_replica_in_sync": "1 while a replica is in sync",
+        "entrepot_replica_behind_bytes": "Bytes of the master's log that a replica lacks",
+        "entrepot_replica_behind_seconds": "Age of the first record that a replica lacks",
+    }
+    rows = ((values, (each.is_in_sync, each.behind, each.behind_seconds)) for values, each in replicas)
+    yield from gauges(["broker", "replica"], described, rows)
