@@ -48,12 +48,12 @@ _SQLITE_LOCKS_SIZE: Final = 512
 @dataclass(slots=True)
 class StateReading:
     """The readable part of the state file. `problems`: reasons why a store would not take it, and derives all anew.
-    `harm`: SQLite's own findings, which need not keep the rows from being read."""
+    `corruption`: SQLite's own findings, which need not keep the rows from being read."""
 
     exists: bool = False
     rows: Rows = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
-    harm: str = ""
+    corruption: str = ""
 
     @property
     def position(self) -> int | None:
@@ -120,7 +120,7 @@ def read_state(path: str) -> StateReading:
         with opened(path) as connection:
             _read_rows(connection, reading)
             [(verdict,)] = connection.execute("PRAGMA integrity_check(1)").fetchall()
-            reading.harm = "" if verdict == "ok" else " ".join(str(verdict).split())
+            reading.corruption = "" if verdict == "ok" else " ".join(str(verdict).split())
     except (sqlite3.Error, OSError) as error:
         reading.problems.append(f"the state file cannot be read: {error}")
     return reading

@@ -178,8 +178,8 @@ class _Verification:
         findings = self._findings
         for problem in state.problems:
             findings.derived("state-file", f"{problem}; all of it is derived from the log again")
-        if state.harm and not state.problems:
-            findings.derived("state-file", f"the state file fails SQLite's own check: {state.harm}")
+        if state.corruption and not state.problems:
+            findings.derived("state-file", f"the state file fails SQLite's own check: {state.corruption}")
         position = state.position
         if not state.exists and not was_unclean and summary.end:
             findings.derived("state-file", "the state file is missing; all of it is derived from the log again")

@@ -43,7 +43,7 @@ _Greeting = TypeVar("_Greeting", Hello, Welcome)
 
 
 class _End:
-    """What both ends have: bytes that are due, and open requests and streams."""
+    """The common part of both ends: bytes that are due, open requests and streams."""
 
     def __init__(self) -> None:
         self._reader = FrameReader(MAX_GREETING_BYTES)
