@@ -69,7 +69,7 @@ def test_a_server_that_is_lost_with_its_disk(
             publish(client, "orders", event(3))
             found = client.get(f"{V1}/topics/orders/queues/0/messages?offset=0&limit=10").json()["value"]
             assert [each["queueOffset"] for each in found][:3] == [0, 1, 2]
-            [again] = tiering(client, lambda found: found and found[0]["uploaded"][0]["nextOffset"] == 4)
+            [again] = tiering(client, lambda found: found and found[0]["uploaded"] == [{"queueId": 0, "nextOffset": 4}])
             assert again["table"] == told["table"]
             code, out = entrepot("tier", "status")
             assert code == 0 and told["table"] in out
