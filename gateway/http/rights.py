@@ -105,18 +105,11 @@ def cluster(action: Action) -> Needs:
     return needs
 
 
-def topic_in_query(action: Action, *, contents: bool) -> Needs:
-    """A right on the query's topic; on all topics if it names none."""
-
-    def needs(context: HttpContext, request: Request) -> list[Need]:
-        # the route takes the last of several, as the framework does
-        plain = request.query_params.getlist("topic")
-        if not plain or not plain[-1]:
-            return [Need(action, ResourceType.TOPIC, EVERYTHING)]
-        stored = asked_topic(request, plain[-1])
-        return [Need(action, ResourceType.TOPIC, whole_topic(stored) if contents else access_name(stored))]
-
-    return needs
+def contents_in_query(context: HttpContext, request: Request) -> list[Need]:
+    """Reading all messages of the query's topic; of every topic if it names none."""
+    plain = request.query_params.getlist("topic")  # the route takes the last of several, as the framework does
+    named = whole_topic(asked_topic(request, plain[-1])) if plain and plain[-1] else EVERYTHING
+    return [Need(Action.SUB, ResourceType.TOPIC, named)]
 
 
 def no_rights(context: HttpContext, request: Request) -> list[Need]:

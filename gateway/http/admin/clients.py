@@ -61,6 +61,11 @@ def client_routes(context: HttpContext) -> Routes:
         await kick(mqtt_of(context), name_in_path(id))
         return Response(status_code=NO_CONTENT)
 
+    _add_subscriptions(routes, context)
+    return routes
+
+
+def _add_subscriptions(routes: Routes, context: HttpContext) -> None:
     @routes.plain.get("/subscriptions", cluster(Action.LIST), summary="List subscriptions of this gateway's clients")
     async def list_subscriptions(
         client: str | None = Query(None, max_length=MAX_TEXT),
@@ -85,8 +90,6 @@ def client_routes(context: HttpContext) -> Routes:
         slowness = {each: _slowness(hub, each) for each in accepted(mqtt_of(context))}
         slowest = heapq.nlargest(limit, (each for each, of in slowness.items() if any(of)), key=slowness.__getitem__)
         return json_answer({"value": [_slow_shape(each, slowness[each][0]) for each in slowest]})
-
-    return routes
 
 
 def mqtt_of(context: HttpContext) -> MqttFrontend:

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from fastapi import Query, Request, Response
 
-from entrepot.domain.access.model import Action
 from entrepot.domain.message import PropertyValue, StoredMessage, as_texts
 from entrepot.domain.names import is_hidden_topic, split_name
 from entrepot.domain.ports import Store
@@ -27,7 +26,7 @@ from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import topic_name
 from entrepot.gateway.http.problems import MissingError
-from entrepot.gateway.http.rights import ANY_CONTENTS, topic_in_query
+from entrepot.gateway.http.rights import ANY_CONTENTS, contents_in_query
 from entrepot.gateway.http.routes import Routes
 
 DEFAULT_LIMIT: Final = 32
@@ -54,9 +53,7 @@ def message_routes(context: HttpContext) -> Routes:
     routes = Routes(["messages"], PREFIX)
     store = context.store
 
-    @routes.get(
-        "/messages", topic_in_query(Action.SUB, contents=True), summary="List messages of a topic, the newest first"
-    )
+    @routes.get("/messages", contents_in_query, summary="List messages of a topic, the newest first")
     async def query_messages(
         request: Request,
         topic: str = Query(min_length=1),

@@ -29,7 +29,7 @@ from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import namespace_of, topic_name
 from entrepot.gateway.http.problems import MissingError, bad_request
-from entrepot.gateway.http.rights import topic_in_query
+from entrepot.gateway.http.rights import contents_in_query
 from entrepot.gateway.http.routes import Routes
 
 MAX_LIMIT: Final = 1000
@@ -57,7 +57,7 @@ def timer_routes(context: HttpContext) -> Routes:
 
     @routes.get(
         "/timers",
-        topic_in_query(Action.SUB, contents=True),
+        contents_in_query,
         summary="List scheduled messages, the next one first",
     )
     async def list_timers(

@@ -32,7 +32,9 @@ class Wills:
     """Moves and publishes wills, without state of its own."""
 
     def __init__(self, store: Store, clock: Clock, publish: PublishWill) -> None:
-        self._store, self._clock, self._publish = store, clock, publish
+        self._store, self._clock = store, clock
+        self.publish_unmoved = publish
+        """Publishes a will of which there is no record."""
 
     def moved(self, name: str, record: SessionRecord, will: WillRecord) -> KeyValueChange:
         """The change that keeps a will until it is out; part of the write that takes it from its record."""
@@ -45,12 +47,8 @@ class Wills:
         assert moved.value is not None
         kept = decode_session(moved.value)
         if kept.will is not None:
-            await self._publish(kept, kept.will)
+            await self.publish_unmoved(kept, kept.will)
         await self._forget(moved.key)
-
-    async def publish_unmoved(self, record: SessionRecord, will: WillRecord) -> None:
-        """Publish a will of which there is no record."""
-        await self._publish(record, will)
 
     async def _forget(self, key: str) -> None:
         try:
