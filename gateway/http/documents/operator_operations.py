@@ -89,7 +89,7 @@ _TRACE: Final = named(
     {"target": "line-1", "until": Maybe(time()), "payloads": False, "seen": 1, "packets": [_PACKET]},
 )
 _NAMESPACE: Final = named("Namespace", "A namespace", {"name": "team", "topics": 3, "groups": 2})
-_BROKER: Final = named(
+BROKER: Final = named(
     "Broker",
     "A broker, and what is on it; numbers are null while it is away",
     {
@@ -142,7 +142,7 @@ _BROKER: Final = named(
         ),
     },
 )
-_CONTROLLER: Final = named(
+CONTROLLER: Final = named(
     "Controller",
     "A controller, which elects the masters of brokers with the others",
     {
@@ -152,7 +152,7 @@ _CONTROLLER: Final = named(
         "problem": Maybe("it does not answer"),
     },
 )
-_BRIDGE: Final = named(
+BRIDGE: Final = named(
     "Bridge",
     "A bridge to another MQTT broker",
     {
@@ -236,27 +236,27 @@ SERVER_OPERATIONS: Final[Operations] = {
     ("DELETE", f"{PREFIX}/namespaces/{{name}}"): Operation("deleteNamespace", GONE),
     ("GET", f"{PREFIX}/brokers"): Operation(
         "listBrokers",
-        answers(listed(_BROKER, nameServers=[{"address": "192.0.2.10:9000", "isAvailable": True}])),
+        answers(listed(BROKER, nameServers=[{"address": "192.0.2.10:9000", "isAvailable": True}])),
     ),
     ("PUT", f"{PREFIX}/brokers/{{name}}"): Operation(
-        "putBroker", answers(_BROKER), body=Shape(schema_of(BrokerChange), {"isDraining": True})
+        "putBroker", answers(BROKER), body=Shape(schema_of(BrokerChange), {"isDraining": True})
     ),
     ("POST", f"{PREFIX}/brokers/{{name}}:elect"): Operation(
-        "electMaster", answers(_BROKER), body=Shape(schema_of(Election), {"to": 2})
+        "electMaster", answers(BROKER), body=Shape(schema_of(Election), {"to": 2})
     ),
     ("DELETE", f"{PREFIX}/brokers/{{name}}"): Operation("removeBroker", GONE),
     ("PUT", f"{PREFIX}/brokers/{{name}}/replicas/{{replica}}"): Operation(
-        "putReplica", answers(_BROKER), body=Shape(schema_of(ReplicaCounting), {"isObserver": True})
+        "putReplica", answers(BROKER), body=Shape(schema_of(ReplicaCounting), {"isObserver": True})
     ),
     ("DELETE", f"{PREFIX}/brokers/{{name}}/replicas/{{replica}}"): Operation("removeReplica", GONE),
-    ("GET", f"{PREFIX}/controllers"): Operation("listControllers", answers(listed(_CONTROLLER))),
+    ("GET", f"{PREFIX}/controllers"): Operation("listControllers", answers(listed(CONTROLLER))),
     ("POST", f"{PREFIX}/controllers"): Operation(
         "addController",
-        answers(listed(_CONTROLLER), "The change has begun"),
+        answers(listed(CONTROLLER), "The change has begun"),
         body=Shape(schema_of(NewController), {"controller": 4, "address": "192.0.2.14:9876", "replaces": 2}),
     ),
     ("DELETE", f"{PREFIX}/controllers/{{controller}}"): Operation("removeController", GONE),
-    ("GET", f"{PREFIX}/bridges"): Operation("listBridges", answers(listed(_BRIDGE))),
+    ("GET", f"{PREFIX}/bridges"): Operation("listBridges", answers(listed(BRIDGE))),
 }
 ACCESS_OPERATIONS: Final[Operations] = {
     ("GET", f"{PREFIX}/users"): Operation("listUsers", answers(listed(_USER, next=Maybe("bob")))),

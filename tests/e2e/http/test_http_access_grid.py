@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from entrepot.domain.timestamp import to_rfc3339
 from entrepot.gateway.http.access import HttpAccess
 from entrepot.gateway.http.app import build_rest
+from entrepot.gateway.http.overview.overview import Overview
 from entrepot.gateway.http.publish import Publishing
 from entrepot.gateway.http.rights import Open, SuperUsers
 from entrepot.gateway.http.routes import DOCUMENTATION, MissingRightsError, RouteTable, routes_of
@@ -257,7 +258,7 @@ def rest_of(server: HttpServer) -> tuple[FastAPI, RouteTable]:
 
     def build() -> tuple[FastAPI, RouteTable]:
         access = HttpAccess(context.security, context.clock)
-        return build_rest(context, access, Publishing(context, access))
+        return build_rest(context, access, Publishing(context, access), Overview(context))
 
     return server.call(build)
 

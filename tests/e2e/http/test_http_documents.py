@@ -15,6 +15,7 @@ import pytest
 
 from entrepot.gateway.http.access import HttpAccess
 from entrepot.gateway.http.app import build_rest
+from entrepot.gateway.http.overview.overview import Overview
 from entrepot.gateway.http.problems import MISSING, problem_types
 from entrepot.gateway.http.publish import Publishing
 from entrepot.gateway.http.routes import DOCUMENTATION, routes_of
@@ -81,7 +82,7 @@ def test_openapi_is_valid(document: dict[str, Any]) -> None:
 def test_every_route_is_described(server: HttpServer, document: dict[str, Any]) -> None:
     """A route without a name, an answer, a schema or an example fails here, or in the document's making."""
     access = HttpAccess(server.context.security, server.clock)
-    app, _ = build_rest(server.context, access, Publishing(server.context, access))
+    app, _ = build_rest(server.context, access, Publishing(server.context, access), Overview(server.context))
     routes = {each for each in routes_of(app) if each[1] not in DOCUMENTATION}
     described = {(method, path): told for method, path, told in operations(document)}
     assert described.keys() == routes
