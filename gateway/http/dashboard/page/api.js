@@ -26,7 +26,7 @@ export const segment = (text) => encodeURIComponent(text);
 
 /** The address of a path: `topics` is below `/api/v1/`; `/topics/orders:publish` begins at the server's root. */
 export function address(path, query = {}) {
-  const found = path.startsWith("/") ? new URL(path.slice(1), ROOT) : new URL(path, BASE);
+  const found = path.startsWith("/") ? new URL(`.${path}`, ROOT) : new URL(`./${path}`, BASE);
   for (const [key, value] of Object.entries(query)) {
     for (const each of Array.isArray(value) ? value : [value]) {
       if (each !== undefined && each !== null && each !== "") found.searchParams.append(key, each);
