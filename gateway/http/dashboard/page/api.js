@@ -92,7 +92,8 @@ function read(text, answer) {
   }
 }
 
-async function refusal(answer) {
+/** The ApiError of an answer that is none of success.  Tells those who wait for it where the login is over. */
+export async function refusal(answer) {
   let problem = null;
   try {
     problem = parsed(await answer.text());

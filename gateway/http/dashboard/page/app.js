@@ -7,7 +7,7 @@ import { showLogin, showLoginDialog } from "./pages/login.js";
 import { failure } from "./parts/answers.js";
 import { isIn, loadSession } from "./session.js";
 import { overviewStream } from "./stream.js";
-import { applyTheme } from "./theme.js";
+import { applyTheme } from "./choices.js";
 
 applyTheme();
 start();

@@ -9,7 +9,7 @@ import { state } from "./parts/states.js";
 import { onNavigate, startRouter } from "./router.js";
 import { logOut, may, session } from "./session.js";
 import { overviewStream } from "./stream.js";
-import { themeChoice } from "./theme.js";
+import { hasKeys, keyChoice, themeChoice } from "./choices.js";
 
 const SECOND = 1000;
 
@@ -75,8 +75,8 @@ function topBar() {
   return { element, input, pause, update };
 }
 
-/** Finding leads to the page `find`, where there is one. */
-const hasFinder = () => PAGES.some((entry) => entry.route === "find/:text");
+/** Nothing can be found while no page says that it finds. */
+const hasFinder = () => PAGES.some((entry) => entry.finds);
 
 function goTo(event, input) {
   event.preventDefault();
@@ -97,6 +97,7 @@ function answeredWords(answered) {
 
 function clockWords(stream) {
   if (stream.state === "paused") return stream.lastAt ? `paused · of ${clock(stream.lastAt)} UTC` : "paused";
+  if (stream.state === "refused") return "no live numbers";
   if (stream.lastAt === null) return "asking";
   const age = Math.round((Date.now() - stream.lastAt) / SECOND);
   return stream.state === "live" && age < 6 ? `live · ${clock(stream.lastAt)} UTC` : `last answer ${number(age)} s ago`;
@@ -145,7 +146,7 @@ function foot() {
     location.reload();
   };
   const who = isAnonymous ? "Nobody is logged in: this gateway is open" : h("span", name(user), isSuper ? ", super user" : "", " · ", h("a", { href: "#", onclick: leave }, "Log out"));
-  return h("div.foot", themeChoice(), h("p", who), h("p", name(cluster), " · ", version, " on ", name(gateway)));
+  return h("div.foot", themeChoice(), keyChoice(), h("p", who), h("p", name(cluster), " · ", version, " on ", name(gateway)));
 }
 
 function showNotices(notices, stream) {
@@ -169,7 +170,7 @@ function showNotices(notices, stream) {
 
 function addKeys(bar) {
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return;
+    if (!hasKeys() || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return;
     if (event.key === "/" && bar.input.isConnected) {
       event.preventDefault();
       bar.input.focus();

@@ -1,7 +1,7 @@
 // One stream of events for all tabs of a browser: six connections are all that HTTP/1.1 has.  One tab reads, and tells
 // the others.  Hidden and paused tabs read nothing.
 
-import { ApiError, address } from "./api.js";
+import { address, refusal } from "./api.js";
 
 const RETRY_SECONDS = [1, 2, 4, 8, 15, 30];
 const SILENCE_MS = 15_000; // longest silence of a stream that lives
@@ -12,7 +12,7 @@ const MAX_EVENT_CHARACTERS = 4 << 20;
 export class SharedStream {
   constructor(path, event) {
     Object.assign(this, { path, event, isPaused: false, last: null, lastAt: null, retryAt: null });
-    this.state = "asking"; // asking, live, lost, paused, hidden
+    this.state = "asking"; // asking, live, lost, paused, hidden, refused
     this.listeners = new Set();
     this.channel = new BroadcastChannel(`entrepot ${location.pathname} ${path}`);
     this.channel.onmessage = ({ data }) => this.#heard(data);
@@ -75,7 +75,11 @@ export class SharedStream {
         await this.#readOnce(signal, () => (failures = 0));
       } catch (error) {
         if (signal.aborted) return;
-        this.error = error instanceof ApiError ? error : null;
+        if (error.status === 403) {
+          this.#share({ kind: "refused" });
+          await aborted(signal);
+          return;
+        }
       }
       if (signal.aborted) return;
       const seconds = RETRY_SECONDS[Math.min(failures, RETRY_SECONDS.length - 1)];
@@ -98,7 +102,7 @@ export class SharedStream {
     try {
       const headers = { accept: "text/event-stream", "x-entrepot-dashboard": "1" };
       const answer = await fetch(address(this.path), { headers, signal: once.signal, cache: "no-store", credentials: "same-origin" });
-      if (!answer.ok) throw new ApiError(answer.status, "NO_STREAM", `The stream was refused with ${answer.status}.`);
+      if (!answer.ok) throw await refusal(answer);
       for await (const [event, data] of events(answer.body)) {
         clearTimeout(silence);
         silence = setTimeout(end, SILENCE_MS);
@@ -125,7 +129,7 @@ export class SharedStream {
     } else if (message.kind === "lost") {
       this.retryAt = message.retryAt;
       this.#tell("lost");
-    }
+    } else if (message.kind === "refused") this.#tell("refused");
   }
 
   #tell(state) {
@@ -134,6 +138,8 @@ export class SharedStream {
     for (const listener of this.listeners) listener(null, this);
   }
 }
+
+const aborted = (signal) => new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
 
 /** The events of a text/event-stream, as [event, data]; comments are events named "". */
 async function* events(body) {

@@ -17,6 +17,8 @@ import { overviewStream } from "../stream.js";
 
 const SPANS = [{ label: "5 min", value: "300" }, { label: "1 h", value: "3600" }];
 const LAG_KINDS = ["trouble", "log", "rmq", "http"];
+const REFRESH_SECONDS = 2;
+const HOUR_STEPS = 5; // refreshes between two questions for the last hour, whose values are 10 s apart
 const HALF = 109; // width of one side of the bars
 const MIDDLE = 113;
 
@@ -208,7 +210,13 @@ function overviewCharts() {
       }
     };
     draw();
-    every(2, draw, signal);
+    let waits = 0;
+    const step = async () => {
+      waits += 1;
+      if (here()[1].get("span") !== "300" && waits % HOUR_STEPS !== 0) return;
+      await draw();
+    };
+    every(REFRESH_SECONDS, step, signal);
     return draw;
   };
   return { element, follow };

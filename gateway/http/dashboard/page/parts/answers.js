@@ -3,6 +3,7 @@
 import { ApiError } from "../api.js";
 import { fill, h, s } from "../dom.js";
 import { link } from "../links.js";
+import { PAGES } from "../menu.js";
 import { session } from "../session.js";
 import { state } from "./states.js";
 
@@ -43,8 +44,9 @@ export function failure(fact, error, { again = null } = {}) {
 
 /** What the user may not see, with the missing right in the server's words. */
 export function noRights(fact, error) {
-  const who = session()?.user ? "A super user can give you the right." : "Log in to be asked for your rights.";
-  return h("div.empty", { role: "alert" }, h("h3", state("warn", fact)), h("p", error.message), h("p", who), h("a.btn.small", { href: link("access") }, "Test access"));
+  const who = session()?.user ? "A super user can give you the right." : "Log in with a user who has the right.";
+  const canTest = PAGES.some((entry) => entry.route === "access");
+  return h("div.empty", { role: "alert" }, h("h3", state("warn", fact)), h("p", error.message), h("p", who), canTest && h("a.btn.small", { href: link("access") }, "Test access"));
 }
 
 /** Ask for something and show it in `place`: a skeleton after 200 ms, then what `show(found)` returns, or the failure.

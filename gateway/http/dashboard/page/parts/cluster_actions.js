@@ -95,35 +95,36 @@ function electDialog(broker, replica) {
 
 function replicaButtons(broker, replica, button, after) {
   if (!broker.election || replica.role === "master") return null;
-  const label = `r${replica.replica} of ${broker.name}`;
-  const elect = async () => after(await confirm(electDialog(broker, replica)), `r${replica.replica} is master of ${broker.name}.`);
-  const more = async () => changeReplica(broker, replica, after);
-  const canLead = replica.role !== "away" && !replica.isObserver;
-  return [canLead && button("Elect", elect, { describes: `Elect ${label}` }), " ", button("Change", more, { describes: `Change ${label}` })];
+  return button("Change", () => changeReplica(broker, replica, after), { describes: `Change r${replica.replica} of ${broker.name}` });
 }
 
-/** Observer, counting replica, or removed: one choice, then the same question as for all. */
-async function changeReplica(broker, replica, after) {
-  const choices = [
-    replica.isObserver ? ["add", "Count it: it may then become master"] : ["observer", "Make it an observer: it copies the log, and does not count"],
-    may("cluster:DELETE") && ["remove", "Remove it: it is stopped, and counts no more"],
-  ].filter(Boolean);
+/** What can be made of a replica: by value, its words, what it means, its command, its request, and its result. */
+function replicaChanges(broker, replica) {
   const path = replicaPath(broker, replica);
   const command = (what) => `entrepot cluster replica ${what} ${quoted(broker.name)} ${replica.replica}`;
-  const rest = (what) => (what === "remove" ? restOf("DELETE", path) : restOf("PUT", path, { isObserver: what === "observer" }));
-  let chosen = choices[0][0];
+  const fewer = "The broker can then stand one loss less. You can take it back.";
+  const counting = (isObserver, label, loss, result) => ({ label, loss, cli: command(isObserver ? "observer" : "add"), rest: restOf("PUT", path, { isObserver }), run: () => put(path, { isObserver }), result });
+  const elect = electDialog(broker, replica);
+  return {
+    ...(replica.role !== "away" && !replica.isObserver && { elect: { label: "Make it the master", loss: elect.loss, cli: elect.cli, rest: elect.rest, run: elect.run, result: "is the master." } }),
+    ...(replica.isObserver
+      ? { add: counting(false, "Count it: it may then become master", "It counts as soon as it has the whole log. Nothing is lost.", "counts as soon as it has the log.") }
+      : { observer: counting(true, "Make it an observer: it copies the log, and does not count", fewer, "is to be an observer.") }),
+    ...(may("cluster:DELETE") && { remove: { label: "Remove it: it is stopped, and counts no more", loss: "It has to be stopped. The broker can then stand one loss less. To take it back, it has to join anew.", cli: command("remove"), rest: restOf("DELETE", path), run: () => del(path), result: "is to count no more." } }),
+  };
+}
+
+async function changeReplica(broker, replica, after) {
+  const changes = replicaChanges(broker, replica);
+  const options = Object.entries(changes).map(([value, { label }]) => [value, label]);
+  let chosen = options[0][0];
   const result = await formDialog(`Change r${replica.replica} of ${broker.name}`, {
-    fields: [{ name: "change", label: "Change", type: "select", options: choices, value: chosen, wide: true }],
-    loss: "A replica that does not count is one loss less that the broker can stand. You can take it back, but for a removed replica.",
+    fields: [{ name: "change", label: "Change", type: "select", options, value: chosen, wide: true }],
     submit: "Change",
-    same: ({ change }) => ({ cli: command(change), rest: rest(change) }),
-    send: ({ change }) => {
-      chosen = change;
-      return change === "remove" ? del(path) : put(path, { isObserver: change === "observer" });
-    },
+    same: ({ change }) => changes[change],
+    send: ({ change }) => changes[(chosen = change)].run(),
   });
-  const facts = { add: "counts as soon as it has the log.", observer: "is to be an observer.", remove: "is to count no more." };
-  await after(result, `r${replica.replica} of ${broker.name} ${facts[chosen]}`);
+  await after(result, `r${replica.replica} of ${broker.name} ${changes[chosen].result}`);
 }
 
 function controllerButtons(controller, button, after) {

@@ -13,16 +13,20 @@ let made = 0;
  * `fields`: [{name, label, type, value, hint, required, options, wide, problem, ...attributes}].  `type`: text (default),
  * number, password, checkbox, select (with `options`: [[value, label], ...]), textarea, or any of input's.  `problem`: words
  * by which a refusal means this field, besides its name.  `submit`: the button's words.  `send(values)`: does it; values
- * are texts, numbers, booleans; empty ones are left out.  `same(values)`: {cli, rest}, shown as typed.  `cancel`: called by
+ * are texts, numbers, booleans; empty ones are left out.  `same(values)`: {cli, rest, loss}, shown as typed.  `cancel`: called by
  * a second button.  Returns {element, values(), field(name)}. */
 export function form({ fields, submit, send, same = null, cancel = null, isDanger = false, done = null }) {
   const inputs = fields.map(field);
   const wrong = h("div");
-  const outside = h("div");
+  const outside = h("div.stack");
   const button = h("button.primary", { class: isDanger ? "danger" : "" }, submit);
   const element = h("form.stack", { novalidate: true }, h("div.form", inputs.map((each) => each.element)), outside, wrong, h("p.acts.row", cancel && h("button", { type: "button", onclick: cancel }, "Cancel"), button));
   const values = () => Object.fromEntries(inputs.map((each) => [each.name, each.value()]).filter(([, value]) => value !== undefined));
-  const showSame = () => same && fill(outside, sameFromOutside(same(values())));
+  const showSame = () => {
+    if (!same) return;
+    const { loss, ...calls } = same(values());
+    fill(outside, loss && h("p.q2", loss), sameFromOutside(calls));
+  };
   element.addEventListener("input", showSame);
   showSame();
   element.addEventListener("submit", async (event) => {

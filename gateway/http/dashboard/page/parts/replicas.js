@@ -13,14 +13,14 @@ export function stateOfReplica(replica) {
   return replica.isInSync ? { kind: "ok", word: "in set" } : { kind: "warn", word: "catching up" };
 }
 
-/** How many replicas a broker may lose while it goes on confirming; null where it cannot be told.
+/** How many replicas a broker may lose while it goes on confirming; null where its rule does not tell.
  *
- * Rule `2-3`: two of three must have a message.  `in-sync`: those of the set must; losing one makes the set smaller. */
+ * Rule `2-3`: two of three must have a message.  With `async` and `in-sync` the least size of the set is not told. */
 export function lossesToStand(broker) {
-  const inSet = broker.replicas.filter((each) => each.isInSync && each.role !== "away").length;
-  const quorum = /^(\d+)-\d+$/.exec(broker.rule ?? "");
-  if (broker.replicas.length === 0 || !broker.isAvailable) return null;
-  return Math.max(0, inSet - (quorum ? Number(quorum[1]) : 1));
+  const needed = Number(/^(\d+)-\d+$/.exec(broker.rule ?? "")?.[1]);
+  if (broker.replicas.length === 0 || !broker.isAvailable || !needed) return null;
+  const there = broker.replicas.filter((each) => !each.isObserver && each.role !== "away").length;
+  return Math.max(0, there - needed);
 }
 
 /** A replica's log, in words; empty where nothing is wrong with it. */
