@@ -183,6 +183,7 @@ _STREAM: Final = """
   window.lose = () => { for (const each of window.streams.splice(0)) each.close(); };
   window.fetch = async (input, options) => {
     if (!String(input.url ?? input).includes("overview:watch")) return real(input, options);
+    window.streamAddress = String(input.url ?? input);
     if (window.refuseStreams) throw new TypeError("no answer");
     const body = new ReadableStream({ start(each) { window.streams.push(each); } });
     if (first) setTimeout(() => window.tell(first), 0);

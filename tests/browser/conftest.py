@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.browser.answers import NOW, serve_answers
 from tests.support.one_worker import keep_file_together
 from tests.support.server import ServerProcess
+from tests.support.waiting import PATIENCE_SECONDS
 
 CHROMIUM = shutil.which("chromium")
 WIDE = (1400, 1000)
@@ -30,6 +31,7 @@ def browser() -> Iterator[Browser]:
     """One for each module: while it lives, its event loop runs in this thread, where other tests need their own."""
     if CHROMIUM is None:
         pytest.skip("Chromium is not installed (make peers)")
+    expect.set_options(timeout=PATIENCE_SECONDS * 1000)
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)

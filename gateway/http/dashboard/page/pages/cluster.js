@@ -8,7 +8,7 @@ import { ask } from "../parts/answers.js";
 import { partial, results } from "../parts/banner.js";
 import { clusterActions } from "../parts/cluster_actions.js";
 import { head } from "../parts/head.js";
-import { columns, keyNumbers, panel } from "../parts/panel.js";
+import { columns, keyNumbers, panel, scrolling } from "../parts/panel.js";
 import { logProblems, lossesToStand, masterOf, stateOfReplica } from "../parts/replicas.js";
 import { none, state, unknown } from "../parts/states.js";
 import { session } from "../session.js";
@@ -135,7 +135,7 @@ function replicaTable(broker, actions) {
     );
   });
   const table = h("table", h("thead", h("tr", heads, h("th", { scope: "col" }, h("span.vh", "Do")))), h("tbody", rows));
-  return h("div.tw", { tabindex: "0", role: "region", "aria-label": `Replicas of ${broker.name}` }, table);
+  return scrolling(`Replicas of ${broker.name}`, table);
 }
 
 function gatewayPanel({ gateways, answered }, span) {
@@ -149,7 +149,7 @@ function gatewayPanel({ gateways, answered }, span) {
   const foot = h("tr", h("th", { scope: "row" }, "All"), h("td", `${answered.answered} of ${answered.asked}`), h("td.n", sum), h("td.opt"), h("td.opt"), h("td.opt"));
   const heads = [["Gateway"], ["State"], ["Connections", "n"], ["CPU", "n opt"], ["Version", "opt"], ["Started, UTC", "n opt"]].map(([title, classes = ""]) => h("th", { scope: "col", class: classes }, title));
   const table = h("table", h("thead", h("tr", heads)), h("tbody", rows, away), h("tfoot", foot));
-  return panel("Gateways", { span, flush: h("div.tw", { tabindex: "0", role: "region", "aria-label": "Gateways" }, table) });
+  return panel("Gateways", { span, flush: scrolling("Gateways", table) });
 }
 
 const CONTROLLER_STATES = { LEADS: "leader", FOLLOWS: "follower", WAITS: "waits for a leader", AWAY: "away" };
@@ -160,7 +160,7 @@ function controllerPanel(controllers, nameServers, actions) {
     const role = each.state === "LEADS" ? h("b", word) : each.state === "FOLLOWS" ? word : state(each.state === "AWAY" ? "bad" : "warn", each.problem ?? word);
     return h("tr", h("th", { scope: "row" }, each.controller ?? unknown()), h("td", role), h("td.opt.q2.mono.xs", name(each.address)), h("td.n", actions.ofController(each)));
   });
-  const table = rows.length ? h("div.tw", { tabindex: "0", role: "region", "aria-label": "Controllers" }, h("table", h("thead", h("tr", h("th", { scope: "col" }, "Controller"), h("th", { scope: "col" }, "Role"), h("th.opt", { scope: "col" }, "Address"), h("th", { scope: "col" }, h("span.vh", "Do")))), h("tbody", rows))) : h("p.pad.s.q", "Masters are not elected: no controllers.");
+  const table = rows.length ? scrolling("Controllers", h("table", h("thead", h("tr", h("th", { scope: "col" }, "Controller"), h("th", { scope: "col" }, "Role"), h("th.opt", { scope: "col" }, "Address"), h("th", { scope: "col" }, h("span.vh", "Do")))), h("tbody", rows))) : h("p.pad.s.q", "Masters are not elected: no controllers.");
   const servers = nameServers.map((each) => state(each.isAvailable ? "ok" : "bad", [name(each.address), each.isAvailable ? "" : " is away"]));
   return panel("Controllers", { span: 4, flush: table, footer: servers.length ? ["Name servers:", ...servers] : null });
 }

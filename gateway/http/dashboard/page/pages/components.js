@@ -10,7 +10,7 @@ import { sameFromOutside } from "../parts/copying.js";
 import { confirm } from "../parts/dialog.js";
 import { form } from "../parts/form.js";
 import { head } from "../parts/head.js";
-import { columns, facts, keyNumbers, panel } from "../parts/panel.js";
+import { columns, facts, keyNumbers, panel, scrolling } from "../parts/panel.js";
 import { exampleHistory, exampleRows } from "../parts/sheet.js";
 import { sparkline } from "../parts/sparkline.js";
 import { chip, door, masked, none, state, unknown, withUnit } from "../parts/states.js";
@@ -66,7 +66,7 @@ function states() {
     [masked("pci"), "you may not see it", "names the rule"],
   ];
   const heads = ["Look", "Means", "Used for"].map((title) => h("th", { scope: "col" }, title));
-  return h("div.tw", { tabindex: "0", role: "region", "aria-label": "States" }, h("table", h("thead", h("tr", heads)), h("tbody", rows.map((row) => h("tr", row.map((cell) => h("td", cell)))))));
+  return scrolling("States", h("table", h("thead", h("tr", heads)), h("tbody", rows.map((row) => h("tr", row.map((cell) => h("td", cell)))))));
 }
 
 function controls() {
@@ -123,4 +123,4 @@ function asking(told) {
   return h("div.panel.pad.stack", h("p.s.q2", "Says what is lost, and shows the same from outside. The name is typed first where it cannot be undone."), h("p", h("button.danger", { type: "button", onclick: open }, "Delete returns")));
 }
 
-const hostile = () => h("div.panel.tw", { tabindex: "0", role: "region", "aria-label": "Hostile names" }, h("table", h("tbody", HOSTILE.map(([text, means]) => h("tr", h("th.mono.brk", { scope: "row" }, name(text)), h("td.q2", means))))));
+const hostile = () => h("div.panel.tw", { tabindex: "0", role: "group", "aria-label": "Hostile names" }, h("table", h("tbody", HOSTILE.map(([text, means]) => h("tr", h("th.mono.brk", { scope: "row" }, name(text)), h("td.q2", means))))));

@@ -10,7 +10,7 @@ import { partial } from "../parts/banner.js";
 import { chart } from "../parts/chart.js";
 import { clusterMap } from "../parts/cluster_map.js";
 import { head } from "../parts/head.js";
-import { columns, keyNumbers, panel } from "../parts/panel.js";
+import { columns, keyNumbers, panel, scrolling } from "../parts/panel.js";
 import { door, doorClass, none, state, unknown } from "../parts/states.js";
 import { choice } from "../parts/tabs.js";
 import { overviewStream } from "../stream.js";
@@ -120,7 +120,7 @@ function doors({ doors: rows, answered }) {
   const table = h("table.roomy", h("thead", head), h("tbody", lines), h("tfoot", foot));
   const missing = (answered?.missing ?? []).map((each) => each.name);
   const unit = `messages/s, last 10 s${missing.length ? `, without ${missing.slice(0, 3).join(", ")}` : ""}`;
-  return panel("Doors", { unit, span: 8, flush: h("div.tw", { tabindex: "0", role: "region", "aria-label": "Rates by door" }, table) });
+  return panel("Doors", { unit, span: 8, flush: scrolling("Rates by door", table) });
 }
 
 const mebibytes = (value) => (isUnknown(value) ? unknown() : quantity(value / (1 << 20)));
@@ -231,6 +231,6 @@ function lagSeries(series) {
     .slice(0, LAG_KINDS.length)
     .map(([key], at) => {
       const [topic, group] = key.slice("lag.".length).split(/\/(.*)/s);
-      return { key, label: [name(group), " on ", name(topic)], kind: LAG_KINDS[at] };
+      return { key, label: `${group} on ${topic}`, shown: [name(group), " on ", name(topic)], kind: LAG_KINDS[at] };
     });
 }

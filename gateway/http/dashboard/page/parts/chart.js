@@ -15,7 +15,8 @@ const TABLE_ROWS = 360;
 
 /** A chart.
  *
- * `title`, `unit`; `series`: up to four of {key, label, kind, isDashed}, where `kind` is a colour's class; `format`: of
+ * `title`, `unit`; `series`: up to four of {key, label, shown, kind, isDashed}, where `kind` is a colour's class, and
+ * `shown` are nodes in place of the label's text; `format`: of
  * values in legend and table; `isLog`: a log scale, which the unit then says; `limit`: {at, label}; `isLow`: less high;
  * `span`: columns of 12.  Returns {element, update(data)}, where data is {end, step, values: {key: [number|null]},
  * events: [{at, text}]}: `end` and `at` in epoch seconds, `step` in seconds, the last value is at `end`. */
@@ -32,7 +33,7 @@ export function chart({ title, unit, series, format = quantity, isLog = false, l
     button.setAttribute("aria-pressed", String(isTable));
     plot.hidden = isTable;
     table?.remove();
-    table = isTable ? h("div.tw.numbers", { tabindex: "0", role: "region", "aria-label": `${title}, ${unit}` }) : null;
+    table = isTable ? h("div.tw.numbers", { tabindex: "0", role: "group", "aria-label": `${title}, ${unit}` }) : null;
     if (table) element.append(table);
     if (table && last) fill(table, tableOf(shown, last, format));
   });
@@ -48,12 +49,14 @@ export function chart({ title, unit, series, format = quantity, isLog = false, l
 }
 
 const hatched = () => s("svg.hk", { "aria-hidden": "true" }, s("rect.gap", { width: 14, height: 10 }));
+/** The label of a line for a second place: nodes stand in one place only. */
+const copied = ({ label, shown }) => (shown ? shown.map((each) => each.cloneNode?.(true) ?? each) : label);
 const latest = (values) => values.at(-1) ?? null;
 const isGap = (value) => value === null || value === undefined;
 
 function key(line, format) {
   const value = latest(line.values);
-  return h("li", { class: line.kind }, h("span.key", { class: line.isDashed ? "dash" : "" }), line.label, " ", isGap(value) ? unknown() : h("b", format(value)));
+  return h("li", { class: line.kind }, h("span.key", { class: line.isDashed ? "dash" : "" }), copied(line), " ", isGap(value) ? unknown() : h("b", format(value)));
 }
 
 function drawing(lines, { end, step, events = [] }, { isLog, limit, words }) {
@@ -146,7 +149,7 @@ function sentence(title, unit, lines, { end, step, events = [] }, format) {
   });
   const empty = gaps(lines, length).map(([from, to]) => `No data from ${clock((end - (length - 1 - from) * step) * 1000)} to ${clock((end - (length - 1 - to) * step) * 1000)}.`);
   const marked = placed(events, end - (length - 1) * step, end).map((event) => `${clock(event.at * 1000)}: ${event.text}.`);
-  return plain([`${title}, ${unit}, over ${duration(Math.max(0, length - 1) * step)}.`, ...said, ...empty.slice(0, 3), ...marked.slice(0, 3)].join(" "));
+  return plain([`${title}, ${unit}, over ${duration(length * step)}.`, ...said, ...empty.slice(0, 3), ...marked.slice(0, 3)].join(" "));
 }
 
 function tableOf(series, { end, step, values }, format) {
@@ -155,5 +158,5 @@ function tableOf(series, { end, step, values }, format) {
     const cells = series.map((each) => values[each.key]?.[length - 1 - at] ?? null);
     return h("tr", h("th.mono.xs", { scope: "row" }, clock((end - at * step) * 1000)), cells.map((value) => h("td.n", isGap(value) ? unknown() : format(value))));
   });
-  return h("table", h("thead", h("tr", h("th", { scope: "col" }, "Time, UTC"), series.map((each) => h("th.n", { scope: "col" }, each.label)))), h("tbody", rows));
+  return h("table", h("thead", h("tr", h("th", { scope: "col" }, "Time, UTC"), series.map((each) => h("th.n", { scope: "col" }, copied(each))))), h("tbody", rows));
 }

@@ -5,7 +5,7 @@ import { fill, h } from "../dom.js";
 /** A text with a button that copies it. */
 export function copyable(label, text) {
   const button = h("button.small", { type: "button", "aria-label": `Copy ${label}` }, "Copy");
-  const code = h("pre.code.wrap", { tabindex: "0", role: "region", "aria-label": label }, text);
+  const code = h("pre.code.wrap", { tabindex: "0", role: "group", "aria-label": label }, text);
   button.addEventListener("click", async () => {
     await copy(code, text);
     fill(button, "Copied");

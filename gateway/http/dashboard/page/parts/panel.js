@@ -36,5 +36,8 @@ export function facts(pairs) {
   return h("dl.facts", pairs.filter(([, value]) => value !== null && value !== undefined).map(([label, value]) => [h("dt", label), h("dd", value)]));
 }
 
+/** What may be wider than its place, such as a table: it scrolls, also by keyboard.  `label` says what it is. */
+export const scrolling = (label, ...children) => h("div.tw", { tabindex: "0", role: "group", "aria-label": label }, children);
+
 /** Columns of 12. */
 export const columns = (...children) => h("div.cols", children);

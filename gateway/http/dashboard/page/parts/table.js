@@ -46,7 +46,7 @@ class List {
     this.instead = h("div.pad", { hidden: true });
     this.ways = h("div.ways");
     const inner = h("table", h("thead", this.headRow), this.body, this.tableFoot);
-    this.region = h("div.tw", { tabindex: "0", role: "region", "aria-label": this.label }, inner);
+    this.region = h("div.tw", { tabindex: "0", role: "group", "aria-label": this.label }, inner);
     const fields = filterFields(this.filters, this.filter, () => this.restart());
     this.element = h("div.list", fields, this.notes, this.bulk, this.fresh, this.region, this.instead, this.ways);
     this.#drawHead();
