@@ -2,15 +2,12 @@
 
 import { ApiError, onLoginLost } from "./api.js";
 import { fill, h } from "./dom.js";
-import { showFrame } from "./frame.js";
+import { showFrame, tellLoginOver } from "./frame.js";
 import { showLogin, showLoginDialog } from "./pages/login.js";
 import { failure } from "./parts/answers.js";
 import { isIn, loadSession } from "./session.js";
 import { overviewStream } from "./stream.js";
 import { applyTheme } from "./choices.js";
-
-applyTheme();
-start();
 
 async function start() {
   try {
@@ -23,7 +20,19 @@ async function start() {
     return;
   }
   if (isIn()) {
-    onLoginLost(() => showLoginDialog(() => overviewStream.retry()));
+    onLoginLost(() => isRefused || logInAgain());
     showFrame();
   } else showLogin(start);
 }
+
+// True after the question to log in again was closed: from then on only the notice asks.
+let isRefused = false;
+
+async function logInAgain() {
+  isRefused = !(await showLoginDialog());
+  tellLoginOver(isRefused ? logInAgain : null);
+  if (!isRefused) overviewStream.retry();
+}
+
+applyTheme();
+start();

@@ -26,7 +26,7 @@ export function mark() {
 /** Show the frame, and the page of the address in it. */
 export function showFrame() {
   const main = h("main.main", { id: "main", tabindex: "-1" });
-  const notices = h("div.notices");
+  const notices = h("div.notices", { "data-kind": "" });
   const place = h("div.place");
   main.append(hatch(), notices, place);
   const bar = topBar();
@@ -149,23 +149,33 @@ function foot() {
   return h("div.foot", themeChoice(), keyChoice(), h("p", who), h("p", name(cluster), " · ", version, " on ", name(gateway)));
 }
 
-function showNotices(notices, stream) {
-  const kind = stream.state === "paused" ? "paused" : stream.state === "lost" ? "lost" : "";
-  if (kind === "") {
-    if (notices.childElementCount) fill(notices);
-    notices.dataset.kind = "";
-    return;
-  }
-  const seen = stream.lastAt ? ` What you see is of ${clock(stream.lastAt)}.` : "";
+let logInAgain = null;
+
+/** Say above the page that the login is over, with a button that calls `again()`; null takes it away. */
+export function tellLoginOver(again) {
+  logInAgain = again;
+}
+
+/** What is to be said above every page now: {kind, look, fact, text, action}; null where nothing is. */
+function noticeOf(stream) {
+  const seen = stream.lastAt ? `What you see is of ${clock(stream.lastAt)}.` : "";
+  if (logInAgain) return { kind: "over", look: "bad", fact: "Your login is over.", text: "What you typed stays on this page.", action: { label: "Log in again", act: logInAgain } };
+  if (stream.state === "paused") return { kind: "paused", look: "info", fact: "Updates are paused.", text: seen, action: { label: "Go on", act: () => stream.pause(false) } };
+  if (stream.state !== "lost") return null;
   const wait = Math.max(0, Math.ceil(((stream.retryAt ?? 0) - Date.now()) / SECOND));
-  const text = kind === "paused" ? seen.trim() : `Trying again ${wait ? `in ${wait} s` : "now"}.${seen}`;
-  if (notices.dataset.kind === kind) {
-    fill(notices.querySelector(".says"), ` ${text}`);
+  const text = `Trying again ${wait ? `in ${wait} s` : "now"}. ${seen}`.trim();
+  return { kind: "lost", look: "warn", fact: "The connection is lost.", text, action: { label: "Try now", act: () => stream.retry() } };
+}
+
+function showNotices(notices, stream) {
+  const notice = noticeOf(stream);
+  const says = notices.querySelector(".says");
+  if (notices.dataset.kind === (notice?.kind ?? "")) {
+    if (says && notice) fill(says, ` ${notice.text}`);
     return;
   }
-  notices.dataset.kind = kind;
-  const [fact, label, act] = kind === "paused" ? ["Updates are paused.", "Go on", () => stream.pause(false)] : ["The connection is lost.", "Try now", () => stream.retry()];
-  fill(notices, banner(kind === "paused" ? "info" : "warn", fact, h("span.says", ` ${text}`), { label, act }));
+  notices.dataset.kind = notice?.kind ?? "";
+  fill(notices, notice && banner(notice.look, notice.fact, h("span.says", ` ${notice.text}`), notice.action));
 }
 
 function addKeys(bar) {

@@ -21,20 +21,25 @@ export function showLogin(done) {
   focus();
 }
 
-let isOpen = false;
+let open = null;
 
-/** Ask to log in again above the page, which keeps what was typed; `done()` is called then. */
-export function showLoginDialog(done) {
-  if (isOpen) return;
-  isOpen = true;
+/** Ask to log in again above the page, which keeps what was typed.  The promise of true where somebody is logged in then. */
+export function showLoginDialog() {
+  open ??= askAgain().finally(() => (open = null));
+  return open;
+}
+
+async function askAgain() {
+  let isIn = false;
   const over = banner("bad", "Your login is over.", "What you typed stays on this page.");
   const { element, focus } = loginForm(over, () => {
+    isIn = true;
     dialog.close();
-    done();
   });
   const dialog = openDialog("Log in again", element);
   focus();
-  dialog.closed.then(() => (isOpen = false));
+  await dialog.closed;
+  return isIn;
 }
 
 function house() {

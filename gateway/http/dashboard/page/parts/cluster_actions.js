@@ -120,7 +120,7 @@ async function changeReplica(broker, replica, after) {
   let chosen = options[0][0];
   const result = await formDialog(`Change r${replica.replica} of ${broker.name}`, {
     fields: [{ name: "change", label: "Change", type: "select", options, value: chosen, wide: true }],
-    submit: "Change",
+    submit: `Change r${replica.replica}`,
     same: ({ change }) => changes[change],
     send: ({ change }) => changes[(chosen = change)].run(),
   });
