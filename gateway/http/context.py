@@ -21,7 +21,9 @@ from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.peers.peers import Peers
 from entrepot.gateway.periodic_work import PeriodicWork
+from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
 
@@ -47,6 +49,8 @@ class HttpContext:
     webhooks: Webhooks
     settings: Settings
     clock: Clock
+    peers: Peers
+    logins: LoginSessions
     is_ready: Callable[[], bool]
     mqtt: MqttFrontend | None = None
     amqp: AmqpFrontend | None = None
