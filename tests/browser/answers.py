@@ -26,7 +26,7 @@ SESSION: Final[dict[str, Any]] = {
     "cluster": "nordhafen",
     "gateway": "gw-2",
     "version": "1.8.0",
-    "may": ["cluster:LIST", "cluster:UPDATE", "cluster:DELETE"],
+    "may": ["Cluster:LIST", "Cluster:UPDATE", "Cluster:DELETE"],
 }
 LOGGED_OUT: Final = {**SESSION, "user": None, "isSuper": False, "expiresAt": None, "may": []}
 
@@ -193,6 +193,10 @@ _STREAM: Final = """
 """
 
 
+ASK_THE_SERVER: Final = object()
+"""An answer that the server itself gives."""
+
+
 def serve_answers(page: Page, answers: dict[str, Any]) -> None:
     """Give a page fixed answers.  `answers` by method and path below `/api/v1/`, such as `GET overview`: a value; a
     tuple of status and value; or a function of the request's JSON that returns either."""
@@ -215,6 +219,9 @@ def serve_answers(page: Page, answers: dict[str, Any]) -> None:
             return
         if callable(value):
             value = value(request.post_data_json)
+        if value is ASK_THE_SERVER:
+            route.continue_()
+            return
         status, shown = value if isinstance(value, tuple) else (200, value)
         route.fulfill(status=status, content_type="application/json", body="" if shown is None else json.dumps(shown))
 

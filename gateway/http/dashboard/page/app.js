@@ -21,7 +21,7 @@ async function start() {
   }
   if (isIn()) {
     onLoginLost(() => isRefused || logInAgain());
-    showFrame();
+    showFrame(logIn);
   } else showLogin(start);
 }
 
@@ -29,9 +29,13 @@ async function start() {
 let isRefused = false;
 
 async function logInAgain() {
-  isRefused = !(await showLoginDialog());
+  isRefused = !(await showLoginDialog({ isOver: true }));
   tellLoginOver(isRefused ? logInAgain : null);
   if (!isRefused) overviewStream.retry();
+}
+
+async function logIn() {
+  if (await showLoginDialog({ isOver: false })) location.reload();
 }
 
 applyTheme();

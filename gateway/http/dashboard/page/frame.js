@@ -23,14 +23,14 @@ export function mark() {
   );
 }
 
-/** Show the frame, and the page of the address in it. */
-export function showFrame() {
+/** Show the frame, and the page of the address in it.  `logIn()`: asks who it is, where the gateway is open. */
+export function showFrame(logIn) {
   const main = h("main.main", { id: "main", tabindex: "-1" });
   const notices = h("div.notices", { "data-kind": "" });
   const place = h("div.place");
   main.append(hatch(), notices, place);
   const bar = topBar();
-  const menu = sideMenu();
+  const menu = sideMenu(logIn);
   document.body.className = "app";
   fill(document.body, bar.element, menu.element, main);
   onNavigate(menu.mark);
@@ -103,7 +103,7 @@ function clockWords(stream) {
   return stream.state === "live" && age < 6 ? `live · ${clock(stream.lastAt)} UTC` : `last answer ${number(age)} s ago`;
 }
 
-function sideMenu() {
+function sideMenu(logIn) {
   const links = new Map();
   const counts = new Map();
   const sections = SECTIONS.map((section) => {
@@ -118,7 +118,7 @@ function sideMenu() {
     });
     return h("section", h("h2", section), h("ul", items));
   });
-  const element = h("nav.nav", { id: "nav", popover: "auto", "aria-label": "Pages" }, h("button.nav-close", { type: "button", popovertarget: "nav", popovertargetaction: "hide" }, "Close"), sections, foot());
+  const element = h("nav.nav", { id: "nav", popover: "auto", "aria-label": "Pages" }, h("button.nav-close", { type: "button", popovertarget: "nav", popovertargetaction: "hide" }, "Close"), sections, foot(logIn));
   return {
     element,
     mark: (entry) => {
@@ -138,14 +138,13 @@ function sideMenu() {
   };
 }
 
-function foot() {
+function foot(logIn) {
   const { user, isSuper, isAnonymous, cluster, version, gateway } = session();
-  const leave = async (event) => {
-    event.preventDefault();
+  const leave = async () => {
     await logOut();
     location.reload();
   };
-  const who = isAnonymous ? "Nobody is logged in: this gateway is open" : h("span", name(user), isSuper ? ", super user" : "", " · ", h("a", { href: "#", onclick: leave }, "Log out"));
+  const who = isAnonymous ? h("span", "This gateway is open to all · ", h("button.plain", { type: "button", onclick: logIn }, "Log in")) : h("span", name(user), isSuper ? ", super user" : "", " · ", h("button.plain", { type: "button", onclick: leave }, "Log out"));
   return h("div.foot", themeChoice(), keyChoice(), h("p", who), h("p", name(cluster), " · ", version, " on ", name(gateway)));
 }
 

@@ -9,7 +9,7 @@ export const SECTIONS = ["Watch", "Messages", "Clients", "Move", "Govern"];
  * page's one parameter; without `exists` the page itself looks. */
 export const PAGES = [
   { route: "overview", page: "overview", section: "Watch", label: "Overview" },
-  { route: "cluster", page: "cluster", section: "Watch", label: "Cluster", right: "cluster:LIST" },
+  { route: "cluster", page: "cluster", section: "Watch", label: "Cluster", right: "Cluster:LIST" },
   { route: "components", page: "components", section: "Govern", label: "Component sheet" },
   { route: "find/:text", page: "find" },
 ];

@@ -28,6 +28,6 @@ export async function logOut() {
 /** True if pages may be shown: somebody is logged in, or the gateway is open. */
 export const isIn = () => now !== null && (now.user !== null || now.isAnonymous);
 
-/** True if the user has a right on the whole cluster, such as `cluster:LIST`.  Rights on single topics and groups are
+/** True if the user has a right on the whole cluster, such as `Cluster:LIST`.  Rights on single topics and groups are
  * asked for by trying: the server names the missing one. */
 export const may = (right) => !right || Boolean(now?.isSuper) || (now?.may ?? []).includes(right);

@@ -23,20 +23,21 @@ export function showLogin(done) {
 
 let open = null;
 
-/** Ask to log in again above the page, which keeps what was typed.  The promise of true where somebody is logged in then. */
-export function showLoginDialog() {
-  open ??= askAgain().finally(() => (open = null));
+/** Ask to log in above the page, which keeps what was typed.  `isOver`: somebody was logged in.  The promise of true where
+ * somebody is logged in then. */
+export function showLoginDialog({ isOver }) {
+  open ??= askAbove(isOver).finally(() => (open = null));
   return open;
 }
 
-async function askAgain() {
+async function askAbove(isOver) {
   let isIn = false;
-  const over = banner("bad", "Your login is over.", "What you typed stays on this page.");
+  const over = isOver ? banner("bad", "Your login is over.", "What you typed stays on this page.") : null;
   const { element, focus } = loginForm(over, () => {
     isIn = true;
     dialog.close();
   });
-  const dialog = openDialog("Log in again", element);
+  const dialog = openDialog(isOver ? "Log in again" : "Log in", element);
   focus();
   await dialog.closed;
   return isIn;

@@ -19,9 +19,9 @@ export function clusterActions(tell, reload) {
   };
   const button = (label, act, { isDanger = false, describes = label } = {}) => h("button.small", { type: "button", class: isDanger ? "danger" : "", "aria-label": describes, onclick: act }, label);
   return {
-    ofBroker: (broker) => (may("cluster:UPDATE") ? brokerButtons(broker, button, after) : []),
-    ofReplica: (broker, replica) => (may("cluster:UPDATE") ? replicaButtons(broker, replica, button, after) : null),
-    ofController: (controller) => (may("cluster:UPDATE") && controller.controller ? controllerButtons(controller, button, after) : null),
+    ofBroker: (broker) => (may("Cluster:UPDATE") ? brokerButtons(broker, button, after) : []),
+    ofReplica: (broker, replica) => (may("Cluster:UPDATE") ? replicaButtons(broker, replica, button, after) : null),
+    ofController: (controller) => (may("Cluster:UPDATE") && controller.controller ? controllerButtons(controller, button, after) : null),
   };
 }
 
@@ -35,7 +35,7 @@ function brokerButtons(broker, button, after) {
   const leave = async () => after(await confirm(leaveDialog(broker)), `${broker.name} was removed.`);
   const elect = async () => after(await confirm(electDialog(broker, null)), `An election on ${broker.name} is over.`);
   if (broker.isDraining) {
-    return [button("Undrain", undrain, { describes: `Undrain ${broker.name}` }), may("cluster:DELETE") && button("Remove", leave, { isDanger: true, describes: `Remove ${broker.name}` })];
+    return [button("Undrain", undrain, { describes: `Undrain ${broker.name}` }), may("Cluster:DELETE") && button("Remove", leave, { isDanger: true, describes: `Remove ${broker.name}` })];
   }
   return [broker.election && button("Elect", elect, { describes: `Elect a master of ${broker.name}` }), button("Drain", drain, { isDanger: true, describes: `Drain ${broker.name}` })];
 }
@@ -110,7 +110,7 @@ function replicaChanges(broker, replica) {
     ...(replica.isObserver
       ? { add: counting(false, "Count it: it may then become master", "It counts as soon as it has the whole log. Nothing is lost.", "counts as soon as it has the log.") }
       : { observer: counting(true, "Make it an observer: it copies the log, and does not count", fewer, "is to be an observer.") }),
-    ...(may("cluster:DELETE") && { remove: { label: "Remove it: it is stopped, and counts no more", loss: "It has to be stopped. The broker can then stand one loss less. To take it back, it has to join anew.", cli: command("remove"), rest: restOf("DELETE", path), run: () => del(path), result: "is to count no more." } }),
+    ...(may("Cluster:DELETE") && { remove: { label: "Remove it: it is stopped, and counts no more", loss: "It has to be stopped. The broker can then stand one loss less. To take it back, it has to join anew.", cli: command("remove"), rest: restOf("DELETE", path), run: () => del(path), result: "is to count no more." } }),
   };
 }
 
@@ -128,7 +128,7 @@ async function changeReplica(broker, replica, after) {
 }
 
 function controllerButtons(controller, button, after) {
-  if (!may("cluster:DELETE")) return null;
+  if (!may("Cluster:DELETE")) return null;
   const path = `controllers/${controller.controller}`;
   const remove = async () => {
     const result = await confirm({
