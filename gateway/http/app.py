@@ -15,6 +15,7 @@ from entrepot.gateway.http.admin import admin_routes
 from entrepot.gateway.http.asgi import AsgiApp, Receive, Scope, Send, routable
 from entrepot.gateway.http.at_once import PublishAtOnce
 from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.dashboard.pages import dashboard_routes
 from entrepot.gateway.http.documents.asyncapi import asyncapi_routes
 from entrepot.gateway.http.documents.page import page_routes
 from entrepot.gateway.http.health import health_routes
@@ -152,6 +153,7 @@ def build_rest(
     for router in routers:
         app.include_router(router.api)
     app.include_router(page_routes())
+    app.include_router(dashboard_routes())
     table.check(app)
     generate = app.openapi
     document: dict[str, Any] = {}
