@@ -10,8 +10,9 @@ import contextlib
 import os
 import random
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -74,8 +75,16 @@ def _setup_token_file(settings: Settings, store: Store) -> Path | None:
 class Gateway:
     """One gateway process: the front ends and listeners over one store."""
 
-    def __init__(self, settings: Settings, store: Store, clock: Clock, sockets: dict[str, socket.socket]) -> None:
-        self.settings = settings
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        clock: Clock,
+        sockets: dict[str, socket.socket],
+        origins: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`origins`: the origin of each setting that has none by default, by its key."""
+        self.settings, self._origins = settings, origins
         self.store, self._is_alone = store, not isinstance(store, Clustered) and not settings.broker.enabled
         self.addresses = {door: address_of(listener) for door, listener in sockets.items()}
         self._loop = asyncio.get_running_loop()
@@ -239,6 +248,7 @@ class Gateway:
             subscriptions=self.subscriptions,
             webhooks=webhooks,
             settings=self.settings,
+            origins=self._origins,
             clock=clock,
             peers=beside.peers,
             logins=beside.logins,

@@ -14,6 +14,7 @@ from entrepot.gateway.http.access import HttpAccess, kept_private
 from entrepot.gateway.http.admin import admin_routes
 from entrepot.gateway.http.asgi import AsgiApp, Receive, Scope, Send, routable
 from entrepot.gateway.http.at_once import PublishAtOnce
+from entrepot.gateway.http.changes import AuditedChanges
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.dashboard.pages import dashboard_routes
 from entrepot.gateway.http.documents.asyncapi import asyncapi_routes
@@ -66,6 +67,7 @@ def build_app(context: HttpContext) -> HttpApp:
     methods = RouteMethods(rest)
     install(rest, methods.at)
     hot = HotRoutes(context, access, table.routes)
+    changes = AuditedChanges(context.security.audit, table.routes)
     sockets = EventSockets(context, access, origins)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,7 +88,7 @@ def build_app(context: HttpContext) -> HttpApp:
         if routed is not scope:
             scope[ROUTED] = routed
         try:
-            await rest(routed, receive, send)
+            await rest(routed, receive, changes.noting(routed, send))
         except Exception:  # noqa: BLE001 - already logged and answered by the handler; raised again
             return
 

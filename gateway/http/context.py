@@ -52,6 +52,8 @@ class HttpContext:
     peers: Peers
     logins: LoginSessions
     is_ready: Callable[[], bool]
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Origin of each setting that is not its default, by its key."""
     mqtt: MqttFrontend | None = None
     amqp: AmqpFrontend | None = None
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)

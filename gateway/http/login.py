@@ -13,9 +13,10 @@ from entrepot.domain.timestamp import to_rfc3339
 from entrepot.gateway.http.access import PROTOCOL, HttpAccess, source_of
 from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Change, schema_of
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.change_names import NO_CHANGE, TOLD_BELOW
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.login_cookie import cookie_name, is_https, login_token
-from entrepot.gateway.http.problems import bad_request
+from entrepot.gateway.http.problems import UnknownHostError, bad_request
 from entrepot.gateway.http.rights import DEFAULT_CLUSTER, Open
 from entrepot.gateway.http.routes import Router
 from entrepot.gateway.security.credentials import Credentials
@@ -49,16 +50,11 @@ def login_routes(context: HttpContext, access: HttpAccess) -> Router:
 
     @router.get(PATH, ANYBODY, summary="Get the login of this browser, and what it may do")
     async def get_session(request: Request) -> Response:
-        try:
-            principal: Principal | None = await access.principal(request.scope)
-        except EntrepotError as refusal:
-            if refusal.code is not Code.UNAUTHORIZED:
-                raise
-            principal = None
-        return json_answer(_shape(context, request, principal))
+        return json_answer(_shape(context, request, await _present(access, request)))
 
-    @router.post(PATH, ANYBODY, summary="Log in, in a browser", openapi_extra=_BODY)
+    @router.post(PATH, ANYBODY, change=TOLD_BELOW, summary="Log in, in a browser", openapi_extra=_BODY)
     async def log_in(request: Request) -> Response:
+        await _present(access, request)
         given = await body_of(request, context, LoginBody)
         principal = await _recognised(context, request, given)
         token, expires_ms = logins.open(principal)
@@ -69,8 +65,9 @@ def login_routes(context: HttpContext, access: HttpAccess) -> Router:
         _set_cookie(answer, request, token, seconds)
         return answer
 
-    @router.delete(PATH, ANYBODY, summary="Log out, at every gateway", status_code=NO_CONTENT)
+    @router.delete(PATH, ANYBODY, change=NO_CHANGE, summary="Log out, at every gateway", status_code=NO_CONTENT)
     async def log_out(request: Request) -> Response:
+        await _present(access, request)
         token = login_token(request.scope)
         if token is not None:
             await logins.end(token)
@@ -79,6 +76,18 @@ def login_routes(context: HttpContext, access: HttpAccess) -> Router:
         return answer
 
     return router
+
+
+async def _present(access: HttpAccess, request: Request) -> Principal | None:
+    """The principal that a browser has already, or None.  Raises UnknownHostError at a gateway that is open to all."""
+    try:
+        return await access.principal(request.scope)
+    except UnknownHostError:
+        raise
+    except EntrepotError as refusal:  # a login that is over, or one without our header, which is replaced now
+        if refusal.code not in (Code.UNAUTHORIZED, Code.FORBIDDEN):
+            raise
+        return None
 
 
 async def _recognised(context: HttpContext, request: Request, given: LoginBody) -> Principal:

@@ -219,7 +219,7 @@ class Security:
 
     def why(self, principal: Principal, action: Action, resource_type: ResourceType, name: str) -> Decision:
         """The present decision, with its reason."""
-        found = self._statements(principal)
+        found = self.statements_for(principal)
         if isinstance(found, Decision):
             return found
         return evaluate(principal, Request(action, resource_type, name), found)
@@ -236,17 +236,14 @@ class Security:
             self._denied(principal, protocol, Action.ALL, "users and policies")
         return is_allowed
 
-    def explain(
-        self, subject: str, action: Action, resource_type: ResourceType, name: str, source: str, client_id: str
-    ) -> Decision:
-        """The decision for a subject, without asking it to authenticate."""
+    def principal_named(self, subject: str, source: str, client_id: str) -> Principal:
+        """The principal that a subject would be, without asking it to authenticate."""
         if subject == ANONYMOUS:
-            return self.why(anonymous(source, client_id), action, resource_type, name)
+            return anonymous(source, client_id)
         user = self._directory.user(subject)
         if user is None:
-            return self.why(Principal(subject, Origin.TOKEN, source, client_id), action, resource_type, name)
-        principal = Principal(subject, Origin.PASSWORD, source, client_id, user.credential)
-        return self.why(principal, action, resource_type, name)
+            return Principal(subject, Origin.TOKEN, source, client_id)
+        return Principal(subject, Origin.PASSWORD, source, client_id, user.credential)
 
     def watch_principals(self, callback: Callable[[PrincipalChange], None]) -> Callable[[], None]:
         """Call back after rights have changed; return a function that stops it.
@@ -256,6 +253,21 @@ class Security:
         """
         self._watchers.append(callback)
         return lambda: self._watchers.remove(callback) if callback in self._watchers else None
+
+    def statements_for(self, principal: Principal) -> Decision | tuple[Sequence[CompiledStatement], ...]:
+        """The statements that decide, or the decision where no statement matters."""
+        directory = self._directory
+        if not directory.is_loaded:
+            return Decision(False, "users and policies are not known")
+        refusal = self.lost(principal)
+        if refusal is not None:
+            return Decision(False, refusal)
+        if self.is_super(principal):
+            return Decision(True, _WHY_ALL.get(principal.origin, "a super user"))
+        statements = directory.statements(principal.name)
+        if statements is None:
+            return Decision(False, "a policy cannot be read")
+        return (compile_statements(principal.name, principal.statements), *statements)
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -276,25 +288,10 @@ class Security:
         return remembered
 
     def _may_know(self, principal: Principal, resource_type: ResourceType, name: str) -> bool:
-        found = self._statements(principal)
+        found = self.statements_for(principal)
         if isinstance(found, Decision):
             return found.is_allowed
         return may_be_known(principal, resource_type, name, found)
-
-    def _statements(self, principal: Principal) -> Decision | tuple[Sequence[CompiledStatement], ...]:
-        """The statements that decide, or the decision where no statement matters."""
-        directory = self._directory
-        if not directory.is_loaded:
-            return Decision(False, "users and policies are not known")
-        refusal = self.lost(principal)
-        if refusal is not None:
-            return Decision(False, refusal)
-        if self.is_super(principal):
-            return Decision(True, _WHY_ALL.get(principal.origin, "a super user"))
-        statements = directory.statements(principal.name)
-        if statements is None:
-            return Decision(False, "a policy cannot be read")
-        return (compile_statements(principal.name, principal.statements), *statements)
 
     def lost(self, principal: Principal) -> str | None:
         """The reason why the principal's credential no longer holds, or None."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from entrepot.domain.replication.rule import parse_rule
 from entrepot.gateway.settings.addresses import LARGEST_ID, addresses_by_id, checked_addresses
@@ -207,7 +207,7 @@ class RocketMqClusterSettings(Table):
     endpoints: list[str] = Field([], description="Addresses of the cluster's gRPC proxies, as host:port")
     topics: list[str] = Field([], description="Topics known from the start; others are looked up on first use")
     access_key: str = Field("", description="Access key, if the cluster requires one")
-    secret: str = Field("", description="Secret of the access key")
+    secret: SecretStr = Field(SecretStr(""), description="Secret of the access key")
     side_data_dir: Path | None = Field(
         None, description="Data directory of a local store for key-values, which the cluster cannot keep"
     )

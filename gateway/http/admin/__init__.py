@@ -5,7 +5,9 @@ A PUT is idempotent: omitted fields keep their value, or take the settings' defa
 
 from __future__ import annotations
 
+from entrepot.gateway.http.admin.access_tester import access_tester_routes
 from entrepot.gateway.http.admin.acls import acl_routes
+from entrepot.gateway.http.admin.audit import audit_routes
 from entrepot.gateway.http.admin.bridges import bridge_routes
 from entrepot.gateway.http.admin.brokers import broker_routes
 from entrepot.gateway.http.admin.clients import client_routes
@@ -20,6 +22,7 @@ from entrepot.gateway.http.admin.namespaces import namespace_routes
 from entrepot.gateway.http.admin.pulling import pulling_routes
 from entrepot.gateway.http.admin.retained import retained_routes
 from entrepot.gateway.http.admin.sessions import session_routes
+from entrepot.gateway.http.admin.settings import setting_routes
 from entrepot.gateway.http.admin.tiering import tiering_routes
 from entrepot.gateway.http.admin.timers import timer_routes
 from entrepot.gateway.http.admin.topics import topic_routes
@@ -50,7 +53,10 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         broker_routes,
         controller_routes,
         user_routes,
+        audit_routes,
+        access_tester_routes,
         acl_routes,
         bridge_routes,
+        setting_routes,
     )
     return [kind(context) for kind in kinds]

@@ -11,6 +11,7 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
+from entrepot.gateway.http.page_headers import PAGE_HEADERS
 from entrepot.gateway.http.routes import DASHBOARD, DASHBOARD_FILES, ROOT
 
 _MEDIA_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
@@ -18,14 +19,6 @@ _MEDIA_TYPES: Final = {"html": "text/html", "js": "text/javascript", "css": "tex
 _START: Final = "index.html"
 _HERE: Final = "dashboard/"
 """The dashboard, seen from its neighbours: a relative address holds behind any path prefix of a proxy."""
-_HEADERS: Final = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
-    "require-trusted-types-for 'script'; trusted-types 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-cache",
-}
 
 
 def dashboard_routes() -> APIRouter:
@@ -63,7 +56,7 @@ def _suffix(name: str) -> str:
 def _answer(request: Request, file: Traversable) -> Response:
     content = file.read_bytes()
     tag = f'"{hashlib.blake2b(content, digest_size=16).hexdigest()}"'
-    headers = {**_HEADERS, "etag": tag}
+    headers = {**PAGE_HEADERS, "etag": tag}
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     return Response(content, media_type=_MEDIA_TYPES[_suffix(file.name)], headers=headers)

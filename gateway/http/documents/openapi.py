@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from entrepot.gateway.http.documents.access_operations import ACCESS_OPERATIONS
 from entrepot.gateway.http.documents.admin_operations import ADMIN_OPERATIONS
 from entrepot.gateway.http.documents.dashboard_operations import DASHBOARD_OPERATIONS
 from entrepot.gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_OPERATIONS, TOKEN
@@ -24,6 +25,7 @@ OPERATIONS: Final[Operations] = {
     **EVENT_OPERATIONS,
     **ADMIN_OPERATIONS,
     **OPERATOR_OPERATIONS,
+    **ACCESS_OPERATIONS,
     **DASHBOARD_OPERATIONS,
     **RABBITMQ_OPERATIONS,
 }
@@ -70,7 +72,8 @@ TAGS: Final[Mapping[str, str]] = {
     "gateways": "Gateways, the processes that clients connect to",
     "controllers": "Controllers, which elect the masters of brokers",
     "users": "Users, and the audit log",
-    "acls": "Access policies",
+    "acls": "Access policies, and who may what",
+    "settings": "Settings of the gateways",
     "bridges": "Bridges to other MQTT brokers",
     "health": "Health, readiness and metrics",
     "documentation": "Documents",

@@ -251,5 +251,9 @@ def _users(ask: Asking) -> None:
     ask("GET", "/api/topic-permissions")
     ask("GET", f"{V1}/acls:explain?subject=bob&action=PUB&resource=Topic:known")
     ask("GET", f"{V1}/acls:explain?subject=eve&action=PUB&resource=Topic:known")
+    for subject in ("bob", "root", "nobody"):
+        ask("GET", f"{V1}/acls:effective?subject={subject}")
+    ask("GET", f"{V1}/acls:who?resource=Topic:known&may=all")
+    ask("GET", f"{V1}/settings")
     for url in (permission, policy, user, "/api/users/eve"):
         ask("DELETE", url)
