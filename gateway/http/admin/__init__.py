@@ -6,6 +6,7 @@ A PUT is idempotent: omitted fields keep their value, or take the settings' defa
 from __future__ import annotations
 
 from entrepot.gateway.http.admin.acls import acl_routes
+from entrepot.gateway.http.admin.amqp import amqp_routes
 from entrepot.gateway.http.admin.bridges import bridge_routes
 from entrepot.gateway.http.admin.brokers import broker_routes
 from entrepot.gateway.http.admin.clients import client_routes
@@ -18,6 +19,7 @@ from entrepot.gateway.http.admin.messages import message_routes
 from entrepot.gateway.http.admin.namespaces import namespace_routes
 from entrepot.gateway.http.admin.pulling import pulling_routes
 from entrepot.gateway.http.admin.retained import retained_routes
+from entrepot.gateway.http.admin.rocketmq import rocketmq_routes
 from entrepot.gateway.http.admin.sessions import session_routes
 from entrepot.gateway.http.admin.tiering import tiering_routes
 from entrepot.gateway.http.admin.timers import timer_routes
@@ -44,6 +46,8 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         client_routes,
         session_routes,
         trace_routes,
+        amqp_routes,
+        rocketmq_routes,
         namespace_routes,
         broker_routes,
         controller_routes,

@@ -13,6 +13,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.control import ReplicaChange
 from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Body, time_shape
 from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.auditing import audited
 from entrepot.gateway.http.bodies import body_of, json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.rights import cluster
@@ -104,12 +105,6 @@ def _add(router: Router, context: HttpContext) -> None:
     async def delete_broker(name: str) -> Response:
         await needed_control(context).leave(name_in_path(name))
         return Response(status_code=NO_CONTENT)
-
-
-def audited(context: HttpContext, request: Request, event: str, subject: str, detail: str = "") -> None:
-    """Write an operator's change of the cluster to the audit log."""
-    by = request.state.principal
-    context.security.audit.changed(event, by.name, by.source, subject, detail)
 
 
 def _asked(election: Election) -> str:

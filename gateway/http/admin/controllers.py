@@ -10,8 +10,9 @@ from pydantic import Field
 from entrepot.domain.access.model import Action
 from entrepot.domain.cluster import ControllerStatus
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.http.admin.brokers import audited, control_of, needed_control
+from entrepot.gateway.http.admin.brokers import control_of, needed_control
 from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Body
+from entrepot.gateway.http.auditing import audited
 from entrepot.gateway.http.bodies import body_of, json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.rights import cluster

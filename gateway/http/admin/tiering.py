@@ -12,9 +12,9 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import qualified, split_name
 from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic, Tiered, TierStatus, TierTables
 from entrepot.domain.topic import TopicStatus
-from entrepot.gateway.http.admin.brokers import audited
 from entrepot.gateway.http.admin.common import CREATED, PREFIX, Body, Number
 from entrepot.gateway.http.admin.topics import topic_shape
+from entrepot.gateway.http.auditing import audited
 from entrepot.gateway.http.bodies import body_of, json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import namespace_of, topic_name

@@ -82,6 +82,8 @@ def _topics_and_events(ask: Asking) -> None:
     path = f"/subscriptions/{made['id']}"
     ask("GET", path)
     ask("PUT", path, made)
+    assert ask("GET", f"{V1}/webhooks").json()["value"]
+    ask("GET", f"{V1}/webhooks/{made['id']}")
     ask("DELETE", path)
 
 
@@ -135,12 +137,15 @@ def _mqtt(ask: Asking, server: ServerProcess) -> None:
         assert ask("GET", f"{V1}/traces/line-1").json()["packets"]
         ask("DELETE", f"{V1}/traces/line-1")
         ask("GET", f"{V1}/clients/line-1")
+        assert ask("GET", f"{V1}/clients/line-1/events").json()["value"]
         ask("GET", f"{V1}/slow-subscribers")
         ask("GET", f"{V1}/retained/known%2Fkept")
         ask("DELETE", f"{V1}/retained/known%2Fkept")
         ask("DELETE", f"{V1}/retained?filter=known/%23")
         assert ask("GET", f"{V1}/sessions").json()["value"]
         ask("GET", f"{V1}/sessions/line-1")
+        ask("POST", f"{V1}/clients:disconnect", {"ids": ["line-1", "nobody"]})
+        wait_until(lambda: "line-1" in str(ask("GET", f"{V1}/clients").json()), "the client again")
         ask("DELETE", f"{V1}/clients/line-1")
         wait_until(lambda: "line-1" in str(ask("GET", f"{V1}/clients").json()), "the client once more")
         ask("DELETE", f"{V1}/sessions/line-1")
@@ -179,6 +184,9 @@ def _amqp(ask: Asking, server: ServerProcess) -> None:
             ask("GET", f"/api/{kind}/{quote(one['name'], safe='')}")
         name = quote(one["name"].rpartition(" (")[0], safe="")
         ask("GET", f"/api/connections/{name}/channels")
+        for url in ("amqp/connections", f"amqp/connections/{name}", "amqp/consumers?queue=jobs"):
+            ask("GET", f"{V1}/{url}")
+        ask("POST", f"{V1}/amqp/connections:close", {"names": ["nobody"]})
         ask("DELETE", f"/api/connections/{name}", headers={"x-reason": "done"})
     finally:
         try:
@@ -206,8 +214,10 @@ def _server(ask: Asking) -> None:
         f"{V1}/brokers",
         f"{V1}/controllers",
         f"{V1}/bridges",
+        f"{V1}/rocketmq/clients",
     ):
         ask("GET", path)
+    ask("POST", f"{V1}/rocketmq/clients:disconnect", {"ids": ["nobody"]})
     for _ in range(2):
         ask("PUT", f"{V1}/namespaces/team", {})
     ask("GET", f"{V1}/namespaces/team")

@@ -57,17 +57,30 @@ def test_a_client_is_shown_as_it_is(watched: Deployment) -> None:
         assert told.pop("address") == "{}:{}".format(*client.socket.getsockname())
         assert told.pop("bytesIn") > 50
         assert told.pop("bytesOut") > 20
+        assert told.pop("answered") == {"asked": 1, "answered": 1, "missing": []}
+        subscribed, session = told.pop("subscribedTo"), told.pop("session")
+        assert [each["filter"] for each in subscribed] == ["shown/#", "shown/+"]
+        assert (session["continued"], session["isDurable"], session["receiveMaximum"]) == (False, True, 5)
+        assert (told.pop("will"), told.pop("inFlightMessages"), told.pop("halfReceived")) == (None, [], [])
+        assert (told.pop("facts"), told.pop("isTraced")) == ([], False)
+        assert told.pop("lastPacketSeconds") < 60
+        assert told.pop("output")["isReadingPaused"] is False
+        gateway = told.pop("gateway")
         assert told == {
             "id": "shown/1", "user": None, "version": "5", "listener": "mqtt", "tls": False, "keepAlive": 30,
             "cleanStart": True, "sessionExpiry": 1000, "subscriptions": 2, "inFlight": 0, "queued": 0, "lagging": 0,
             "dropped": 0, "messagesIn": 1, "messagesOut": 1,
         }  # fmt: skip
         listed = get(watched, "/clients?prefix=shown/&limit=1")
-        assert [each["id"] for each in listed["value"]] == ["shown/1"]
+        assert [(each["id"], each["gateway"]) for each in listed["value"]] == [("shown/1", gateway)]
         rest = get(watched, f"/clients?prefix=shown/&limit=1&after={quote(listed['next'])}")
         assert [(each["id"], each["version"]) for each in rest["value"]] == [("shown/2", "3.1.1")]
         assert rest["next"] is None
         assert get(watched, "/clients?user=nobody")["value"] == []
+        assert [each["id"] for each in get(watched, "/clients?contains=wn/2")["value"]] == ["shown/2"]
+        here = get(watched, "/clients?prefix=shown/&gateway=here")
+        assert [each["id"] for each in here["value"]] == ["shown/1", "shown/2"]
+        assert status(watched, "GET", "/clients?gateway=nobody") == 400
         assert status(watched, "GET", "/clients/absent") == 404
 
 
@@ -82,7 +95,16 @@ def test_subscriptions_by_client_and_filter(watched: Deployment) -> None:
         by_filter = get(watched, "/subscriptions?filter=subs/a")
         assert [(each["client"], each["qos"]) for each in by_filter["value"]] == [("subs-1", 0), ("subs-2", 1)]
         first = get(watched, "/subscriptions?filter=subs/a&limit=1")
-        assert (len(first["value"]), first["next"]) == (1, 1)
+        assert [each["client"] for each in first["value"]] == ["subs-1"]
+        rest = get(watched, f"/subscriptions?filter=subs/a&limit=1&after={first['next']}")
+        assert ([each["client"] for each in rest["value"]], rest["next"]) == (["subs-2"], None)
+        pages, after = [], ""
+        while after is not None:
+            page = get(watched, f"/subscriptions?limit=1&after={after}")
+            pages += [(each["client"], each["filter"]) for each in page["value"]]
+            after = page["next"]
+        assert pages == [("subs-1", "subs/a"), ("subs-1", "subs/b"), ("subs-2", "subs/a")]
+        assert status(watched, "GET", "/subscriptions?after=%C3%A9") == 400
 
 
 @cases("version", [4, 5])
