@@ -14,6 +14,7 @@ from entrepot.gateway.http.admin.controllers import controller_routes
 from entrepot.gateway.http.admin.dead_letters import dead_letter_routes
 from entrepot.gateway.http.admin.event_rules import event_rule_routes
 from entrepot.gateway.http.admin.groups import group_routes
+from entrepot.gateway.http.admin.ingest_jobs import ingest_job_routes
 from entrepot.gateway.http.admin.members import member_routes
 from entrepot.gateway.http.admin.messages import message_routes
 from entrepot.gateway.http.admin.namespaces import namespace_routes
@@ -54,5 +55,6 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         user_routes,
         acl_routes,
         bridge_routes,
+        ingest_job_routes,
     )
     return [kind(context) for kind in kinds]

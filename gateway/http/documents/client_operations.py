@@ -235,6 +235,25 @@ _WEBHOOK_FIELDS: Final = {
     "deliveries": [_DELIVERY],
 }
 _WEBHOOK: Final = named("Webhook", "A subscription with its delivery at all gateways", _WEBHOOK_FIELDS)
+_JOB: Final = named(
+    "IngestJob",
+    "A Spark job that keeps a table of topics, by its last report; the lag is that of now",
+    {
+        "id": "7b0c4f1c-2a9e-4b7d-8c5a-0f1e2d3c4b5a",
+        "table": "/lake/factory",
+        "format": "delta",
+        "version": Maybe("41"),
+        "state": Choice(("running", "ended", "failed", "silent")),
+        "reason": Maybe("DATA_LOSS: messages are gone"),
+        "host": "spark-1",
+        "reportedAt": Maybe(time()),
+        "batch": Maybe(12),
+        "batchAt": Maybe(time()),
+        "batchRows": 5000,
+        "batchSeconds": 1.5,
+        "topics": [{"name": "factory", "queues": 4, "lag": Maybe(12), "offsets": [{"queueId": 0, "offset": "41"}]}],
+    },
+)
 _NEXT: Final = Maybe("line-2")
 _CURSOR: Final = Maybe("bGluZS0x")
 
@@ -298,4 +317,6 @@ CLIENT_OPERATIONS: Final[Operations] = {
     ),
     ("GET", f"{PREFIX}/webhooks/{{id}}"): Operation("getWebhook", answers({**_WEBHOOK_FIELDS, "answered": ANSWERED})),
     ("GET", f"{PREFIX}/bridges"): Operation("listBridges", answers(_of_all(_BRIDGE))),
+    ("GET", f"{PREFIX}/ingest-jobs"): Operation("listIngestJobs", answers(listed(_JOB, next=Maybe("4f1c2a9e")))),
+    ("DELETE", f"{PREFIX}/ingest-jobs/{{id}}"): Operation("forgetIngestJob", GONE),
 }

@@ -69,6 +69,7 @@ TAGS: Final[Mapping[str, str]] = {
     "users": "Users, and the audit log",
     "acls": "Access policies",
     "bridges": "Bridges to other MQTT brokers",
+    "ingest jobs": "Spark jobs that keep tables of topics",
     "health": "Health, readiness and metrics",
     "documentation": "Documents",
     "rabbitmq": "RabbitMQ's management API",

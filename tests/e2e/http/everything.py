@@ -11,8 +11,11 @@ import paho.mqtt.client as paho
 import pika  # type: ignore[import-untyped]
 from paho.mqtt.enums import CallbackAPIVersion
 
+from entrepot.protocols.rocketmq.headers import Credentials
 from tests.e2e.http.documented import Described
 from tests.e2e.http.steps import event
+from tests.support.rocketmq_client import GrpcClient
+from tests.support.rocketmq_telemetry import push_consumer, telemetry
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
 
@@ -51,6 +54,7 @@ def ask_everything(server: ServerProcess, client: httpx2.Client, described: Desc
     _messages(ask)
     _mqtt(ask, server)
     _amqp(ask, server)
+    _rocketmq(ask, server)
     _server(ask)
     _users(ask)
     for method, url in (("GET", f"{V1}/topics/nix"), ("GET", "/api/queues/%2F/nix"), ("PUT", f"{V1}/brokers/b")):
@@ -204,6 +208,19 @@ def _amqp(ask: Asking, server: ServerProcess) -> None:
         ask("DELETE", url)
 
 
+def _rocketmq(ask: Asking, server: ServerProcess) -> None:
+    ask("PUT", f"{V1}/users/rocket", {"password": "a long one", "signingSecret": "a secret", "super": True})
+    credentials = Credentials("rocket", "a secret")
+    with (
+        GrpcClient(server.address("grpc"), credentials, client_id="rocket-1") as client,
+        telemetry(client, push_consumer("workers", "known")),
+    ):
+        assert ask("GET", f"{V1}/rocketmq/clients").json()["value"]
+        ask("DELETE", f"{V1}/rocketmq/clients/rocket-1")
+    ask("POST", f"{V1}/rocketmq/clients:disconnect", {"ids": ["nobody"]})
+    ask("DELETE", f"{V1}/users/rocket")
+
+
 def _server(ask: Asking) -> None:
     for path in (
         "/healthz",
@@ -214,10 +231,8 @@ def _server(ask: Asking) -> None:
         f"{V1}/brokers",
         f"{V1}/controllers",
         f"{V1}/bridges",
-        f"{V1}/rocketmq/clients",
     ):
         ask("GET", path)
-    ask("POST", f"{V1}/rocketmq/clients:disconnect", {"ids": ["nobody"]})
     for _ in range(2):
         ask("PUT", f"{V1}/namespaces/team", {})
     ask("GET", f"{V1}/namespaces/team")

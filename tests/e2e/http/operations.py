@@ -126,6 +126,8 @@ OPERATIONS = [
     http("DELETE", "/api/v1/retained?filter=grid/%23", ("PUB", "Topic:grid/#")),
     http("DELETE", "/api/v1/retained/grid%2Fa", ("PUB", "Topic:grid/a")),
     http("GET", "/api/v1/bridges", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/ingest-jobs", ("LIST", "Cluster:default")),
+    http("DELETE", "/api/v1/ingest-jobs/none", ("UPDATE", "Cluster:default")),
     http("GET", "/api/v1/clients", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/clients/c", ("GET", "Cluster:default")),
     http("DELETE", "/api/v1/clients/c", ("UPDATE", "Cluster:default")),
