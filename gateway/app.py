@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from entrepot.gateway.events.webhooks.webhooks import Webhooks
     from entrepot.gateway.http.context import HttpContext
     from entrepot.gateway.http.server import HttpListener
+    from entrepot.gateway.peer_listener import PeerListener
     from entrepot.gateway.rocketmq.listener import GrpcListener
     from entrepot.gateway.rocketmq.service import RocketMqService
 
@@ -74,7 +75,7 @@ class Gateway:
 
     def __init__(self, settings: Settings, store: Store, clock: Clock, sockets: dict[str, socket.socket]) -> None:
         self.settings = settings
-        self.store = store
+        self.store, self._is_alone = store, not isinstance(store, Clustered) and not settings.broker.enabled
         self.addresses = {door: address_of(listener) for door, listener in sockets.items()}
         self._loop = asyncio.get_running_loop()
         self._wheel = DeadlineWheel(self._loop)
@@ -83,7 +84,6 @@ class Gateway:
         self._is_ready = False
         topology = Topology(store, settings.topics)
         self.sender = Sender(store, topology, clock)
-        is_alone = not isinstance(store, Clustered) and not settings.broker.enabled
         self.security = Security(store.key_values, settings.security, clock, _setup_token_file(settings, store))
         self.event_rules = EventRules(store.key_values)
         self._admission = Admission(self.event_rules, self.sender)
@@ -106,7 +106,7 @@ class Gateway:
             self.security,
             settings,
             clock,
-            is_alone=is_alone,
+            is_alone=self._is_alone,
         )
         hosts = self._virtual_hosts = VirtualHosts(
             store,
@@ -116,7 +116,7 @@ class Gateway:
             settings.amqp,
             clock,
             lambda: self.mqtt.services.sessions.gateway,
-            is_alone=is_alone,
+            is_alone=self._is_alone,
         )
         self.sender.bindings = Bindings(store, hosts.definitions, hosts.expiry.expect)
         self.amqp = AmqpFrontend(hosts, self.sender, self.security, settings.amqp, clock, own_version())
@@ -139,6 +139,7 @@ class Gateway:
         if "grpc" in sockets:
             self._build_grpc(sockets["grpc"], topology, clock)
         self._http_listener: HttpListener | None = None
+        self._peer_listener: PeerListener | None = None
         if "http" in sockets:
             self._http_listener = self._build_http(sockets["http"], topology, clock)
         https = self._http_listener.certificates if self._http_listener is not None else None
@@ -210,7 +211,11 @@ class Gateway:
         from entrepot.gateway.http.app import build_app
         from entrepot.gateway.http.context import HttpContext
         from entrepot.gateway.http.server import HttpListener
+        from entrepot.gateway.peer_listener import PeerListener
 
+        beside = self._peer_listener = PeerListener(
+            self.settings, self.store, clock, self.security, self._early, is_alone=self._is_alone
+        )
         deduplication = Deduplication(self.store, clock)
         webhooks = self._webhooks = Webhooks(
             self.store,
@@ -233,9 +238,12 @@ class Gateway:
             webhooks=webhooks,
             settings=self.settings,
             clock=clock,
+            peers=beside.peers,
+            logins=beside.logins,
             is_ready=lambda: self._is_ready,
             mqtt=self.mqtt,
             amqp=self.amqp if self.settings.amqp.enabled else None,
+            rocketmq=self.rocketmq,
             counters=self._counters(webhooks, deduplication),
             connections={
                 "amqp": lambda: len(self.amqp.conversations),
@@ -249,6 +257,8 @@ class Gateway:
                 self.retained.sweeping,
                 self.mqtt.sweeper.rounds,
                 self.mqtt.census.counting,
+                beside.peers.pinging,
+                beside.logins.sweeping,
                 self._virtual_hosts.expiry.sweeping,
                 webhooks.sweeping,
             ),
@@ -266,6 +276,8 @@ class Gateway:
     async def start(self, settle: Callable[[], None] = lambda: None) -> None:
         """Open the listeners, once access rules are loaded; the ready file is last, `settle` right before it."""
         await self.security.start(self.settings.cluster.start_seconds)
+        if self._peer_listener is not None:
+            await self._peer_listener.start()
         await self.event_rules.start(self.settings.cluster.start_seconds)
         await self.subscriptions.start(self.settings.cluster.start_seconds)
         await self.retained.start()
@@ -329,6 +341,8 @@ class Gateway:
         await self._settle(end, self.mqtt.settle)  # the wills, and the sessions' last records
         await self._settle(end, self.shares.close)
         await self._settle(end, self.mqtt.close)
+        if self._peer_listener is not None:
+            await self._settle(end, self._peer_listener.close)
         if self._http_listener is not None:
             await self._http_listener.stop(max(end - self._loop.time(), 0.1))
         with contextlib.suppress(TimeoutError):

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request
 from starlette.middleware.cors import CORSMiddleware
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from entrepot.gateway.http.access import HttpAccess, kept_private
 from entrepot.gateway.http.admin import admin_routes
@@ -18,6 +19,8 @@ from entrepot.gateway.http.documents.asyncapi import asyncapi_routes
 from entrepot.gateway.http.documents.page import page_routes
 from entrepot.gateway.http.health import health_routes
 from entrepot.gateway.http.hot_routes import HotRoutes
+from entrepot.gateway.http.login import login_routes
+from entrepot.gateway.http.login_cookie import without_prompt
 from entrepot.gateway.http.methods import RouteMethods, as_get
 from entrepot.gateway.http.page_guard import guarded
 from entrepot.gateway.http.problems import install
@@ -37,18 +40,18 @@ from entrepot.gateway.version import own_version
 
 @dataclass(frozen=True)
 class HttpApp:
-    """The application.  `asgi` handles every request; `publish` is asked first and takes publishes that need no
-    waiting."""
+    """The application.  `asgi` handles every request; `publish`, if any, is asked first and takes publishes that need
+    no waiting."""
 
     asgi: AsgiApp
-    publish: PublishAtOnce
+    publish: PublishAtOnce | None
 
 
 def build_app(context: HttpContext) -> HttpApp:
     """Build the application; call it on the event loop that will serve it."""
     settings = context.settings
     origins = WebOrigins(settings.http.allowed_origins, settings.hosts)
-    access = HttpAccess(context.security, context.clock, origins)
+    access = HttpAccess(context.security, context.clock, origins, context.logins)
     publishing = Publishing(context, access)
     rest, table = build_rest(context, access, publishing)
     methods = RouteMethods(rest)
@@ -60,7 +63,7 @@ def build_app(context: HttpContext) -> HttpApp:
         if scope["type"] == "websocket":
             await sockets(scope, receive, send)
             return
-        send = kept_private(scope, send)
+        send = without_prompt(scope, kept_private(scope, send))
         found = hot.route_of(scope)
         if found is not None:
             await hot.answer(*found, scope, receive, send)
@@ -79,9 +82,11 @@ def build_app(context: HttpContext) -> HttpApp:
             return
 
     times = context.times
-    return HttpApp(
-        times.timed(with_origins(guarded(app, origins), settings.http.allowed_origins)), TimedPublish(publishing, times)
-    )
+    asgi = times.timed(with_origins(guarded(app, origins), settings.http.allowed_origins))
+    proxies = settings.http.trusted_proxies
+    if proxies:  # who asks is in a header then, which the fast path does not read
+        return HttpApp(ProxyHeadersMiddleware(asgi, trusted_hosts=proxies), None)  # type: ignore[arg-type]
+    return HttpApp(asgi, TimedPublish(publishing, times))
 
 
 def with_origins(app: AsgiApp, origins: Sequence[str]) -> AsgiApp:
@@ -113,6 +118,7 @@ def build_rest(context: HttpContext, access: HttpAccess, publishing: Publishing)
         webhooks.plain,
         *(routes.plain for routes in admin),
         health_routes(context),
+        login_routes(context, access),
         asyncapi_routes(context, access),
         publish.of_namespaces,
         receive.of_namespaces,

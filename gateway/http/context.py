@@ -24,6 +24,7 @@ from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from entrepot.gateway.peers.peers import Peers
 from entrepot.gateway.periodic_work import PeriodicWork
 from entrepot.gateway.rocketmq.connected import RocketMqClients
+from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
 
@@ -50,6 +51,7 @@ class HttpContext:
     settings: Settings
     clock: Clock
     peers: Peers
+    logins: LoginSessions
     is_ready: Callable[[], bool]
     mqtt: MqttFrontend | None = None
     amqp: AmqpFrontend | None = None

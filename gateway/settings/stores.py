@@ -172,6 +172,16 @@ class ClusterSettings(Table):
         le=256,
         description="Number of gateway processes that share the ports; with several, serve has a store process besides",
     )
+    gateway_port: Port = Field(
+        0,
+        description="TCP port for the questions of other gateways, of several workers the first one; 0: a free one",
+    )
+    gateway_host: str = Field(
+        "",
+        max_length=255,
+        description="Host name or address of this gateway for the others; unset: the listening one, or that "
+        "towards the brokers",
+    )
     tls_certificate: Path | None = Field(
         None, description="Certificate (PEM) for connections between processes; enables TLS"
     )

@@ -13,6 +13,7 @@ from entrepot.gateway.http.admin.clients import client_routes
 from entrepot.gateway.http.admin.controllers import controller_routes
 from entrepot.gateway.http.admin.dead_letters import dead_letter_routes
 from entrepot.gateway.http.admin.event_rules import event_rule_routes
+from entrepot.gateway.http.admin.gateways import gateway_routes
 from entrepot.gateway.http.admin.groups import group_routes
 from entrepot.gateway.http.admin.ingest_jobs import ingest_job_routes
 from entrepot.gateway.http.admin.members import member_routes
@@ -50,6 +51,7 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         amqp_routes,
         rocketmq_routes,
         namespace_routes,
+        gateway_routes,
         broker_routes,
         controller_routes,
         user_routes,

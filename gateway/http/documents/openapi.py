@@ -7,6 +7,7 @@ from typing import Final
 
 from entrepot.gateway.http.documents.admin_operations import ADMIN_OPERATIONS
 from entrepot.gateway.http.documents.client_operations import CLIENT_OPERATIONS
+from entrepot.gateway.http.documents.dashboard_operations import DASHBOARD_OPERATIONS
 from entrepot.gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_OPERATIONS, TOKEN
 from entrepot.gateway.http.documents.operation import JSON, Answer, Operation, Operations
 from entrepot.gateway.http.documents.operator_operations import OPERATOR_OPERATIONS
@@ -25,6 +26,7 @@ OPERATIONS: Final[Operations] = {
     **ADMIN_OPERATIONS,
     **CLIENT_OPERATIONS,
     **OPERATOR_OPERATIONS,
+    **DASHBOARD_OPERATIONS,
     **RABBITMQ_OPERATIONS,
 }
 DESCRIPTION: Final = """Publish, receive and follow CloudEvents; subscribe sinks to them; look after topics, groups, \
@@ -65,6 +67,8 @@ TAGS: Final[Mapping[str, str]] = {
     "sessions": "MQTT sessions of all gateways",
     "traces": "Packets of one MQTT client at all gateways",
     "brokers": "Brokers of the store",
+    "session": "Login of people in a browser",
+    "gateways": "Gateways, the processes that clients connect to",
     "controllers": "Controllers, which elect the masters of brokers",
     "users": "Users, and the audit log",
     "acls": "Access policies",

@@ -57,6 +57,8 @@ def ask_everything(server: ServerProcess, client: httpx2.Client, described: Desc
     _rocketmq(ask, server)
     _server(ask)
     _users(ask)
+    ask("POST", f"{V1}/session", {"name": ROOT[0], "password": ROOT[1]})
+    ask("DELETE", f"{V1}/session", headers={"x-entrepot-dashboard": "1"})
     for method, url in (("GET", f"{V1}/topics/nix"), ("GET", "/api/queues/%2F/nix"), ("PUT", f"{V1}/brokers/b")):
         ask.refused(method, url, {"isDraining": True} if method == "PUT" else None)
 
@@ -230,6 +232,8 @@ def _server(ask: Asking) -> None:
         f"{V1}/tiering",
         f"{V1}/brokers",
         f"{V1}/controllers",
+        f"{V1}/gateways",
+        f"{V1}/session",
         f"{V1}/bridges",
     ):
         ask("GET", path)

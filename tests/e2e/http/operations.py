@@ -111,6 +111,7 @@ OPERATIONS = [
     http("POST", "/api/v1/namespaces/plant/topics/grid:restore", ("UPDATE", "Cluster:default"), json={}),
     http("POST", "/api/v1/tiering:attach", ("UPDATE", "Cluster:default"), json={"url": "s3://b"}),
     http("POST", "/api/v1/namespaces/plant/tiering:attach", ("UPDATE", "Cluster:default"), json={"url": "s3://b"}),
+    http("GET", "/api/v1/gateways", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/brokers", ("LIST", "Cluster:default")),
     http("PUT", "/api/v1/brokers/b", ("UPDATE", "Cluster:default"), json={"isDraining": True}),
     http("POST", "/api/v1/brokers/b:elect", ("UPDATE", "Cluster:default"), json={"to": 1}),
@@ -171,12 +172,15 @@ OWN = [
     http("GET", "/api/v1/namespaces/plant/webhooks"),
 ]
 """They show what the caller may see."""
+LOGIN = [http("POST", "/api/v1/session", json={}), http("DELETE", "/api/v1/session")]
+"""Open to everybody; tests of their own tell what they do (`test_http_login.py`)."""
 BY_TOKEN = [http(method, "/webhooks/consent/default/none/token") for method in ("GET", "POST")]
 """The token in the path is the right."""
 PUBLIC = [
     http("GET", "/healthz"),
     http("GET", "/readyz"),
     http("GET", "/openapi.json"),
+    http("GET", "/api/v1/session"),
     *(http("OPTIONS", f"{below}/topics/grid:publish") for below in ("", "/namespaces/plant")),
 ]
 BY_TIMER_HANDLE = {("DELETE", "/api/v1/timers/{handle}"), ("PUT", "/api/v1/timers/{handle}")}

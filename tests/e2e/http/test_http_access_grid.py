@@ -26,6 +26,7 @@ from tests.e2e.http.operations import (
     BY_TIMER_HANDLE,
     BY_TOKEN,
     EVENT,
+    LOGIN,
     ONLY_SUPER,
     OPERATIONS,
     OWN,
@@ -42,7 +43,11 @@ from tests.support.http_server import HttpServer, serving
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
     cheap = SecuritySettings(
-        argon2_memory_bytes=65_536, argon2_iterations=1, initial_admin="root", initial_admin_password="root"
+        argon2_memory_bytes=65_536,
+        argon2_iterations=1,
+        initial_admin="root",
+        initial_admin_password="root",
+        max_failed_logins=10_000,
     )
     with serving("memory", tmp_path_factory.mktemp("data"), Settings(security=cheap)) as running:
         with as_user(running, "root", "root") as root:
@@ -262,7 +267,8 @@ def test_every_route_has_a_rule_and_stands_in_the_grid(server: HttpServer) -> No
     routes = {route for route in routes_of(rest) if route[1] not in DOCUMENTATION}
     assert routes == {(route.method, route.path) for route in table.routes}
     tried = {
-        tuple(one.name.partition("?")[0].split(" ", 1)) for one in (*OPERATIONS, *ONLY_SUPER, *OWN, *BY_TOKEN, *PUBLIC)
+        tuple(one.name.partition("?")[0].split(" ", 1))
+        for one in (*OPERATIONS, *ONLY_SUPER, *OWN, *BY_TOKEN, *LOGIN, *PUBLIC)
     }
     in_the_other = {tuple(row.verb.split(" ", 1)) for row in ROWS}
     """Of the grid of rights, by which names are tried as well."""
