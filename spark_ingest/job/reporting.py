@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from entrepot.domain.errors import EntrepotError
-from entrepot.domain.ingest_job import PREFIX, IngestJob, JobState, encode_job
+from entrepot.domain.ingest_job import PREFIX, IngestJob, JobState, decode_job, encode_job
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.spark_ingest.job.settings import JobSettings
 from entrepot.spark_ingest.job.watching import JobProgress
@@ -33,6 +33,7 @@ class JobReports:
         self._settings = settings
         self._written_at = float("-inf")
         self._is_due = False
+        self._is_known = False
         self._last = IngestJob(
             settings.table, str(settings.format), JobState.RUNNING, socket.gethostname(), 0, every_seconds=IDLE_SECONDS
         )
@@ -63,8 +64,22 @@ class JobReports:
         with suppress(EntrepotError, OSError):
             reader = reader_of(settings.location)
             if isinstance(reader, BlockingStore):
+                key = PREFIX + self._name()
+                self._go_on_from(reader, key)
                 self._last = replace(self._last, version=self._version())
-                reader.write([KeyValueChange(PREFIX + self._name(), encode_job(self._last))])
+                reader.write([KeyValueChange(key, encode_job(self._last))])
+
+    def _go_on_from(self, store: BlockingStore, key: str) -> None:
+        """Keep the last batch of an earlier run, as long as this one has none."""
+        if self._is_known or self._last.end:
+            return
+        [found] = store.get([key])
+        self._is_known = True
+        with suppress(ValueError):
+            before = None if found is None else decode_job(found.value)
+            if before is not None:
+                batch = replace(self._last, batch=before.batch, batch_ms=before.batch_ms, rows=before.rows)
+                self._last = replace(batch, seconds=before.seconds, end=before.end)
 
     def _name(self) -> str:
         """The query's id, which stays over restarts.  Raises OSError where the checkpoint is on another machine."""

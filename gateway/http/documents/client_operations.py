@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from entrepot.gateway.bridge.status import BridgeState
 from entrepot.gateway.http.admin.common import PREFIX
+from entrepot.gateway.http.documents.dashboard_operations import ANSWERED
 from entrepot.gateway.http.documents.event_operations import REFUSAL, SUBSCRIPTION_FIELDS
 from entrepot.gateway.http.documents.operation import GONE, Operation, Operations, answers
 from entrepot.gateway.http.documents.rabbitmq_shapes import (
@@ -18,11 +19,6 @@ from entrepot.gateway.http.documents.shapes import Choice, Keyed, Maybe, Shape, 
 from entrepot.gateway.mqtt.connections.history import EventKind
 from entrepot.gateway.mqtt.connections.in_flight import Stage
 
-ANSWERED: Final = named(
-    "Answered",
-    "How many gateways were asked and answered; the answer is without what the missing ones have",
-    {"asked": 4, "answered": 3, "missing": [{"name": "gateway-4", "reason": "no answer within 1.5 s"}]},
-)
 _GATEWAY: Final = "gateway-1"
 
 

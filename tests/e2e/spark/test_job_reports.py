@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 
 from entrepot.spark_ingest.job import run as job_run
-from entrepot.spark_ingest.job.run import JobError, start, watch
+from entrepot.spark_ingest.job.reporting import JobReports
+from entrepot.spark_ingest.job.run import start, watch
 from entrepot.spark_ingest.job.settings import JobSettings
 from entrepot.store_client.blocking import StoreLocation
 from tests.support.http_pull import http_json
@@ -46,12 +46,14 @@ def test_a_job_is_seen_with_its_last_batch_and_the_lag_of_now(
     assert (again["id"], again["topics"][0]["lag"]) == (job["id"], 0)
     assert int(again["version"]) > version
 
+    JobReports(settings).ended("DATA_LOSS: messages are gone")
     http_json(server, "DELETE", f"/api/v1/topics/{topic}")
-    with pytest.raises(JobError):
-        watch(start(spark, settings, job_run.AVAILABLE_NOW, print), lambda progress: None)
     [failed] = jobs(server, settings.table)
-    assert failed["state"] == "failed"
-    assert failed["reason"]
+    assert (failed["state"], failed["reason"], failed["batch"]) == (
+        "failed",
+        "DATA_LOSS: messages are gone",
+        again["batch"],
+    )
     assert [each["lag"] for each in failed["topics"]] == [None], "it is not known"
     http_json(server, "DELETE", f"/api/v1/ingest-jobs/{job['id']}")
     assert jobs(server, settings.table) == []

@@ -42,7 +42,7 @@ def running(*failures: str) -> tuple[Running, list[Query]]:
 @pytest.fixture(autouse=True)
 def no_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_mirror", lambda job: None)
-    monkeypatch.setattr(run.JobReports, "ended", lambda *_: None)
+    monkeypatch.setattr("entrepot.spark_ingest.job.reporting.JobReports.ended", lambda *_: None)
 
 
 def test_it_is_started_again() -> None:
