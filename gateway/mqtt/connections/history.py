@@ -27,6 +27,8 @@ EVENT_BYTES: Final = 400
 MAX_TEXT: Final = 200
 CONNECTION_LOST: Final = "the connection was lost"
 """Text of the end of a connection without a goodbye."""
+GOODBYE: Final = "NORMAL_DISCONNECTION"
+"""Name of reason code 0 at the end of a connection."""
 MAX_DENIALS: Final = 8
 """Kept denials of one connection that differ; further ones are only counted in the metrics."""
 
@@ -109,7 +111,8 @@ class ClientHistory:
 
     def of(self, client_id: str, most: int) -> list[ClientEvent]:
         """The newest events of a client id, the newest first."""
-        found = [event for ring in (self._accepted, self._refused) for event in ring if event.client_id == client_id]
+        found = [event for event in self._accepted if event.client_id == client_id]
+        found += [event for event in self._refused if event.client_id == client_id[:MAX_TEXT]]
         found.sort(key=lambda event: event.at_ms, reverse=True)
         return found[:most]
 
@@ -122,7 +125,7 @@ class ClientHistory:
             self._clock.now_ms(),
             client.client_id,
             kind,
-            "" if reason is None else reason.name,
+            "" if reason is None else reason.name if reason else GOODBYE,
             text[:MAX_TEXT],
             client.peer,
             client.user[:MAX_TEXT],

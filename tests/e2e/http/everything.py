@@ -235,6 +235,7 @@ def _server(ask: Asking) -> None:
         f"{V1}/gateways",
         f"{V1}/session",
         f"{V1}/bridges",
+        f"{V1}/ingest-jobs",
     ):
         ask("GET", path)
     for _ in range(2):

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from entrepot.gateway.cli.app import run
-from entrepot.protocols.mqtt.packets import Connack, Disconnect, Will
+from entrepot.protocols.mqtt.packets import Connack, Connect, Disconnect, Will
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.cases import cases
@@ -174,6 +174,57 @@ def test_slow_subscribers_come_first_by_how_far_they_are_behind(watched: Deploym
         assert (told["inFlight"], told["queued"], told["behind"]) == (5, 10, 25)
         assert get(watched, "/slow-subscribers?limit=1")["value"][0]["id"] == "slow-one"
         assert "slow-quick" not in found()
+
+
+def test_why_a_client_gets_no_more(watched: Deployment) -> None:
+    """Its window is full, and more waits in memory and in the log; what is in flight is named."""
+    port = watched.port("mqtt")
+    with RawClient(port, acknowledges=False) as stuck, RawClient(port) as publisher:
+        stuck.connect("why/stuck", properties=LASTS, will=Will("why/will", b"secret-body", 1, retain=True))
+        stuck.subscribe("why/+")
+        publisher.connect("why-publisher")
+        for number in range(30):
+            publisher.publish(f"why/{number}", b"x")
+
+        def detail() -> dict:
+            return get(watched, "/clients/why%2Fstuck")
+
+        wait_until(lambda: len(detail()["inFlightMessages"]) == 5 and detail()["queued"] == 10, "it is full")
+        told = detail()
+        assert {each["kind"] for each in told["facts"]} >= {"window-full", "queue-full", "behind"}
+        assert all(each["isTrouble"] for each in told["facts"])
+        assert [each["name"] for each in told["inFlightMessages"]] == [f"why/{number}" for number in range(5)]
+        first = told["inFlightMessages"][0]
+        assert (first["qos"], first["waitsFor"], first["topic"]) == (1, "PUBACK or PUBREC is due", "why")
+        assert first["offset"].isdecimal()
+        assert 0 <= first["ageSeconds"] < 600
+        assert told["will"] == {"topic": "why/will", "qos": 1, "retain": True, "size": 11, "delaySeconds": 0}
+        assert told["output"]["queuedBytes"] > 0
+        assert "secret-body" not in str(told)
+
+
+def test_why_a_client_does_not_send_and_what_became_of_it(watched: Deployment) -> None:
+    with RawClient(watched.port("mqtt")) as client:
+        client.connect("denied-1")
+        reasons = {client.publish("$SYS/mine").reason for _ in range(3)}
+        assert reasons == {ReasonCode.NOT_AUTHORIZED} or reasons == {ReasonCode.TOPIC_NAME_INVALID}
+        facts = {each["kind"]: each for each in get(watched, "/clients/denied-1")["facts"]}
+        assert "3 times: $SYS/mine" in facts["denied"]["text"]
+        assert (facts["no-subscription"]["isTrouble"], facts["denied"]["isTrouble"]) == (False, True)
+        client.say(Disconnect())
+        client.read_to_end()
+    wait_until(lambda: status(watched, "GET", "/clients/denied-1") == 404, "it is away")
+    events = get(watched, "/clients/denied-1/events")["value"]
+    assert [(each["event"], each["count"]) for each in events] == [
+        ("disconnected", 1), ("denied", 3), ("connected", 1),
+    ]  # fmt: skip
+    assert events[0]["reason"] == "NORMAL_DISCONNECTION"
+    assert events[2]["version"] == "5"
+    with RawClient(watched.port("mqtt")) as refused:
+        refused.say(Connect("refused-1", 5, will=Will("+/bad", b"")))
+        assert refused.expect(Connack).reason == ReasonCode.TOPIC_NAME_INVALID
+    [event] = get(watched, "/clients/refused-1/events")["value"]
+    assert (event["event"], event["reason"]) == ("refused", "TOPIC_NAME_INVALID")
 
 
 def test_a_trace_has_the_packets_of_its_client_alone(watched: Deployment) -> None:

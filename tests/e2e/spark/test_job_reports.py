@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from entrepot.spark_ingest.job import run as job_run
@@ -22,6 +23,7 @@ def jobs(server: ServerProcess, table: str) -> list[dict[str, Any]]:
     return [each for each in found if each["table"] == table]
 
 
+@pytest.mark.soak
 def test_a_job_is_seen_with_its_last_batch_and_the_lag_of_now(
     spark: SparkSession, server: ServerProcess, writer: TopicWriter, topic: str, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import httpx2
@@ -54,9 +55,10 @@ def test_the_last_answers_are_kept_newest_first(
 
 
 def test_a_sink_that_fails_shows_its_circuit_its_lag_and_the_next_try(
-    client: httpx2.Client, topic: str, subscribe: Subscribe
+    client: httpx2.Client, topic: str, receiver: WebhookReceiver, subscribe: Subscribe
 ) -> None:
-    made = subscribe(sink="http://127.0.0.1:9/nobody", config={"maxattempts": 1000})
+    receiver.behave(topic, then={"status": 500})
+    made = subscribe(config={"maxattempts": 1000})
     publish(client, topic, *(event(number) for number in range(5)))
     wait_until(lambda: len(answers(client, made)) >= 3, "it has failed")
     whole = shown(client, made)
@@ -64,8 +66,7 @@ def test_a_sink_that_fails_shows_its_circuit_its_lag_and_the_next_try(
     assert delivery["circuit"]["failures"] >= 3
     assert delivery["retryAt"] is not None
     failed = delivery["answers"][0]
-    assert (failed["status"], failed["outcome"]) == (None, "retry")
-    assert failed["fault"]
+    assert (failed["status"], failed["outcome"], failed["fault"]) == (500, "retry", None)
     wait_until(lambda: shown(client, made)["waiting"] == 5, "all wait")
 
 
@@ -92,3 +93,16 @@ def test_pages_and_filters(client: httpx2.Client, topic: str, subscribe: Subscri
     assert client.get(V1, params={"source": topic, "state": "suspended"}).json()["value"] == []
     assert client.get("/api/v1/namespaces/default/webhooks", params={"source": topic}).json()["value"] != []
     assert client.get(f"{V1}/none").status_code == 404
+
+
+def test_an_answer_that_did_not_come_has_its_reason(client: httpx2.Client, topic: str, subscribe: Subscribe) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        made = subscribe(
+            sink=f"http://127.0.0.1:{silent.getsockname()[1]}/", config={"timeoutseconds": 0.1, "maxattempts": 1}
+        )
+        publish(client, topic, event(1))
+        wait_until(lambda: answers(client, made), "it was given up")
+        [answer] = answers(client, made)
+        assert (answer["status"], answer["outcome"], answer["attempt"]) == (None, "retry", 1)
+        assert answer["fault"]
+        assert answer["durationMs"] >= 100

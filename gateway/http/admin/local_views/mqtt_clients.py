@@ -157,8 +157,11 @@ def _slow(mqtt: MqttFrontend | None, limit: int) -> list[dict[str, Any]]:
     if mqtt is None:
         return []
     hub = mqtt.services.hub
-    found = {each: _slowness(hub, each) for each in accepted(mqtt)}
-    slowest = heapq.nlargest(limit, (each for each, of in found.items() if any(of)), key=found.__getitem__)
+    behind = [
+        each for each in accepted(mqtt) if each.subscribing.reader.lagging or each.outbox.waiting or each.client.dropped
+    ]
+    found = {each: _slowness(hub, each) for each in behind}
+    slowest = heapq.nlargest(limit, found, key=found.__getitem__)
     return [_slow_shape(each, found[each][0]) for each in slowest]
 
 
