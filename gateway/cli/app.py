@@ -22,7 +22,7 @@ from entrepot.gateway.cli import (
     config,
     group,
     importing,
-    ingest_job,
+    job,
     message,
     mqtt_client,
     namespace,
@@ -84,7 +84,7 @@ app.add_typer(user.app, name="user")
 app.add_typer(acl.app, name="acl")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(bridge.app, name="bridge")
-app.add_typer(ingest_job.app, name="ingest-job")
+app.add_typer(job.app, name="job")
 app.add_typer(importing.app, name="import")
 app.add_typer(shovel.app, name="shovel")
 app.add_typer(tier.app, name="tier")

@@ -16,8 +16,8 @@ _PATH = "/api/v1/clients"
 IdArgument = Annotated[str, typer.Argument(metavar="CLIENT", show_default=False)]
 
 
-_SLOW_COLUMNS = ("id", "address", "behind", "queued", "inFlight", "dropped", "gateway")
-_COLUMNS = (
+_SLOW_COLUMNS: tuple[str, ...] = ("id", "address", "behind", "queued", "inFlight", "dropped", "gateway")
+_COLUMNS: tuple[str, ...] = (
     "id",
     "user",
     "version",
@@ -90,11 +90,12 @@ def kick(
     """Disconnect clients of any gateways. Their sessions are kept."""
     http = Client(server)
     if len(clients) == 1:
-        http.delete(f"{_PATH}/{segment(clients[0])}")
-        outcomes = [{"id": clients[0], "disconnected": True}]
+        client = clients[0]
+        http.delete(f"{_PATH}/{segment(client)}")
+        print_outcome({"client": client, "disconnected": True}, f"client {client} disconnected", as_json=as_json)
     else:
         outcomes = http.request("POST", f"{_PATH}:disconnect", body={"ids": clients})["value"]
-    print_outcomes(outcomes, "id", "disconnected", as_json=as_json)
+        print_outcomes(outcomes, "id", "disconnected", as_json=as_json)
 
 
 @app.command()

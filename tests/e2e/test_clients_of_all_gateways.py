@@ -155,7 +155,7 @@ def test_a_trace_follows_a_client_to_the_other_gateway(here: GatewayProcess, the
         wait_until(lambda: len(get(there, "/traces/traced")["packets"]) >= 8, "all are there")
         packets = get(there, "/traces/traced")["packets"]
         assert [each["time"] for each in packets] == sorted(each["time"] for each in packets)
-        at = {each["gateway"]: [] for each in packets}
+        at: dict[str, list[str]] = {each["gateway"]: [] for each in packets}
         for each in packets:
             at[each["gateway"]].append(each["type"])
         assert len(at) == 2

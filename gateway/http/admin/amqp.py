@@ -73,8 +73,7 @@ def amqp_routes(context: HttpContext) -> Routes:
         asked = {"queue": queue, "vhost": vhost}
         return await merged_page_by_key(context, views.CONSUMERS, asked, limit=limit, after=after, gateway=gateway)
 
-    @routes.plain.add(
-        "POST",
+    @routes.plain.post(
         "/amqp/connections:close",
         cluster(Action.UPDATE),
         summary="Close several AMQP connections of any gateways",

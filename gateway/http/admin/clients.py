@@ -101,8 +101,7 @@ def _add_disconnecting(routes: Routes, context: HttpContext) -> None:
         audited(context, request, "client disconnected", f"MQTT client {client_id}")
         return Response(status_code=NO_CONTENT)
 
-    @routes.plain.add(
-        "POST",
+    @routes.plain.post(
         "/clients:disconnect",
         cluster(Action.UPDATE),
         summary="Disconnect several clients of any gateways",

@@ -62,8 +62,7 @@ def rocketmq_routes(context: HttpContext) -> Routes:
             raise MissingError("client-not-found", "The client is not connected", text)
         return Response(status_code=NO_CONTENT)
 
-    @routes.plain.add(
-        "POST",
+    @routes.plain.post(
         "/rocketmq/clients:disconnect",
         cluster(Action.UPDATE),
         summary="Do the same with several RocketMQ clients",

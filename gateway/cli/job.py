@@ -1,4 +1,4 @@
-"""`entrepot ingest-job`: Spark jobs by their last reports to a running server's store."""
+"""`entrepot job`: Spark jobs by their last reports to a running server's store."""
 
 from __future__ import annotations
 
