@@ -42,6 +42,7 @@ from entrepot.gateway.mqtt.listener import HTTP_PATH, MqttListeners
 from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from entrepot.gateway.mqtt.shares.shares import Shares
 from entrepot.gateway.mqtt.sys_messages import sys_topics
+from entrepot.gateway.periodic_work import PeriodicWork
 from entrepot.gateway.process import StopSignal, write_ready_file
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.security.setup_token import FILE_NAME
@@ -139,6 +140,7 @@ class Gateway:
         if "grpc" in sockets:
             self._build_grpc(sockets["grpc"], topology, clock)
         self._http_listener: HttpListener | None = None
+        self._http_work: tuple[PeriodicWork, ...] = ()
         self._peer_listener: PeerListener | None = None
         if "http" in sockets:
             self._http_listener = self._build_http(sockets["http"], topology, clock)
@@ -266,6 +268,8 @@ class Gateway:
         has_websocket = self.settings.mqtt.enabled and self.settings.mqtt.ws_on_http
         websockets = {HTTP_PATH.encode(): self._mqtt_listeners.http_upgrade()} if has_websocket else {}
         app = build_app(context)
+        self._http_work = app.sampler.work
+        context.background = (*context.background, *app.sampler.work)
         return HttpListener(app.asgi, listener, self.settings.http, self._early, websockets, app.publish)
 
     def _counters(self, webhooks: Webhooks, deduplication: Deduplication) -> Counters:
@@ -293,6 +297,8 @@ class Gateway:
             await self._grpc_listener.start()
         if self._http_listener is not None:
             await self._http_listener.start()
+        for work in self._http_work:
+            work.start()
         self._certificate_watch.start()
         if self._webhooks is not None:
             self._webhooks.start()
@@ -341,6 +347,8 @@ class Gateway:
         await self._settle(end, self.mqtt.settle)  # the wills, and the sessions' last records
         await self._settle(end, self.shares.close)
         await self._settle(end, self.mqtt.close)
+        for work in self._http_work:
+            await work.close()
         if self._peer_listener is not None:
             await self._settle(end, self._peer_listener.close)
         if self._http_listener is not None:

@@ -15,6 +15,7 @@ from entrepot.gateway.http.admin import admin_routes
 from entrepot.gateway.http.asgi import AsgiApp, Receive, Scope, Send, routable
 from entrepot.gateway.http.at_once import PublishAtOnce
 from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.dashboard.pages import dashboard_routes
 from entrepot.gateway.http.documents.asyncapi import asyncapi_routes
 from entrepot.gateway.http.documents.page import page_routes
 from entrepot.gateway.http.health import health_routes
@@ -22,6 +23,10 @@ from entrepot.gateway.http.hot_routes import HotRoutes
 from entrepot.gateway.http.login import login_routes
 from entrepot.gateway.http.login_cookie import without_prompt
 from entrepot.gateway.http.methods import RouteMethods, as_get
+from entrepot.gateway.http.overview.figures import HTTP_PUBLISHES
+from entrepot.gateway.http.overview.overview import Overview
+from entrepot.gateway.http.overview.routes import overview_routes
+from entrepot.gateway.http.overview.sampling import Sampler
 from entrepot.gateway.http.page_guard import guarded
 from entrepot.gateway.http.problems import install
 from entrepot.gateway.http.publish import Publishing, publish_routes
@@ -45,6 +50,8 @@ class HttpApp:
 
     asgi: AsgiApp
     publish: PublishAtOnce | None
+    sampler: Sampler
+    """Its work is started and closed with the listener."""
 
 
 def build_app(context: HttpContext) -> HttpApp:
@@ -53,7 +60,10 @@ def build_app(context: HttpContext) -> HttpApp:
     origins = WebOrigins(settings.http.allowed_origins, settings.hosts)
     access = HttpAccess(context.security, context.clock, origins, context.logins)
     publishing = Publishing(context, access)
-    rest, table = build_rest(context, access, publishing)
+    described = ("Events published over HTTP, refused ones included", lambda: publishing.published)
+    context.counters[HTTP_PUBLISHES] = described
+    overview = Overview(context)
+    rest, table = build_rest(context, access, publishing, overview)
     methods = RouteMethods(rest)
     install(rest, methods.at)
     hot = HotRoutes(context, access, table.routes)
@@ -83,10 +93,10 @@ def build_app(context: HttpContext) -> HttpApp:
 
     times = context.times
     asgi = times.timed(with_origins(guarded(app, origins), settings.http.allowed_origins))
-    proxies = settings.http.trusted_proxies
+    proxies, sampler = settings.http.trusted_proxies, overview.sampler
     if proxies:  # who asks is in a header then, which the fast path does not read
-        return HttpApp(ProxyHeadersMiddleware(asgi, trusted_hosts=proxies), None)  # type: ignore[arg-type]
-    return HttpApp(asgi, TimedPublish(publishing, times))
+        return HttpApp(ProxyHeadersMiddleware(asgi, trusted_hosts=proxies), None, sampler)  # type: ignore[arg-type]
+    return HttpApp(asgi, TimedPublish(publishing, times), sampler)
 
 
 def with_origins(app: AsgiApp, origins: Sequence[str]) -> AsgiApp:
@@ -103,7 +113,9 @@ def with_origins(app: AsgiApp, origins: Sequence[str]) -> AsgiApp:
     )
 
 
-def build_rest(context: HttpContext, access: HttpAccess, publishing: Publishing) -> tuple[FastAPI, RouteTable]:
+def build_rest(
+    context: HttpContext, access: HttpAccess, publishing: Publishing, overview: Overview
+) -> tuple[FastAPI, RouteTable]:
     """Build all routes and their documentation.  Raises MissingRightsError for a route without declared rights."""
     receive, publish = receive_routes(context), publish_routes(publishing)
     stream, admin = stream_routes(context), admin_routes(context)
@@ -119,6 +131,7 @@ def build_rest(context: HttpContext, access: HttpAccess, publishing: Publishing)
         *(routes.plain for routes in admin),
         health_routes(context),
         login_routes(context, access),
+        overview_routes(context, access, overview),
         asyncapi_routes(context, access),
         publish.of_namespaces,
         receive.of_namespaces,
@@ -144,6 +157,7 @@ def build_rest(context: HttpContext, access: HttpAccess, publishing: Publishing)
     for router in routers:
         app.include_router(router.api)
     app.include_router(page_routes())
+    app.include_router(dashboard_routes())
     table.check(app)
     generate = app.openapi
     document: dict[str, Any] = {}

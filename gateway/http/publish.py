@@ -89,6 +89,8 @@ class Publishing:
         self._deduplication = context.deduplication
         self._max_body_bytes = context.settings.http.max_body_bytes
         self._clock = context.clock
+        self.published = 0
+        """Events taken since the start, refused ones included."""
         is_elsewhere = isinstance(context.store, Clustered)  # its brokers know their limit
         self._operations = context.store.operations if isinstance(context.store, Clustered) else None
         self._max_message_bytes = sys.maxsize if is_elsewhere else context.settings.store.max_message_bytes
@@ -121,6 +123,7 @@ class Publishing:
             self._check(principal, messages, DEFAULT_NAMESPACE)
             self._check_batch(messages)
             self._sender.send(messages, on_sent)
+            self.published += len(messages)
         except (EntrepotError, CloudEventError) as error:
             on_published(_told(url, error))
         except Exception:  # noqa: BLE001 - it recurs in `publish`, where it is logged and answered
@@ -151,6 +154,7 @@ class Publishing:
         if not messages:
             return _PUBLISHED
         self._check_batch(messages)
+        self.published += len(messages)
         rule = self._rules.of(messages[0].topic)
         if rule is not None and rule.dedup_ms:
             refusals = await self._deduplication.send(messages, rule.dedup_ms, self._sender.send_and_wait)

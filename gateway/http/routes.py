@@ -17,8 +17,13 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from entrepot.gateway.http.namespaced import NAMESPACE_PATH
 from entrepot.gateway.http.rights import Rule
 
-DOCUMENTATION: Final = frozenset({"/openapi.json", "/docs", "/docs/page.js", "/docs/page.css"})
-"""Paths of the public documentation."""
+ROOT: Final = "/"
+DASHBOARD: Final = "/dashboard"
+DASHBOARD_FILES: Final = "/dashboard/{file:path}"
+PUBLIC_PAGES: Final = frozenset(
+    {"/openapi.json", "/docs", "/docs/page.js", "/docs/page.css", ROOT, DASHBOARD, DASHBOARD_FILES}
+)
+"""Paths of pages that everybody may read, as they hold no data: the documentation, and the dashboard's files."""
 
 Handler: TypeAlias = Callable[..., Any]
 _HandlerT = TypeVar("_HandlerT", bound=Handler)
@@ -122,7 +127,7 @@ class RouteTable:
     def check(self, app: FastAPI) -> None:
         """Raise MissingRightsError if the app has a route without declared rights."""
         for method, path in routes_of(app):
-            if path not in DOCUMENTATION:
+            if path not in PUBLIC_PAGES:
                 self.rights_of(method, path)
 
 

@@ -89,6 +89,11 @@ class Peers:
         found = [(peer_id, record) for peer_id, record in self._table.items() if peer_id != self.own_id]
         return sorted(found, key=lambda each: (each[1].name, each[0]))
 
+    @property
+    def is_first(self) -> bool:
+        """True for the one gateway, of those that answer, with the lowest id: it does what one is enough for."""
+        return all(self.own_id < peer_id for peer_id, _ in self.others() if peer_id not in self._silent_since)
+
     def silent_ms(self, peer_id: str) -> int:
         """Milliseconds since a gateway first failed to answer; 0: it answers."""
         since = self._silent_since.get(peer_id)

@@ -153,9 +153,12 @@ class HttpServer:
         bound = socket.create_server(("127.0.0.1", 0))
         self.port = bound.getsockname()[1]
         app = build_app(self.context)
+        self.sampler = app.sampler
         self.listener = HttpListener(app.asgi, bound, self.settings.http, early, publish=app.publish)
         self.context.connections["http"] = lambda: self.listener.connections
         await self.listener.start()
+        for work in app.sampler.work:
+            work.start()
         webhooks.start()
         self._started.set()
         await self._end.wait()
@@ -166,6 +169,8 @@ class HttpServer:
         self.context.memberships.release_waiting()
         await self.listener.stop(5)
         await self.context.retained.close()
+        for work in app.sampler.work:
+            await work.close()
         await beside.close()
         self.context.security.close()
         await self._opened.aclose()

@@ -24,7 +24,7 @@ def bridge_routes(context: HttpContext) -> Routes:
     """The routes of bridges, which are in no namespace."""
 
     async def here(asked: dict[str, Any]) -> Any:
-        return [_shape(bridge) for bridge in context.bridges()]
+        return [bridge_shape(bridge) for bridge in context.bridges()]
 
     context.peers.serve(VIEW, here)
     routes = Routes(["bridges"], PREFIX)
@@ -62,7 +62,7 @@ def _merged(here: str, found: Gathered) -> list[dict[str, Any]]:
     return rows
 
 
-def _shape(bridge: BridgeStatus) -> dict[str, Any]:
+def bridge_shape(bridge: BridgeStatus) -> dict[str, Any]:
     counters = bridge.counters
     return {
         "name": bridge.name,

@@ -56,7 +56,7 @@ def _add(router: Router, context: HttpContext) -> None:
         name_servers = {} if control is None else control.name_servers()
         return json_answer(
             {
-                "value": [_shape(each) for each in brokers],
+                "value": [broker_shape(each) for each in brokers],
                 "nameServers": [{"address": address, "isAvailable": up} for address, up in name_servers.items()],
             }
         )
@@ -65,7 +65,7 @@ def _add(router: Router, context: HttpContext) -> None:
     async def put_broker(request: Request, name: str) -> Response:
         change = await body_of(request, context, BrokerChange)
         status = await needed_control(context).drain(name_in_path(name), is_draining=change.is_draining)
-        return json_answer(_shape(status))
+        return json_answer(broker_shape(status))
 
     @router.post("/brokers/{name}:elect", cluster(Action.UPDATE), summary="Make a replica the master of its broker")
     async def elect_master(request: Request, name: str) -> Response:
@@ -73,7 +73,7 @@ def _add(router: Router, context: HttpContext) -> None:
         control = needed_control(context)
         status = await control.elect(name_in_path(name), asked.to, asked.without, is_unclean=asked.is_unclean)
         audited(context, request, "master elected", f"broker {status.name}", _asked(asked))
-        return json_answer(_shape(status))
+        return json_answer(broker_shape(status))
 
     @router.put(
         "/brokers/{name}/replicas/{replica}",
@@ -86,7 +86,7 @@ def _add(router: Router, context: HttpContext) -> None:
         status = await needed_control(context).change_replica(name_in_path(name), replica, change)
         detail = f"replica {replica} is to {'be an observer' if asked.is_observer else 'count'}"
         audited(context, request, "replicas changed", f"broker {status.name}", detail)
-        return json_answer(_shape(status))
+        return json_answer(broker_shape(status))
 
     @router.delete(
         "/brokers/{name}/replicas/{replica}",
@@ -129,7 +129,8 @@ def needed_control(context: HttpContext) -> ClusterControl:
     return control
 
 
-def _shape(status: BrokerStatus) -> dict[str, Any]:
+def broker_shape(status: BrokerStatus) -> dict[str, Any]:
+    """Return a broker as JSON."""
     return {
         "name": status.name,
         "number": status.number,

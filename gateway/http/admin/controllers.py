@@ -38,7 +38,7 @@ def controller_routes(context: HttpContext) -> Routes:
 def _add(router: Router, context: HttpContext) -> None:
     @router.get("/controllers", cluster(Action.LIST), summary="List all controllers with their state")
     async def list_controllers() -> Response:
-        return json_answer(await _list(context))
+        return json_answer(await controller_list(context))
 
     @router.post(
         "/controllers",
@@ -52,7 +52,7 @@ def _add(router: Router, context: HttpContext) -> None:
         await needed_control(context).change_controllers(asked.replaces, asked.controller, asked.address)
         detail = f"at {asked.address}" + (f" in place of {asked.replaces}" if asked.replaces else "")
         audited(context, request, "controller added", f"controller {asked.controller}", detail)
-        return json_answer(await _list(context))
+        return json_answer(await controller_list(context))
 
     @router.delete(
         "/controllers/{controller}",
@@ -66,7 +66,8 @@ def _add(router: Router, context: HttpContext) -> None:
         return Response(status_code=NO_CONTENT)
 
 
-async def _list(context: HttpContext) -> dict[str, Any]:
+async def controller_list(context: HttpContext) -> dict[str, Any]:
+    """Return all controllers as JSON; none where the store is in this process."""
     control = control_of(context)
     return {"value": [] if control is None else [_shape(each) for each in await control.controllers()]}
 

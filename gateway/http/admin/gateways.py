@@ -23,10 +23,15 @@ def gateway_routes(context: HttpContext) -> Routes:
     @routes.plain.get("/gateways", cluster(Action.LIST), summary="List all gateways, and whether they answer")
     async def list_gateways() -> Response:
         gathered = await peers.gather(PING)
-        rows = [_shape(peers, peers.own_id, peers.own), *(_shape(peers, *each) for each in peers.others())]
-        return json_answer({"value": sorted(rows, key=lambda row: row["name"]), "answered": gathered.shape()})
+        return json_answer({"value": gateway_rows(peers), "answered": gathered.shape()})
 
     return routes
+
+
+def gateway_rows(peers: Peers) -> list[dict[str, Any]]:
+    """Return all gateways as JSON, by name."""
+    rows = [_shape(peers, peers.own_id, peers.own), *(_shape(peers, *each) for each in peers.others())]
+    return sorted(rows, key=lambda row: str(row["name"]))
 
 
 def _shape(peers: Peers, peer_id: str, record: PeerRecord) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.documents.dashboard_operations import ANSWERED
 from entrepot.gateway.http.documents.event_operations import REFUSAL, SUBSCRIPTION_FIELDS
 from entrepot.gateway.http.documents.operation import GONE, Operation, Operations, answers
+from entrepot.gateway.http.documents.operator_operations import BRIDGE_FIELDS
 from entrepot.gateway.http.documents.rabbitmq_shapes import (
     CHANNEL_FIELDS,
     CONNECTION,
@@ -185,21 +186,9 @@ _ROCKETMQ_CLIENT: Final = named(
 _COUNTS: Final = {"received": 12, "sent": 40, "refusedIn": 0, "refusedOut": 0, "ignored": 0, "connects": 1}
 _STATE: Final = Choice(tuple(each.value for each in BridgeState))
 _BRIDGE: Final = named(
-    "Bridge",
-    "A bridge to another MQTT broker; counts are sums over the gateways",
-    {
-        "name": "plant",
-        "url": "mqtts://plant.example:8883",
-        "version": "5.0",
-        "state": _STATE,
-        "since": time(),
-        "owner": Maybe(_GATEWAY),
-        "isHere": True,
-        "lastError": Maybe("refused"),
-        **_COUNTS,
-        "gateway": Maybe(_GATEWAY),
-        "byGateway": [{"gateway": _GATEWAY, "state": _STATE, **_COUNTS}],
-    },
+    "WholeBridge",
+    "A bridge to another MQTT broker, as its gateway knows it; counts are sums over the gateways",
+    {**BRIDGE_FIELDS, "gateway": Maybe(_GATEWAY), "byGateway": [{"gateway": _GATEWAY, "state": _STATE, **_COUNTS}]},
 )
 _DELIVERY: Final = {
     "gateway": _GATEWAY,

@@ -68,6 +68,7 @@ TAGS: Final[Mapping[str, str]] = {
     "traces": "Packets of one MQTT client at all gateways",
     "brokers": "Brokers of the store",
     "session": "Login of people in a browser",
+    "overview": "Rates, lag, alarms, and the state of every part of the cluster",
     "gateways": "Gateways, the processes that clients connect to",
     "controllers": "Controllers, which elect the masters of brokers",
     "users": "Users, and the audit log",

@@ -6,6 +6,7 @@ from typing import Final
 
 from entrepot.domain.access.model import Action, Effect
 from entrepot.domain.cluster import AWAY, FOLLOWS, LEADS, WAITS
+from entrepot.gateway.bridge.status import BridgeState
 from entrepot.gateway.http.admin.brokers import BrokerChange, Election, ReplicaCounting
 from entrepot.gateway.http.admin.common import PREFIX, schema_of
 from entrepot.gateway.http.admin.controllers import NewController
@@ -14,7 +15,7 @@ from entrepot.gateway.http.documents.operation import GONE, Operation, Operation
 from entrepot.gateway.http.documents.shapes import Choice, Maybe, Shape, listed, named, shape, time
 
 _NAMESPACE: Final = named("Namespace", "A namespace", {"name": "team", "topics": 3, "groups": 2})
-_BROKER: Final = named(
+BROKER: Final = named(
     "Broker",
     "A broker, and what is on it; numbers are null while it is away",
     {
@@ -67,7 +68,7 @@ _BROKER: Final = named(
         ),
     },
 )
-_CONTROLLER: Final = named(
+CONTROLLER: Final = named(
     "Controller",
     "A controller, which elects the masters of brokers with the others",
     {
@@ -77,6 +78,23 @@ _CONTROLLER: Final = named(
         "problem": Maybe("it does not answer"),
     },
 )
+BRIDGE_FIELDS: Final = {
+    "name": "plant",
+    "url": "mqtts://plant.example:8883",
+    "version": "5.0",
+    "state": Choice(tuple(each.value for each in BridgeState)),
+    "since": time(),
+    "owner": Maybe("gateway-1"),
+    "isHere": True,
+    "lastError": Maybe("refused"),
+    "received": 12,
+    "sent": 40,
+    "refusedIn": 0,
+    "refusedOut": 0,
+    "ignored": 0,
+    "connects": 1,
+}
+BRIDGE: Final = named("Bridge", "A bridge to another MQTT broker, as one gateway knows it", BRIDGE_FIELDS)
 _USER: Final = named(
     "User",
     "A user, without secrets",
@@ -123,23 +141,23 @@ SERVER_OPERATIONS: Final[Operations] = {
     ("DELETE", f"{PREFIX}/namespaces/{{name}}"): Operation("deleteNamespace", GONE),
     ("GET", f"{PREFIX}/brokers"): Operation(
         "listBrokers",
-        answers(listed(_BROKER, nameServers=[{"address": "192.0.2.10:9000", "isAvailable": True}])),
+        answers(listed(BROKER, nameServers=[{"address": "192.0.2.10:9000", "isAvailable": True}])),
     ),
     ("PUT", f"{PREFIX}/brokers/{{name}}"): Operation(
-        "putBroker", answers(_BROKER), body=Shape(schema_of(BrokerChange), {"isDraining": True})
+        "putBroker", answers(BROKER), body=Shape(schema_of(BrokerChange), {"isDraining": True})
     ),
     ("POST", f"{PREFIX}/brokers/{{name}}:elect"): Operation(
-        "electMaster", answers(_BROKER), body=Shape(schema_of(Election), {"to": 2})
+        "electMaster", answers(BROKER), body=Shape(schema_of(Election), {"to": 2})
     ),
     ("DELETE", f"{PREFIX}/brokers/{{name}}"): Operation("removeBroker", GONE),
     ("PUT", f"{PREFIX}/brokers/{{name}}/replicas/{{replica}}"): Operation(
-        "putReplica", answers(_BROKER), body=Shape(schema_of(ReplicaCounting), {"isObserver": True})
+        "putReplica", answers(BROKER), body=Shape(schema_of(ReplicaCounting), {"isObserver": True})
     ),
     ("DELETE", f"{PREFIX}/brokers/{{name}}/replicas/{{replica}}"): Operation("removeReplica", GONE),
-    ("GET", f"{PREFIX}/controllers"): Operation("listControllers", answers(listed(_CONTROLLER))),
+    ("GET", f"{PREFIX}/controllers"): Operation("listControllers", answers(listed(CONTROLLER))),
     ("POST", f"{PREFIX}/controllers"): Operation(
         "addController",
-        answers(listed(_CONTROLLER), "The change has begun"),
+        answers(listed(CONTROLLER), "The change has begun"),
         body=Shape(schema_of(NewController), {"controller": 4, "address": "192.0.2.14:9876", "replaces": 2}),
     ),
     ("DELETE", f"{PREFIX}/controllers/{{controller}}"): Operation("removeController", GONE),

@@ -233,6 +233,8 @@ def _server(ask: Asking) -> None:
         f"{V1}/brokers",
         f"{V1}/controllers",
         f"{V1}/gateways",
+        f"{V1}/overview",
+        f"{V1}/overview/history?span=300",
         f"{V1}/session",
         f"{V1}/bridges",
         f"{V1}/ingest-jobs",

@@ -18,9 +18,10 @@ from fastapi import FastAPI
 from entrepot.domain.timestamp import to_rfc3339
 from entrepot.gateway.http.access import HttpAccess
 from entrepot.gateway.http.app import build_rest
+from entrepot.gateway.http.overview.overview import Overview
 from entrepot.gateway.http.publish import Publishing
 from entrepot.gateway.http.rights import Open, SuperUsers
-from entrepot.gateway.http.routes import DOCUMENTATION, MissingRightsError, RouteTable, routes_of
+from entrepot.gateway.http.routes import PUBLIC_PAGES, MissingRightsError, RouteTable, routes_of
 from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.operations import (
     BY_TIMER_HANDLE,
@@ -257,14 +258,14 @@ def rest_of(server: HttpServer) -> tuple[FastAPI, RouteTable]:
 
     def build() -> tuple[FastAPI, RouteTable]:
         access = HttpAccess(context.security, context.clock)
-        return build_rest(context, access, Publishing(context, access))
+        return build_rest(context, access, Publishing(context, access), Overview(context))
 
     return server.call(build)
 
 
 def test_every_route_has_a_rule_and_stands_in_the_grid(server: HttpServer) -> None:
     rest, table = rest_of(server)
-    routes = {route for route in routes_of(rest) if route[1] not in DOCUMENTATION}
+    routes = {route for route in routes_of(rest) if route[1] not in PUBLIC_PAGES}
     assert routes == {(route.method, route.path) for route in table.routes}
     tried = {
         tuple(one.name.partition("?")[0].split(" ", 1))

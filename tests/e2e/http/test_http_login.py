@@ -44,8 +44,8 @@ def browser(server: HttpServer) -> Iterator[Person]:
     """Makes browsers, with a login if a name is given."""
     with ExitStack() as opened:
 
-        def make(name: str = "", password: str = "pw", **options: object) -> httpx2.Client:
-            client = opened.enter_context(http_client(server.url, **options))
+        def make(name: str = "", password: str = "pw") -> httpx2.Client:
+            client = opened.enter_context(http_client(server.url))
             if name:
                 found = client.post("/api/v1/session", json={"name": name, "password": password})
                 assert found.status_code == 200, found.text
@@ -139,8 +139,7 @@ def test_another_password_or_right_ends_it(
     assert may_see(client)
     with http_client(server.url, auth=ROOT) as root:
         method = "DELETE" if change is None else "PUT"
-        options = {} if change is None else {"json": change}
-        assert root.request(method, path.format(person), **options).is_success
+        assert root.request(method, path.format(person), json=change).is_success
     assert not may_see(client)
 
 
