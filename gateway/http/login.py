@@ -52,7 +52,7 @@ def login_routes(context: HttpContext, access: HttpAccess) -> Router:
         try:
             principal: Principal | None = await access.principal(request.scope)
         except EntrepotError as refusal:
-            if refusal.code not in (Code.UNAUTHORIZED, Code.FORBIDDEN):
+            if refusal.code is not Code.UNAUTHORIZED:
                 raise
             principal = None
         return json_answer(_shape(context, request, principal))

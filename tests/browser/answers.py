@@ -90,11 +90,8 @@ OVERVIEW: Final[dict[str, Any]] = {
     ],
     "confirm": {"p50": 2.1, "p99": 7.4},
     "furthest": {"group": "billing", "topic": "orders", "messages": "284190", "seconds": 221},
-    "disk": [
-        {"broker": "broker-0", "replica": 1, "free": 376_883_380_224, "size": 536_870_912_000},
-        {"broker": "broker-1", "replica": 3, "free": 65_498_251_264, "size": 536_870_912_000},
-    ],
-    "tier": {"bytes": 9_455_899_999_999, "oldestSeconds": 24},
+    "disk": [{"free": 442_000_000_000, "size": 1_500_000_000_000}],
+    "tier": {"bytes": 9_455_899_999_999, "lagMessages": 0},
     "alarms": [
         {
             "severity": "critical",

@@ -58,7 +58,7 @@ _DOOR: Final = {
 }
 _ALARM: Final = {
     "severity": Choice(tuple(Severity)),
-    "subject": "Group billing falls behind on orders:",
+    "subject": "Group billing falls behind on orders",
     "text": "284,190 messages, the oldest 4 min old",
     "since": time(),
     "link": "#/groups/billing",
@@ -84,7 +84,7 @@ _OVERVIEW: Final = named(
         "bridges": [BRIDGE],
         "counts": Keyed("topics", 12),
         "alarms": [_ALARM],
-        "disk": {"free": Maybe(412e9), "size": Maybe(500e9)},
+        "disk": [{"free": 412e9, "size": 500e9}],
         "tier": Maybe({"bytes": 8.5e12, "lagMessages": 0.0}),
     },
 )
@@ -92,7 +92,7 @@ _HISTORY: Final = {
     "end": 1790000000,
     "step": 10,
     "series": Keyed("in.mqtt", [Maybe(5640.5)]),
-    "events": [{"at": time(), "text": "broker-1: epoch 42"}],
+    "events": [{"at": 1789999000, "text": "broker-1: epoch 42"}],
     "answered": ANSWERED,
 }
 _STREAM: Final = Shape({"type": "string"}, 'event: overview\ndata: {"doors": []}\n\n')

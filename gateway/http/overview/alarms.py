@@ -42,14 +42,14 @@ def alarms_of(overview: dict[str, Any], lags: Iterable[Lag], damage: Iterable[st
         *_of_parts(overview),
         *_of_disk(overview["gauges"]),
         *_of_lags(lags),
-        *(Alarm(Severity.CRITICAL, "Stored data is damaged:", each, "#/cluster") for each in damage),
+        *(Alarm(Severity.CRITICAL, "Stored data is damaged", each, "#/cluster") for each in damage),
     ]
     return sorted(found, key=lambda alarm: alarm.severity is not Severity.CRITICAL)
 
 
 def _of_gateways(missing: list[dict[str, str]]) -> list[Alarm]:
     return [
-        Alarm(Severity.WARNING, f"Gateway {each['name']} does not answer:", each["reason"], "#/cluster")
+        Alarm(Severity.WARNING, f"Gateway {each['name']} does not answer", each["reason"], "#/cluster")
         for each in missing
     ]
 
@@ -60,31 +60,31 @@ def _of_brokers(brokers: list[dict[str, Any]]) -> list[Alarm]:
         name = broker["name"]
         if not broker["isAvailable"]:
             text = broker["problem"] or "it cannot be asked now"
-            found.append(Alarm(Severity.CRITICAL, f"Broker {name} is away:", text, "#/cluster"))
+            found.append(Alarm(Severity.CRITICAL, f"Broker {name} is away", text, "#/cluster"))
         elif broker["problem"]:
-            found.append(Alarm(Severity.CRITICAL, f"Broker {name}:", broker["problem"], "#/cluster"))
+            found.append(Alarm(Severity.CRITICAL, f"Broker {name}", broker["problem"], "#/cluster"))
         for replica in broker["replicas"]:
             if replica["role"] == "master" or replica["isObserver"] or replica["isInSync"]:
                 continue
             text = replica["problem"] or "one more loss may stop publishing there"
-            subject = f"Replica {replica['replica']} of {name} is not in sync:"
+            subject = f"Replica {replica['replica']} of {name} is not in sync"
             found.append(Alarm(Severity.WARNING, subject, text, "#/cluster"))
     return found
 
 
 def _of_parts(overview: dict[str, Any]) -> list[Alarm]:
     found = [
-        Alarm(Severity.WARNING, f"Name server {each['address']} is away:", "brokers are known from others", "#/cluster")
+        Alarm(Severity.WARNING, f"Name server {each['address']} is away", "brokers are known from others", "#/cluster")
         for each in overview["nameServers"]
         if not each["isAvailable"]
     ]
     found += [
-        Alarm(Severity.WARNING, f"Controller {each['address']} is away:", each["problem"] or "no answer", "#/cluster")
+        Alarm(Severity.WARNING, f"Controller {each['address']} is away", each["problem"] or "no answer", "#/cluster")
         for each in overview["controllers"]
         if each["state"] == "away"
     ]
     found += [
-        Alarm(Severity.WARNING, f"Bridge {each['name']} is not connected:", each["lastError"] or "", "#/bridges")
+        Alarm(Severity.WARNING, f"Bridge {each['name']} is not connected", each["lastError"] or "", "#/bridges")
         for each in overview["bridges"]
         if each["state"] == "back-off"
     ]
@@ -96,13 +96,13 @@ def _of_disk(gauges: dict[str, float]) -> list[Alarm]:
     found = []
     if state >= DISK_FULL:
         text = "new messages are refused until there is room"
-        found.append(Alarm(Severity.CRITICAL, "A broker's disk is full:", text, "#/cluster"))
+        found.append(Alarm(Severity.CRITICAL, "A broker's disk is full", text, "#/cluster"))
     elif state >= 1:
         text = "less is free than store.disk_warn_free_bytes"
-        found.append(Alarm(Severity.WARNING, "A broker's disk fills up:", text, "#/cluster"))
+        found.append(Alarm(Severity.WARNING, "A broker's disk fills up", text, "#/cluster"))
     if gauges.get("tier_problems", 0):
         text = "topics are not uploaded to the object store"
-        found.append(Alarm(Severity.WARNING, "The tier has problems:", text, "#/cluster"))
+        found.append(Alarm(Severity.WARNING, "The tier has problems", text, "#/cluster"))
     return found
 
 
@@ -113,7 +113,7 @@ def _of_lags(lags: Iterable[Lag]) -> list[Alarm]:
             continue
         severity = Severity.CRITICAL if lag.seconds >= LAG_CRITICAL_SECONDS else Severity.WARNING
         shape = lag.shape()
-        subject = f"Group {shape['group']} falls behind on {shape['topic']}:"
+        subject = f"Group {shape['group']} falls behind on {shape['topic']}"
         text = f"{lag.messages:,} messages, the oldest {lag.seconds / 60:,.0f} min old"
         found.append(Alarm(severity, subject, text, f"#/groups/{shape['group']}"))
     return found

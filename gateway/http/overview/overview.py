@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import is_hidden_topic
-from entrepot.domain.timestamp import to_rfc3339
+from entrepot.domain.timestamp import to_epoch_ms, to_rfc3339
 from entrepot.gateway.http.admin.bridges import bridge_shape
 from entrepot.gateway.http.admin.brokers import broker_shape, control_of
 from entrepot.gateway.http.admin.controllers import controller_list
@@ -108,7 +108,9 @@ class Overview:
         context, gauges = self._context, overview["gauges"]
         known = [Lag(each["topic"], each["group"], int(each["messages"]), each["seconds"]) for each in lags or ()]
         alarms = alarms_of(overview, known, context.store.condition.damage)
-        disk = {"free": gauges.get("disk_free_bytes"), "size": gauges.get("disk_total_bytes")}
+        disk = []
+        if gauges.get("disk_total_bytes"):  # of all brokers: each tells its own in the metrics
+            disk = [{"free": gauges["disk_free_bytes"], "size": gauges["disk_total_bytes"]}]
         tier = None
         if "tier_bytes" in gauges:
             tier = {"bytes": gauges["tier_bytes"], "lagMessages": gauges["tier_lag_messages"]}
@@ -199,10 +201,11 @@ def _joined(answers: Iterable[_Row], end: int, step: int) -> dict[str, list[floa
 
 
 def _elections(brokers: list[_Row], since: int) -> list[_Row]:
-    events = [
-        {"at": each["election"]["time"], "text": f"{each['name']}: epoch {each['election']['epoch']}"}
-        for each in brokers
-        if each["election"] is not None and each["election"]["time"] is not None
-    ]
-    floor = to_rfc3339(since * 1000)
-    return [each for each in events if each["at"] >= floor]
+    """Elections since a time in epoch seconds, as events of a chart."""
+    events = []
+    for each in brokers:
+        election = each["election"]
+        at_ms = None if election is None or election["time"] is None else to_epoch_ms(election["time"])
+        if at_ms is not None and at_ms >= since * 1000:
+            events.append({"at": at_ms // 1000, "text": f"{each['name']}: epoch {election['epoch']}"})
+    return events

@@ -92,7 +92,7 @@ function aboutCluster({ cluster, gateways, answered, brokers, controllers, versi
 function alarm({ severity, subject, text, since, link: target }) {
   const when = h("span.q.nw", { title: since }, time(since));
   const shown = target ? h("a", { href: target }, "Show") : h("span");
-  return h("li", state(severity === "critical" ? "bad" : "warn", severity), h("span", h("b", name(subject), ":"), " ", text), when, shown);
+  return h("li", state(severity === "critical" ? "bad" : "warn", severity), h("span", h("b", name(subject), text ? ":" : ""), " ", text), when, shown);
 }
 
 function doors({ doors: rows, answered }) {
@@ -166,20 +166,16 @@ function furthestGroup(furthest) {
 }
 
 function freeDisk(disk) {
-  const known = (disk ?? []).filter((each) => !isUnknown(each.free));
-  if (known.length === 0) return { label: "Local disk free", value: unknown() };
-  const least = known.reduce((one, other) => (one.free <= other.free ? one : other));
-  const [value, unit] = bytesParts(known.reduce((sum, each) => sum + each.free, 0));
-  const [free, freeUnit] = bytesParts(least.free);
-  const where = [name(least.broker), isUnknown(least.replica) ? "" : ` r${least.replica}`];
-  const isLow = least.free < least.size * 0.1;
-  return { label: "Local disk free", value, unit, kind: isLow ? "warn" : "", more: known.length > 1 ? ["least: ", where, `, ${free} ${freeUnit} of `, bytesParts(least.size).join(" ")] : ["of ", bytesParts(least.size).join(" ")] };
+  if (!disk?.length) return { label: "Local disk free", value: unknown() };
+  const sum = (key) => disk.reduce((total, each) => total + each[key], 0);
+  const [value, unit] = bytesParts(sum("free"));
+  return { label: "Local disk free", value, unit, kind: sum("free") < sum("size") * 0.1 ? "warn" : "", more: ["of ", bytesParts(sum("size")).join(" ")] };
 }
 
 function tierNumber(tier) {
   if (!tier) return { label: "In the tier", value: none(), more: "no tier is set up" };
   const [value, unit] = bytesParts(tier.bytes) ?? [unknown(), ""];
-  return { label: "In the tier", value, unit, more: isUnknown(tier.oldestSeconds) ? "all uploaded" : ["oldest not uploaded: ", duration(tier.oldestSeconds)] };
+  return { label: "In the tier", value, unit, more: tier.lagMessages > 0 ? [quantity(tier.lagMessages), " messages not uploaded yet"] : "all uploaded" };
 }
 
 const DOOR_SERIES = [["mqtt", "MQTT"], ["amqp", "AMQP"], ["rocketmq", "RocketMQ"], ["http", "HTTP"]];
