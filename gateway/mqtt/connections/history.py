@@ -7,7 +7,6 @@ their own: they push out no event of an accepted client.  Repeated denials of a 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -111,8 +110,8 @@ class ClientHistory:
 
     def of(self, client_id: str, most: int) -> list[ClientEvent]:
         """The newest events of a client id, the newest first."""
-        found = [event for event in self._accepted if event.client_id == client_id]
-        found += [event for event in self._refused if event.client_id == client_id[:MAX_TEXT]]
+        found = [event for event in reversed(self._accepted.events) if event.client_id == client_id]
+        found += [event for event in reversed(self._refused.events) if event.client_id == client_id[:MAX_TEXT]]
         found.sort(key=lambda event: event.at_ms, reverse=True)
         return found[:most]
 
@@ -137,17 +136,14 @@ class _Ring:
     """Events in order of time, bounded.  `lost_until_ms`: time of the newest one that made room."""
 
     def __init__(self) -> None:
-        self._events: deque[ClientEvent] = deque()
+        self.events: deque[ClientEvent] = deque()
         self._bytes = 0
         self.lost_until_ms = 0
 
-    def __iter__(self) -> Iterator[ClientEvent]:
-        return iter(self._events)
-
     def add(self, event: ClientEvent) -> None:
-        self._events.append(event)
+        self.events.append(event)
         self._bytes += event.size
-        while len(self._events) > MAX_EVENTS or self._bytes > MAX_RING_BYTES:
-            oldest = self._events.popleft()
+        while len(self.events) > MAX_EVENTS or self._bytes > MAX_RING_BYTES:
+            oldest = self.events.popleft()
             self._bytes -= oldest.size
             self.lost_until_ms = oldest.at_ms

@@ -221,10 +221,10 @@ def test_why_a_client_does_not_send_and_what_became_of_it(watched: Deployment) -
     assert events[0]["reason"] == "NORMAL_DISCONNECTION"
     assert events[2]["version"] == "5"
     with RawClient(watched.port("mqtt")) as refused:
-        refused.say(Connect("refused-1", 5, will=Will("+/bad", b"")))
-        assert refused.expect(Connack).reason == ReasonCode.TOPIC_NAME_INVALID
+        refused.say(Connect("refused-1", 5, properties={PropertyId.AUTHENTICATION_METHOD: "none"}))
+        assert refused.expect(Connack).reason == ReasonCode.BAD_AUTHENTICATION_METHOD
     [event] = get(watched, "/clients/refused-1/events")["value"]
-    assert (event["event"], event["reason"]) == ("refused", "TOPIC_NAME_INVALID")
+    assert (event["event"], event["reason"]) == ("refused", "BAD_AUTHENTICATION_METHOD")
 
 
 def test_a_trace_has_the_packets_of_its_client_alone(watched: Deployment) -> None:

@@ -48,6 +48,8 @@ def told(kept: ClientHistory, name: str) -> list[tuple[EventKind, str]]:
 def test_a_life_is_told_newest_first(kept: ClientHistory, clock: Clock) -> None:
     one, other = client("one"), client("other")
     kept.connected(other, is_session_present=False)
+    kept.denied(other, "a", "no", ReasonCode.NOT_AUTHORIZED)
+    assert [kind for kind, _ in told(kept, "other")] == [EventKind.DENIED, EventKind.CONNECTED], "in one millisecond"
     ends = (
         (Closing(ReasonCode.NORMAL_DISCONNECTION, "the client disconnected", is_clients=True), False),
         (Closing(ReasonCode.UNSPECIFIED_ERROR, CONNECTION_LOST, is_clients=True), False),
