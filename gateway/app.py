@@ -255,6 +255,7 @@ class Gateway:
             is_ready=lambda: self._is_ready,
             mqtt=self.mqtt,
             amqp=self.amqp if self.settings.amqp.enabled else None,
+            rocketmq=self.rocketmq,
             counters=self._counters(webhooks, deduplication),
             connections={
                 "amqp": lambda: len(self.amqp.conversations),
