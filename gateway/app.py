@@ -34,6 +34,7 @@ from entrepot.gateway.events.rules import EventRules
 from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
 from entrepot.gateway.listener import address_of
 from entrepot.gateway.messaging.membership import Memberships
+from entrepot.gateway.messaging.provenance import gateway_name
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
@@ -94,7 +95,12 @@ class Gateway:
         self.retained = RetainedMessages(store, clock, settings.mqtt.retained_limits)
         self.hub = DeliveryHub(store, clock)
         self.shares = Shares(
-            store, clock, settings.groups.by_use, lambda: self.hub.any_level_topics, self.sender.traffic
+            store,
+            clock,
+            settings.groups.by_use,
+            lambda: self.hub.any_level_topics,
+            self.sender.traffic,
+            lambda: self.sender.provenance.gateway,
         )
         self.mqtt = MqttFrontend(
             store,
@@ -219,6 +225,7 @@ class Gateway:
             clock,
             self.settings.http.event_type,
             random.SystemRandom(),
+            gateway_name(self.addresses),
         )
         context = self._http_context = HttpContext(
             store=self.store,
@@ -266,6 +273,7 @@ class Gateway:
     async def start(self, settle: Callable[[], None] = lambda: None) -> None:
         """Open the listeners, once access rules are loaded; the ready file is last, `settle` right before it."""
         await self.security.start(self.settings.cluster.start_seconds)
+        await self.sender.provenance.introduce(gateway_name(self.addresses))
         await self.event_rules.start(self.settings.cluster.start_seconds)
         await self.subscriptions.start(self.settings.cluster.start_seconds)
         await self.retained.start()
@@ -334,6 +342,7 @@ class Gateway:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(max(end, self._loop.time() + 0.1)):
                 await self.retained.close()
+        self.sender.provenance.close()
         self.event_rules.close()
         self.subscriptions.close()
         self.security.close()

@@ -120,12 +120,17 @@ class Publishing:
             messages = messages_of(headers, content_type, trace, body, plain, self._max_batch_events)
             self._check(principal, messages, DEFAULT_NAMESPACE)
             self._check_batch(messages)
+            self._mark(messages, principal)
             self._sender.send(messages, on_sent)
         except (EntrepotError, CloudEventError) as error:
             on_published(_told(url, error))
         except Exception:  # noqa: BLE001 - it recurs in `publish`, where it is logged and answered
             return False
         return True
+
+    def _mark(self, messages: list[Message], principal: Principal) -> None:
+        if (provenance := self._sender.provenance).topics:
+            provenance.mark(messages, PROTOCOL, f"{principal.name or 'anonymous'} at {principal.source}")
 
     def _publisher(self, url: bytes, headers: Headers, client: Client) -> tuple[Principal, str] | None:
         """The publisher and the topic; None where either, or the answer, needs waiting."""
@@ -151,6 +156,7 @@ class Publishing:
         if not messages:
             return _PUBLISHED
         self._check_batch(messages)
+        self._mark(messages, principal)
         rule = self._rules.of(messages[0].topic)
         if rule is not None and rule.dedup_ms:
             refusals = await self._deduplication.send(messages, rule.dedup_ms, self._sender.send_and_wait)

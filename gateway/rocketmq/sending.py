@@ -65,6 +65,9 @@ class Sending:
                 halves.append((entry, found.message))
             else:
                 taken.append((entry, found.message))
+        if (provenance := frontend.sender.provenance).topics:
+            client = f"{caller.client_id} at {caller.source}"
+            provenance.mark([message for _, message in [*taken, *halves]], "rocketmq", client)
         if taken:
             messages = [message for _, message in taken]
             _tell(taken, await frontend.sender.send_and_wait(messages))

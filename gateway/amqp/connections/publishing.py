@@ -161,6 +161,9 @@ class ChannelPublishing:
         if not messages:
             return None
         self.note_under_way(1)
+        if (provenance := self.services.sender.provenance).topics:
+            client = self._client
+            provenance.mark(messages, "amqp", f"{client.login_name} at {client.principal.source}")
         sent = _Sent(self, len(messages), tags)
         return self.services.virtual_hosts.overflow.admit(self._vhost, messages, sent)
 
