@@ -130,7 +130,7 @@ class Publishing:
 
     def _mark(self, messages: list[Message], principal: Principal) -> None:
         if (provenance := self._sender.provenance).topics:
-            provenance.mark(messages, PROTOCOL, f"{principal.name or 'anonymous'} at {principal.source}")
+            provenance.mark(messages, PROTOCOL, principal.name or "a client without a name", principal)
 
     def _publisher(self, url: bytes, headers: Headers, client: Client) -> tuple[Principal, str] | None:
         """The publisher and the topic; None where either, or the answer, needs waiting."""

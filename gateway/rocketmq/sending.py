@@ -66,8 +66,8 @@ class Sending:
             else:
                 taken.append((entry, found.message))
         if (provenance := frontend.sender.provenance).topics:
-            client = f"{caller.client_id} at {caller.source}"
-            provenance.mark([message for _, message in [*taken, *halves]], "rocketmq", client)
+            messages = [message for _, message in [*taken, *halves]]
+            provenance.mark(messages, "rocketmq", caller.client_id, caller.principal)
         if taken:
             messages = [message for _, message in taken]
             _tell(taken, await frontend.sender.send_and_wait(messages))

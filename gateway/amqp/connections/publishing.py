@@ -162,8 +162,7 @@ class ChannelPublishing:
             return None
         self.note_under_way(1)
         if (provenance := self.services.sender.provenance).topics:
-            client = self._client
-            provenance.mark(messages, "amqp", f"{client.login_name} at {client.principal.source}")
+            provenance.mark(messages, "amqp", self._client.login_name, self._client.principal)
         sent = _Sent(self, len(messages), tags)
         return self.services.virtual_hosts.overflow.admit(self._vhost, messages, sent)
 

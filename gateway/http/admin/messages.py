@@ -86,7 +86,9 @@ def message_routes(context: HttpContext) -> Routes:
         )
 
     @routes.plain.get(
-        "/messages/{id}/trace", ANY_CONTENTS, summary="Get the trace of a message hop by hop, if its topic is traced"
+        "/messages/{id}/trace",
+        ANY_CONTENTS,
+        summary="Get the trace of a message hop by hop: all of it if its topic is traced, else its failed attempts",
     )
     async def get_trace(id: str) -> Response:  # noqa: A002 - the path's word
         text = name_in_path(id)
@@ -181,4 +183,5 @@ def _hop_shape(hop: MessageHop) -> dict[str, Any]:
         "group": split_name(hop.group)[1] if hop.group else None,
         "attempt": hop.attempt or None,
         "detail": hop.detail or None,
+        "consumer": hop.consumer or None,
     }

@@ -189,9 +189,7 @@ class Publishing:
         self._answers.under_way += 1
         sender = self._services.sender
         if sender.provenance.topics:
-            sender.provenance.mark(
-                sent.messages, "mqtt", f"{self._client.client_id} at {self._client.principal.source}"
-            )
+            sender.provenance.mark(sent.messages, "mqtt", self._client.client_id, self._client.principal)
         sender.send(sent.messages, sent)
 
     async def _pass_gate(self) -> None:
