@@ -13,7 +13,7 @@ from entrepot.gateway.http.admin.controllers import controller_routes
 from entrepot.gateway.http.admin.dead_letters import dead_letter_routes
 from entrepot.gateway.http.admin.event_rules import event_rule_routes
 from entrepot.gateway.http.admin.groups import group_routes
-from entrepot.gateway.http.admin.journeys import journey_routes
+from entrepot.gateway.http.admin.journeys.routes import journey_routes
 from entrepot.gateway.http.admin.members import member_routes
 from entrepot.gateway.http.admin.messages import message_routes
 from entrepot.gateway.http.admin.namespaces import namespace_routes

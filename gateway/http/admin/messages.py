@@ -20,10 +20,10 @@ from entrepot.domain.query import (
     MessageQuery,
 )
 from entrepot.gateway.http.admin.common import MAX_CURSOR_LENGTH, PREFIX, epoch_ms_of, time_shape
+from entrepot.gateway.http.admin.journeys.looking_up import ids_of
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.journeys.looking_up import ids_of
 from entrepot.gateway.http.namespaced import topic_name
 from entrepot.gateway.http.problems import MissingError
 from entrepot.gateway.http.rights import ANY_CONTENTS, contents_in_query

@@ -11,12 +11,12 @@ from entrepot.domain.retry_policy import RetryKind
 from entrepot.domain.topic import Cleanup, Confirm, Permission, TopicType
 from entrepot.gateway.http.admin.common import PREFIX, schema_of
 from entrepot.gateway.http.admin.dead_letters import NDJSON
+from entrepot.gateway.http.admin.journeys.looking_up import By
 from entrepot.gateway.http.admin.messages import HOPS, STATES
 from entrepot.gateway.http.admin.tiering import Attaching, Restoring
 from entrepot.gateway.http.documents.event_operations import REFUSAL
 from entrepot.gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers, put
 from entrepot.gateway.http.documents.shapes import Anything, Choice, Keyed, Maybe, Shape, listed, named, time
-from entrepot.gateway.http.journeys.looking_up import By
 
 ID: Final = "019AF2C4A48D1549BA4F1FC100000000"
 HANDLE: Final = "AQAAAZrxqmUAB29yZGVycwAB"

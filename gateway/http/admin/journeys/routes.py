@@ -24,10 +24,8 @@ from entrepot.domain.names import (
 )
 from entrepot.gateway.http.access import PROTOCOL
 from entrepot.gateway.http.admin.common import PREFIX, epoch_ms_of
-from entrepot.gateway.http.bodies import json_answer
-from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.journeys.gathering import Gathered, Gathering, gone_message
-from entrepot.gateway.http.journeys.looking_up import (
+from entrepot.gateway.http.admin.journeys.gathering import Gathered, Gathering, gone_message
+from entrepot.gateway.http.admin.journeys.looking_up import (
     MAX_FOUND,
     MAX_TOPICS,
     SCANNED,
@@ -37,7 +35,7 @@ from entrepot.gateway.http.journeys.looking_up import (
     ids_of,
     looked_up,
 )
-from entrepot.gateway.http.journeys.shapes import (
+from entrepot.gateway.http.admin.journeys.shapes import (
     groups_shape,
     hop_shape,
     lane_shape,
@@ -46,6 +44,8 @@ from entrepot.gateway.http.journeys.shapes import (
     searched_shape,
     storage_shape,
 )
+from entrepot.gateway.http.bodies import json_answer
+from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import namespace_of, topic_name
 from entrepot.gateway.http.problems import MissingError, bad_request
 from entrepot.gateway.http.rights import DEFAULT_CLUSTER, PER_TOPIC

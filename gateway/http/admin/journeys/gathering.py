@@ -17,11 +17,18 @@ from entrepot.domain.journey.facts import JourneyFacts, Reading, Receiver, Stora
 from entrepot.domain.journey.lineage import descendants, own_place, places_of
 from entrepot.domain.journey.model import LaneKind
 from entrepot.domain.message import Place, StoredMessage
-from entrepot.domain.names import dead_letter_group, is_queue_feed, is_subscription_feed
+from entrepot.domain.names import (
+    QUEUE_FEED_PREFIX,
+    dead_letter_group,
+    is_queue_feed,
+    is_subscription_feed,
+    split_name,
+)
 from entrepot.domain.ports import Store
 from entrepot.domain.query import HopKind, MessageHop, RecordOrigin
 from entrepot.domain.shard import broker_of_place, local_place, local_queue
 from entrepot.domain.tiering import TierStatus
+from entrepot.gateway.events.subscriptions.record import DISPATCH_PREFIX
 from entrepot.gateway.http.admin.brokers import control_of
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.messaging.ingested import ingested_at
@@ -169,14 +176,16 @@ class Gathering:
                 receiver = Receiver(LaneKind.WEBHOOK, each.id, _without_secrets(each.record.sink))
                 found[each.group] = receiver
                 found[each.catch_up_group] = Receiver(LaneKind.WEBHOOK, each.id, "catching up with the past")
-        for bridge in self._context.bridges():
-            for group in self._store.topology.groups():
-                if group.name.rpartition("-")[0] == f"bridge-{bridge.name}":
-                    detail = "carries to the other broker, whose part is not known here"
-                    found[group.name] = Receiver(LaneKind.BRIDGE, bridge.name, detail)
+        bridges = {f"bridge-{bridge.name}": bridge.name for bridge in self._context.bridges()}
+        for name in (group.name for group in self._store.topology.groups()):
+            if (bridge := bridges.get(name.rpartition("-")[0])) is not None:
+                detail = "carries to the other broker, whose part is not known here"
+                found[name] = Receiver(LaneKind.BRIDGE, bridge, detail)
+            elif split_name(name)[1].startswith(DISPATCH_PREFIX):
+                found[name] = Receiver(LaneKind.WEBHOOK, "dispatcher", "hands events out to their subscriptions")
         for known in self._store.topology.topics():
             if is_queue_feed(known.name) and not is_subscription_feed(known.name):
-                name = known.name.replace("%AMQP%", "", 1)
+                name = known.name.replace(QUEUE_FEED_PREFIX, "", 1)
                 found.setdefault(name, Receiver(LaneKind.AMQP, name, "AMQP queue"))
         return found
 
