@@ -51,7 +51,10 @@ STORE_GAUGES: Final = {
         "State of the disk: 0 fine, 1 filling up, 2 new messages are refused, 3 old messages are deleted early",
     ),
     "deleted_segments": ("entrepot_deleted_segments", "Segments of the log deleted by retention"),
-    "dropped_hops": ("entrepot_trace_dropped_hops", "Hops of traced messages dropped for lack of room"),
+    "dropped_hops": (
+        "entrepot_trace_dropped_hops",
+        "Hops and failed attempts dropped for lack of room",
+    ),
     "tier_lag_messages": (
         "entrepot_tier_lag_messages",
         "Messages of tiered topics that are not in the object store yet",

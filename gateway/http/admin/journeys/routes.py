@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from fastapi import Query, Request, Response
 
@@ -48,7 +48,7 @@ from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import namespace_of, topic_name
 from entrepot.gateway.http.problems import MissingError, bad_request
-from entrepot.gateway.http.rights import DEFAULT_CLUSTER, PER_TOPIC
+from entrepot.gateway.http.rights import DEFAULT_CLUSTER, PER_TOPIC, contents_in_query
 from entrepot.gateway.http.routes import Routes
 from entrepot.gateway.security.security import refusal_of
 
@@ -57,6 +57,8 @@ MAX_ID_LENGTH: Final = 1024
 MAX_SOURCE_LENGTH: Final = 4096
 MAX_PLACE_DIGITS: Final = 19
 HIDDEN: Final = "it takes GET or SUB on the group or the topic that they are about"
+SUMMARY: Final = "Get the journey of a message: every hop that is known"
+Names: TypeAlias = Literal["messageId", "key", "event", "correlationData", "amqpMessageId"]
 AT_ONCE: Final = 4
 """Journeys that one gateway looks up at the same time; further ones wait."""
 
@@ -66,11 +68,12 @@ def journey_routes(context: HttpContext) -> Routes:
     routes = Routes(["messages"], PREFIX)
     room = asyncio.Semaphore(AT_ONCE)
 
-    @routes.get("/journeys", PER_TOPIC, summary="Get the journey of a message: every hop that is known")
+    @routes.plain.get("/journeys", PER_TOPIC, summary=SUMMARY)
+    @routes.of_namespaces.get("/journeys", contents_in_query, summary=SUMMARY)
     async def get_journey(
         request: Request,
         id: str = Query(min_length=1, max_length=MAX_ID_LENGTH, description="The name"),  # noqa: A002 - the API's word
-        by: Annotated[By, Query(description="What the name is")] = By.MESSAGE_ID,
+        by: Annotated[Names, Query(description="What the name is")] = "messageId",
         topic: str | None = Query(
             None, min_length=1, description="Topic of the message; needed for correlationData and amqpMessageId"
         ),
@@ -83,12 +86,12 @@ def journey_routes(context: HttpContext) -> Routes:
             None, min_length=1, max_length=MAX_PLACE_DIGITS, description="One of several candidates, by its `at`"
         ),
     ) -> Response:
-        sight = Sight(context, request.state.principal)
+        sight, kind = Sight(context, request.state.principal), By(by)
         named = None if topic is None else topic_name(context.store, request, topic)
         wanted = Wanted(
-            by,
+            kind,
             id,
-            _topics(context, request, sight, by, named),
+            _topics(context, request, sight, kind, named),
             source or "",
             None if from_time is None else epoch_ms_of(from_time, "from"),
             None if to_time is None else epoch_ms_of(to_time, "to"),
