@@ -53,13 +53,13 @@ class Tiering:
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """A batch of a Spark job whose offsets include the message.  `version`: of the table, -1 where the format has
-    none."""
+    """A batch of a Spark job whose offsets include the message.  `version`: of the table, empty where the format
+    has none."""
 
     table: str
     format: str
     batch: int
-    version: int
+    version: str
     time_ms: int
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from entrepot.domain.journey.facts import Ingested
 from entrepot.domain.message import Place
 
-PREFIX: Final = "ingest/"
+PREFIX: Final = "ingested/"
 """Prefix of the keys; the job's id follows."""
 MAX_BATCHES: Final = 1_000
 MAX_BYTES: Final = 256 << 10
@@ -25,10 +25,10 @@ Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
 
 @dataclass(frozen=True, slots=True)
 class IngestBatch:
-    """One batch in a table.  `version`: of the table, -1 where its format has none."""
+    """One batch in a table.  `version`: of the table, empty where its format has none."""
 
     batch: int
-    version: int
+    version: str
     time_ms: int
     ranges: Ranges
 
@@ -71,7 +71,7 @@ def decode_record(value: bytes) -> IngestRecord:
     try:
         found = json.loads(value)
         batches = tuple(
-            IngestBatch(int(batch), int(version), int(time_ms), _ranges(rows))
+            IngestBatch(int(batch), str(version), int(time_ms), _ranges(rows))
             for batch, version, time_ms, rows in found["batches"]
         )
         return IngestRecord(str(found["table"]), str(found["format"]), batches)

@@ -142,7 +142,7 @@ def _tables(facts: JourneyFacts) -> Iterator[JourneyHop]:
             detail = f"Not in the object store: {tier.problem}"
             yield JourneyHop(JourneyKind.TIERED, None, TIER, *place, detail=detail, is_known=False)
     for each in facts.ingested:
-        version = f"version {each.version} of " if each.version >= 0 else ""
+        version = f"version {each.version} of " if each.version else ""
         detail = (
             f"Batch {each.batch} of a Spark job wrote {version}{each.table} ({each.format}). Rows that are dead, late "
             "or duplicates are not in it, but in the tables beside it."

@@ -21,7 +21,10 @@ from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.peers.peers import Peers
 from entrepot.gateway.periodic_work import PeriodicWork
+from entrepot.gateway.rocketmq.connected import RocketMqClients
+from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
 
@@ -32,7 +35,7 @@ class HttpContext:
 
     `is_ready`: False during the start and the drain.  `registry`: metrics of `/metrics`.  `counters`: totals by name,
     with descriptions.  `connections`: number of open connections by protocol.  `times`: request durations.  `bridges`:
-    state of each bridge.  `mqtt`, `amqp`: those front ends, where enabled.
+    state of each bridge.  `mqtt`, `amqp`, `rocketmq`: those front ends, where enabled.
     """
 
     store: Store
@@ -47,9 +50,14 @@ class HttpContext:
     webhooks: Webhooks
     settings: Settings
     clock: Clock
+    peers: Peers
+    logins: LoginSessions
     is_ready: Callable[[], bool]
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Origin of each setting that is not its default, by its key."""
     mqtt: MqttFrontend | None = None
     amqp: AmqpFrontend | None = None
+    rocketmq: RocketMqClients | None = None
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     counters: dict[str, tuple[str, Callable[[], int]]] = field(default_factory=dict)
     connections: dict[str, Callable[[], int]] = field(default_factory=dict)

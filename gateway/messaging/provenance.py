@@ -7,8 +7,7 @@ traced topic; the others carry nothing.
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -40,13 +39,6 @@ class _Origin(msgspec.Struct):
 
 
 _decode: Final = msgspec.json.Decoder(list[_Origin]).decode
-
-
-def gateway_name(addresses: Mapping[str, str]) -> str:
-    """Return the name of this gateway for people: the machine and the port of its first door, HTTP before others."""
-    address = addresses.get("http") or next(iter(addresses.values()), "")
-    port = address.rpartition(":")[2]
-    return f"{socket.gethostname()}:{port}" if port else socket.gethostname()
 
 
 def consumer_at(who: str, gateway: str) -> str:

@@ -52,6 +52,7 @@ class RocketMqService:
         self._sending = Sending(frontend)
         self._receiving = Receiving(frontend, self.holding, self._lite)
         self._offsets = Offsets(frontend)
+        self.clients, self.disconnect = self._telemetry.clients, self._telemetry.disconnect
 
     async def start(self) -> None:
         """Start the background work: renewing held messages, checking transactions."""

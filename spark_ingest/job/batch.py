@@ -79,7 +79,7 @@ class BatchJob:
         write_state(settings.folder, BatchState(batch, newest, counts, size, began_ms, _now_ms(), derived))
         if files[GOOD]:
             main.commit(files[GOOD], schema, app, batch)
-        tell_store(settings, app, batch, _version_of(main), _now_ms())
+        tell_store(settings, app, batch, main.version(), _now_ms())
         if self.task_files is not None:
             self.task_files.clear()
         staging.clear()
@@ -125,7 +125,7 @@ class BatchJob:
             write_state(settings.folder, BatchState(batch, newest, counts, 0, began_ms, _now_ms(), derived))
             if GOOD in frames:
                 append_native(frames[GOOD], settings.table, app, batch)
-            tell_store(settings, app, batch, -1, _now_ms())
+            tell_store(settings, app, batch, "", _now_ms())
         finally:
             marked.unpersist()
 
@@ -263,11 +263,6 @@ def _believed_ms(event: datetime | None, stored: datetime | None, before: int | 
 
 def _without(schema: StructType, names: tuple[str, ...]) -> StructType:
     return StructType([field for field in schema.fields if field.name not in names])
-
-
-def _version_of(table: Table) -> int:
-    """The version that the last commit made; -1 for a format without versions."""
-    return table.version() if isinstance(table, DeltaTableFiles) else -1
 
 
 def _now_ms() -> int:

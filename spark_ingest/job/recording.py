@@ -17,8 +17,8 @@ from entrepot.spark_ingest.source.stores import reader_of
 from entrepot.store_client.blocking import BlockingStore
 
 
-def tell_store(settings: JobSettings, app: str, batch: int, version: int, now_ms: int) -> None:
-    """Add a committed batch to the job's record in the store.  `version`: of the table, or -1.
+def tell_store(settings: JobSettings, app: str, batch: int, version: str, now_ms: int) -> None:
+    """Add a committed batch to the job's record in the store.  `version`: of the table, or empty.
 
     The table is what counts: where the store does not answer, the journey lacks the batch, and the job goes on.
     """

@@ -5,21 +5,28 @@ A PUT is idempotent: omitted fields keep their value, or take the settings' defa
 
 from __future__ import annotations
 
+from entrepot.gateway.http.admin.access_tester import access_tester_routes
 from entrepot.gateway.http.admin.acls import acl_routes
+from entrepot.gateway.http.admin.amqp import amqp_routes
+from entrepot.gateway.http.admin.audit import audit_routes
 from entrepot.gateway.http.admin.bridges import bridge_routes
 from entrepot.gateway.http.admin.brokers import broker_routes
 from entrepot.gateway.http.admin.clients import client_routes
 from entrepot.gateway.http.admin.controllers import controller_routes
 from entrepot.gateway.http.admin.dead_letters import dead_letter_routes
 from entrepot.gateway.http.admin.event_rules import event_rule_routes
+from entrepot.gateway.http.admin.gateways import gateway_routes
 from entrepot.gateway.http.admin.groups import group_routes
+from entrepot.gateway.http.admin.ingest_jobs import ingest_job_routes
 from entrepot.gateway.http.admin.journeys.routes import journey_routes
 from entrepot.gateway.http.admin.members import member_routes
 from entrepot.gateway.http.admin.messages import message_routes
 from entrepot.gateway.http.admin.namespaces import namespace_routes
 from entrepot.gateway.http.admin.pulling import pulling_routes
 from entrepot.gateway.http.admin.retained import retained_routes
+from entrepot.gateway.http.admin.rocketmq import rocketmq_routes
 from entrepot.gateway.http.admin.sessions import session_routes
+from entrepot.gateway.http.admin.settings import setting_routes
 from entrepot.gateway.http.admin.tiering import tiering_routes
 from entrepot.gateway.http.admin.timers import timer_routes
 from entrepot.gateway.http.admin.topics import topic_routes
@@ -46,11 +53,18 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         client_routes,
         session_routes,
         trace_routes,
+        amqp_routes,
+        rocketmq_routes,
         namespace_routes,
+        gateway_routes,
         broker_routes,
         controller_routes,
         user_routes,
+        audit_routes,
+        access_tester_routes,
         acl_routes,
         bridge_routes,
+        setting_routes,
+        ingest_job_routes,
     )
     return [kind(context) for kind in kinds]

@@ -25,6 +25,7 @@ from entrepot.domain.shard import broker_of_place, broker_of_queue, first_place,
 from entrepot.gateway.http.admin.common import MAX_NUMBER, PREFIX, Body, Offset, refusal_shape, schema_of, time_shape
 from entrepot.gateway.http.admin.messages import full_shape, message_shape
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import group_name
 from entrepot.gateway.http.problems import bad_request
@@ -81,7 +82,11 @@ def dead_letter_routes(context: HttpContext) -> Routes:
         return json_answer({"value": value, "next": None})
 
     @routes.post(
-        f"{path}:resend", group(Action.UPDATE), summary="Resend dead letters to the group", openapi_extra=_BODY
+        f"{path}:resend",
+        group(Action.UPDATE),
+        change="dead letters resent",
+        summary="Resend dead letters to the group",
+        openapi_extra=_BODY,
     )
     async def resend(request: Request, name: str) -> Response:
         group = group_name(store, request, name)
@@ -96,6 +101,7 @@ def dead_letter_routes(context: HttpContext) -> Routes:
                 every = range(part.first_offset + part.start, part.first_offset + part.end)
                 for at in range(0, len(every), RESEND_BATCH):
                     await _resend(store, group, list(every[at : at + RESEND_BATCH]), outcome)
+        tell(request, detail=f"{len(outcome.resent)} resent, {len(outcome.failed)} not")
         return json_answer({"resentOffsets": outcome.resent, "failedOffsets": outcome.failed})
 
     @routes.get(

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from entrepot.gateway.http.documents.access_operations import ACCESS_OPERATIONS
 from entrepot.gateway.http.documents.admin_operations import ADMIN_OPERATIONS
+from entrepot.gateway.http.documents.client_operations import CLIENT_OPERATIONS
+from entrepot.gateway.http.documents.dashboard_operations import DASHBOARD_OPERATIONS
 from entrepot.gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_OPERATIONS, TOKEN
 from entrepot.gateway.http.documents.operation import JSON, Answer, Operation, Operations
 from entrepot.gateway.http.documents.operator_operations import OPERATOR_OPERATIONS
@@ -19,7 +22,15 @@ from entrepot.gateway.http.request_times import PUBLISH
 from entrepot.gateway.http.rights import Open
 from entrepot.gateway.http.routes import RouteTable
 
-OPERATIONS: Final[Operations] = {**EVENT_OPERATIONS, **ADMIN_OPERATIONS, **OPERATOR_OPERATIONS, **RABBITMQ_OPERATIONS}
+OPERATIONS: Final[Operations] = {
+    **EVENT_OPERATIONS,
+    **ADMIN_OPERATIONS,
+    **CLIENT_OPERATIONS,
+    **OPERATOR_OPERATIONS,
+    **ACCESS_OPERATIONS,
+    **DASHBOARD_OPERATIONS,
+    **RABBITMQ_OPERATIONS,
+}
 DESCRIPTION: Final = """Publish, receive and follow CloudEvents; subscribe sinks to them; look after topics, groups, \
 clients and rights. Below `/api` are the routes of RabbitMQ's management API.
 
@@ -54,14 +65,19 @@ TAGS: Final[Mapping[str, str]] = {
     "messages": "Finding messages",
     "timers": "Scheduled messages",
     "retained": "Retained messages of MQTT",
-    "clients": "MQTT clients of this gateway",
+    "clients": "Connected clients of all gateways: MQTT, AMQP, RocketMQ",
     "sessions": "MQTT sessions of all gateways",
-    "traces": "Packets of one MQTT client",
+    "traces": "Packets of one MQTT client at all gateways",
     "brokers": "Brokers of the store",
+    "session": "Login of people in a browser",
+    "overview": "Rates, lag, alarms, and the state of every part of the cluster",
+    "gateways": "Gateways, the processes that clients connect to",
     "controllers": "Controllers, which elect the masters of brokers",
     "users": "Users, and the audit log",
-    "acls": "Access policies",
+    "acls": "Access policies, and who may what",
+    "settings": "Settings of the gateways",
     "bridges": "Bridges to other MQTT brokers",
+    "ingest jobs": "Spark jobs that keep tables of topics",
     "health": "Health, readiness and metrics",
     "documentation": "Documents",
     "rabbitmq": "RabbitMQ's management API",

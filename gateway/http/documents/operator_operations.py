@@ -1,10 +1,9 @@
-"""Operations for operators: clients, sessions, traces, namespaces, brokers, controllers, bridges, users and rights."""
+"""Operations for operators: namespaces, brokers, controllers."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from entrepot.domain.access.model import Action, Effect
 from entrepot.domain.cluster import AWAY, FOLLOWS, LEADS, WAITS
 from entrepot.gateway.bridge.status import BridgeState
 from entrepot.gateway.http.admin.brokers import BrokerChange, Election, ReplicaCounting
@@ -12,84 +11,22 @@ from entrepot.gateway.http.admin.common import PREFIX, schema_of
 from entrepot.gateway.http.admin.controllers import NewController
 from entrepot.gateway.http.admin.namespaces import NamespaceChange
 from entrepot.gateway.http.documents.operation import GONE, Operation, Operations, answers, put
-from entrepot.gateway.http.documents.shapes import Choice, Maybe, Shape, listed, named, shape, time
+from entrepot.gateway.http.documents.shapes import Choice, Maybe, Shape, listed, named, time
 
-_CLIENT: Final = named(
-    "Client",
-    "An MQTT client that is connected to this gateway",
+_NAMESPACE: Final = named(
+    "Namespace",
+    "A namespace, and what is in it; null where AMQP is disabled",
     {
-        "id": "line-1",
-        "user": Maybe("bob"),
-        "version": "5.0",
-        "address": "192.0.2.7:40112",
-        "listener": Maybe("mqtt"),
-        "tls": Maybe(False),
-        "connectedSince": Maybe(time()),
-        "keepAlive": 60,
-        "cleanStart": True,
-        "sessionExpiry": 3600,
-        "subscriptions": 2,
-        "inFlight": 0,
-        "queued": 0,
-        "lagging": 0,
-        "dropped": 0,
-        "messagesIn": 12,
-        "messagesOut": 40,
-        "bytesIn": 900,
-        "bytesOut": 3100,
+        "name": "team",
+        "topics": 3,
+        "groups": 2,
+        "vhost": Maybe("team"),
+        "queues": Maybe(5),
+        "exchanges": Maybe(8),
+        "queuePolicies": Maybe(1),
     },
 )
-_FILTER: Final = {
-    "filter": "factory/#",
-    "qos": 1,
-    "noLocal": False,
-    "retainAsPublished": False,
-    "retainHandling": 0,
-    "identifier": Maybe(7),
-}
-_SLOW: Final = {
-    "id": "line-1",
-    "address": "192.0.2.7:40112",
-    "behind": 4000,
-    "queued": 100,
-    "inFlight": 20,
-    "dropped": 0,
-}
-_SESSION_HEAD: Final = {
-    "id": "line-1",
-    "user": Maybe("bob"),
-    "version": "5.0",
-    "connected": True,
-    "gateway": Maybe("gateway-1"),
-    "address": Maybe("192.0.2.7:40112"),
-    "connectedSince": Maybe(time()),
-    "disconnectedSince": Maybe(time()),
-    "sessionExpiry": 3600,
-    "expiresAt": Maybe(time()),
-    "subscriptionCount": 2,
-    "will": Maybe("factory/line1/gone"),
-    "willAt": Maybe(time()),
-}
-_SESSION: Final = named("Session", "An MQTT session of any gateway", _SESSION_HEAD)
-_WHOLE_SESSION: Final = named(
-    "WholeSession",
-    "The same with its subscriptions, and how many messages are on their way",
-    {**_SESSION_HEAD, "inFlight": 1, "halfReceived": 0, "subscriptions": [_FILTER]},
-)
-_PACKET: Final = {
-    "time": Maybe(time()),
-    "client": "line-1",
-    "address": "192.0.2.7:40112",
-    "direction": Choice(("in", "out")),
-    "type": "PUBLISH",
-}
-_TRACE: Final = named(
-    "PacketTrace",
-    "Packets of one client; each has the fields of its type besides",
-    {"target": "line-1", "until": Maybe(time()), "payloads": False, "seen": 1, "packets": [_PACKET]},
-)
-_NAMESPACE: Final = named("Namespace", "A namespace", {"name": "team", "topics": 3, "groups": 2})
-_BROKER: Final = named(
+BROKER: Final = named(
     "Broker",
     "A broker, and what is on it; numbers are null while it is away",
     {
@@ -142,7 +79,7 @@ _BROKER: Final = named(
         ),
     },
 )
-_CONTROLLER: Final = named(
+CONTROLLER: Final = named(
     "Controller",
     "A controller, which elects the masters of brokers with the others",
     {
@@ -152,83 +89,26 @@ _CONTROLLER: Final = named(
         "problem": Maybe("it does not answer"),
     },
 )
-_BRIDGE: Final = named(
-    "Bridge",
-    "A bridge to another MQTT broker",
-    {
-        "name": "plant",
-        "url": "mqtts://plant.example:8883",
-        "version": "5.0",
-        "state": Choice(tuple(each.value for each in BridgeState)),
-        "since": time(),
-        "owner": Maybe("gateway-1"),
-        "isHere": True,
-        "lastError": Maybe("refused"),
-        "received": 12,
-        "sent": 40,
-        "refusedIn": 0,
-        "refusedOut": 0,
-        "ignored": 0,
-        "connects": 1,
-    },
-)
-_USER: Final = named(
-    "User",
-    "A user, without secrets",
-    {"name": "bob", "super": False, "enabled": True, "hasPassword": True, "hasSigningSecret": False},
-)
-_STATEMENT: Final = named(
-    "Statement",
-    "What a policy says",
-    {
-        "effect": Choice(tuple(Effect)),
-        "actions": [Choice((Action.PUB, *(each for each in Action if each is not Action.PUB)))],
-        "resources": ["Topic:factory/#"],
-        "sources": ["192.0.2.0/24"],
-    },
-)
-_POLICY: Final = named(
-    "AccessPolicy", "All statements about a subject", {"subject": "User:bob", "statements": [_STATEMENT]}
-)
-_DECISION: Final = {
-    "decision": Choice(tuple(Effect)),
-    "reason": "a statement allows it",
-    "subject": Maybe("User:bob"),
-    "statement": Maybe(_STATEMENT),
+BRIDGE_FIELDS: Final = {
+    "name": "plant",
+    "url": "mqtts://plant.example:8883",
+    "version": "5.0",
+    "state": Choice(tuple(each.value for each in BridgeState)),
+    "since": time(),
+    "owner": Maybe("gateway-1"),
+    "isHere": True,
+    "lastError": Maybe("refused"),
+    "received": 12,
+    "sent": 40,
+    "refusedIn": 0,
+    "refusedOut": 0,
+    "ignored": 0,
+    "connects": 1,
 }
-_ENTRY: Final = {
-    "number": 12,
-    "time": time(),
-    "event": "denied",
-    "subject": "bob",
-    "source": "192.0.2.7",
-    "protocol": "http",
-    "action": "PUB",
-    "resource": "Topic:factory",
-    "detail": "",
-}
-_NEXT: Final = Maybe("line-2")
-_SAID: Final = {"effect": "ALLOW", "actions": ["PUB"], "resources": ["Topic:factory/#"]}
+BRIDGE: Final = named("Bridge", "A bridge to another MQTT broker, as one gateway knows it", BRIDGE_FIELDS)
 
-CLIENT_OPERATIONS: Final[Operations] = {
-    ("GET", f"{PREFIX}/clients"): Operation("listClients", answers(listed(_CLIENT, next=_NEXT))),
-    ("GET", f"{PREFIX}/clients/{{id}}"): Operation("getClient", answers(_CLIENT)),
-    ("DELETE", f"{PREFIX}/clients/{{id}}"): Operation("disconnectClient", GONE),
-    ("GET", f"{PREFIX}/subscriptions"): Operation(
-        "listClientSubscriptions", answers(listed({"client": "line-1", **_FILTER}, next=Maybe(100)))
-    ),
-    ("GET", f"{PREFIX}/slow-subscribers"): Operation("listSlowSubscribers", answers(listed(_SLOW))),
-    ("GET", f"{PREFIX}/sessions"): Operation("listSessions", answers(listed(_SESSION, next=_NEXT))),
-    ("GET", f"{PREFIX}/sessions/{{id}}"): Operation("getSession", answers(_WHOLE_SESSION)),
-    ("DELETE", f"{PREFIX}/sessions/{{id}}"): Operation("endSession", GONE),
-    ("PUT", f"{PREFIX}/traces/{{client}}"): Operation(
-        "startPacketTrace", answers(_TRACE), example={"seconds": 60, "payloads": False}
-    ),
-    ("GET", f"{PREFIX}/traces/{{client}}"): Operation("getPacketTrace", answers(_TRACE)),
-    ("DELETE", f"{PREFIX}/traces/{{client}}"): Operation("endPacketTrace", GONE),
-}
 SERVER_OPERATIONS: Final[Operations] = {
-    ("GET", f"{PREFIX}/namespaces"): Operation("listNamespaces", answers(listed(_NAMESPACE))),
+    ("GET", f"{PREFIX}/namespaces"): Operation("listNamespaces", answers(listed(_NAMESPACE, next=Maybe("team")))),
     ("GET", f"{PREFIX}/namespaces/{{name}}"): Operation("getNamespace", answers(_NAMESPACE)),
     ("PUT", f"{PREFIX}/namespaces/{{name}}"): Operation(
         "putNamespace", put(_NAMESPACE), body=Shape(schema_of(NamespaceChange), {})
@@ -236,40 +116,25 @@ SERVER_OPERATIONS: Final[Operations] = {
     ("DELETE", f"{PREFIX}/namespaces/{{name}}"): Operation("deleteNamespace", GONE),
     ("GET", f"{PREFIX}/brokers"): Operation(
         "listBrokers",
-        answers(listed(_BROKER, nameServers=[{"address": "192.0.2.10:9000", "isAvailable": True}])),
+        answers(listed(BROKER, nameServers=[{"address": "192.0.2.10:9000", "isAvailable": True}])),
     ),
     ("PUT", f"{PREFIX}/brokers/{{name}}"): Operation(
-        "putBroker", answers(_BROKER), body=Shape(schema_of(BrokerChange), {"isDraining": True})
+        "putBroker", answers(BROKER), body=Shape(schema_of(BrokerChange), {"isDraining": True})
     ),
     ("POST", f"{PREFIX}/brokers/{{name}}:elect"): Operation(
-        "electMaster", answers(_BROKER), body=Shape(schema_of(Election), {"to": 2})
+        "electMaster", answers(BROKER), body=Shape(schema_of(Election), {"to": 2})
     ),
     ("DELETE", f"{PREFIX}/brokers/{{name}}"): Operation("removeBroker", GONE),
     ("PUT", f"{PREFIX}/brokers/{{name}}/replicas/{{replica}}"): Operation(
-        "putReplica", answers(_BROKER), body=Shape(schema_of(ReplicaCounting), {"isObserver": True})
+        "putReplica", answers(BROKER), body=Shape(schema_of(ReplicaCounting), {"isObserver": True})
     ),
     ("DELETE", f"{PREFIX}/brokers/{{name}}/replicas/{{replica}}"): Operation("removeReplica", GONE),
-    ("GET", f"{PREFIX}/controllers"): Operation("listControllers", answers(listed(_CONTROLLER))),
+    ("GET", f"{PREFIX}/controllers"): Operation("listControllers", answers(listed(CONTROLLER))),
     ("POST", f"{PREFIX}/controllers"): Operation(
         "addController",
-        answers(listed(_CONTROLLER), "The change has begun"),
+        answers(listed(CONTROLLER), "The change has begun"),
         body=Shape(schema_of(NewController), {"controller": 4, "address": "192.0.2.14:9876", "replaces": 2}),
     ),
     ("DELETE", f"{PREFIX}/controllers/{{controller}}"): Operation("removeController", GONE),
-    ("GET", f"{PREFIX}/bridges"): Operation("listBridges", answers(listed(_BRIDGE))),
 }
-ACCESS_OPERATIONS: Final[Operations] = {
-    ("GET", f"{PREFIX}/users"): Operation("listUsers", answers(listed(_USER, next=Maybe("bob")))),
-    ("GET", f"{PREFIX}/users/{{name}}"): Operation("getUser", answers(_USER)),
-    ("PUT", f"{PREFIX}/users/{{name}}"): Operation(
-        "putUser", put(_USER), example={"password": "a long one", "super": False}
-    ),
-    ("DELETE", f"{PREFIX}/users/{{name}}"): Operation("deleteUser", GONE),
-    ("GET", f"{PREFIX}/audit"): Operation("listAuditEntries", answers(listed(_ENTRY, suppressed=0))),
-    ("GET", f"{PREFIX}/acls"): Operation("listAccessPolicies", answers(listed(_POLICY, next=Maybe("bob")))),
-    ("GET", f"{PREFIX}/acls:explain"): Operation("explainAccess", answers(shape(_DECISION))),
-    ("GET", f"{PREFIX}/acls/{{subject}}"): Operation("getAccessPolicy", answers(_POLICY)),
-    ("PUT", f"{PREFIX}/acls/{{subject}}"): Operation("putAccessPolicy", put(_POLICY), example={"statements": [_SAID]}),
-    ("DELETE", f"{PREFIX}/acls/{{subject}}"): Operation("deleteAccessPolicy", GONE),
-}
-OPERATOR_OPERATIONS: Final[Operations] = {**CLIENT_OPERATIONS, **SERVER_OPERATIONS, **ACCESS_OPERATIONS}
+OPERATOR_OPERATIONS: Final[Operations] = SERVER_OPERATIONS
