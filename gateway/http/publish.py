@@ -123,6 +123,7 @@ class Publishing:
             messages = messages_of(headers, content_type, trace, body, plain, self._max_batch_events)
             self._check(principal, messages, DEFAULT_NAMESPACE)
             self._check_batch(messages)
+            self._mark(messages, principal)
             self._sender.send(messages, on_sent)
             self.published += len(messages)
         except (EntrepotError, CloudEventError) as error:
@@ -130,6 +131,10 @@ class Publishing:
         except Exception:  # noqa: BLE001 - it recurs in `publish`, where it is logged and answered
             return False
         return True
+
+    def _mark(self, messages: list[Message], principal: Principal) -> None:
+        if (provenance := self._sender.provenance).topics:
+            provenance.mark(messages, PROTOCOL, principal.name or "a client without a name", principal)
 
     def _publisher(self, url: bytes, headers: Headers, client: Client) -> tuple[Principal, str] | None:
         """The publisher and the topic; None where either, or the answer, needs waiting."""
@@ -155,6 +160,7 @@ class Publishing:
         if not messages:
             return _PUBLISHED
         self._check_batch(messages)
+        self._mark(messages, principal)
         self.published += len(messages)
         rule = self._rules.of(messages[0].topic)
         if rule is not None and rule.dedup_ms:

@@ -65,6 +65,9 @@ class Sending:
                 halves.append((entry, found.message))
             else:
                 taken.append((entry, found.message))
+        if (provenance := frontend.sender.provenance).topics:
+            messages = [message for _, message in [*taken, *halves]]
+            provenance.mark(messages, "rocketmq", caller.client_id, caller.principal)
         if taken:
             messages = [message for _, message in taken]
             _tell(taken, await frontend.sender.send_and_wait(messages))

@@ -18,6 +18,7 @@ from entrepot.gateway.http.admin.event_rules import event_rule_routes
 from entrepot.gateway.http.admin.gateways import gateway_routes
 from entrepot.gateway.http.admin.groups import group_routes
 from entrepot.gateway.http.admin.ingest_jobs import ingest_job_routes
+from entrepot.gateway.http.admin.journeys.routes import journey_routes
 from entrepot.gateway.http.admin.members import member_routes
 from entrepot.gateway.http.admin.messages import message_routes
 from entrepot.gateway.http.admin.namespaces import namespace_routes
@@ -44,6 +45,7 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         member_routes,
         dead_letter_routes,
         message_routes,
+        journey_routes,
         pulling_routes,
         tiering_routes,
         timer_routes,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Final
@@ -21,6 +20,7 @@ from entrepot.domain.query import (
     MessageQuery,
 )
 from entrepot.gateway.http.admin.common import MAX_CURSOR_LENGTH, PREFIX, epoch_ms_of, time_shape
+from entrepot.gateway.http.admin.journeys.looking_up import ids_of
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
@@ -44,8 +44,6 @@ HOPS: Final[Mapping[HopKind, str]] = {
     HopKind.RETRIED: "retried",
     HopKind.DEAD_LETTERED: "deadLettered",
 }
-
-_HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
 
 
 def message_routes(context: HttpContext) -> Routes:
@@ -88,11 +86,13 @@ def message_routes(context: HttpContext) -> Routes:
         )
 
     @routes.plain.get(
-        "/messages/{id}/trace", ANY_CONTENTS, summary="Get the trace of a message hop by hop, if its topic is traced"
+        "/messages/{id}/trace",
+        ANY_CONTENTS,
+        summary="Get the trace of a message hop by hop: all of it if its topic is traced, else its failed attempts",
     )
     async def get_trace(id: str) -> Response:  # noqa: A002 - the path's word
         text = name_in_path(id)
-        for message_id in _ids_of(text):
+        for message_id in ids_of(text):
             if hops := await store.finder.message_trace(message_id):
                 return json_answer({"value": [_hop_shape(hop) for hop in hops]})
         await _by_id(store, text)  # raises where there is no such message
@@ -101,17 +101,11 @@ def message_routes(context: HttpContext) -> Routes:
     return routes
 
 
-def _ids_of(text: str) -> list[bytes]:
-    """The ids that a text may mean: hexadecimal first, then a producer's own text."""
-    as_text = text.encode("utf-8", "replace")
-    return [bytes.fromhex(text), as_text] if _HEX.fullmatch(text) else [as_text]
-
-
 async def _by_id(store: Store, text: str) -> tuple[StoredMessage, int]:
     """Return the newest message with an id, and the number of others.  The system's copies (dead letters, retries, AMQP
     queues of other brokers) keep the message's id.  They come after messages that a producer sent to a topic."""
     found: list[StoredMessage] = []
-    for message_id in _ids_of(text):
+    for message_id in ids_of(text):
         found = found or await store.finder.messages_by_id(message_id)
     if not found:
         raise MissingError("message-not-found", "The message does not exist", f"no message has the id {text[:80]!r}")
@@ -189,4 +183,5 @@ def _hop_shape(hop: MessageHop) -> dict[str, Any]:
         "group": split_name(hop.group)[1] if hop.group else None,
         "attempt": hop.attempt or None,
         "detail": hop.detail or None,
+        "consumer": hop.consumer or None,
     }

@@ -187,7 +187,10 @@ class Publishing:
 
     def _go(self, sent: Sent) -> None:
         self._answers.under_way += 1
-        self._services.sender.send(sent.messages, sent)
+        sender = self._services.sender
+        if sender.provenance.topics:
+            sender.provenance.mark(sent.messages, "mqtt", self._client.client_id, self._client.principal)
+        sender.send(sent.messages, sent)
 
     async def _pass_gate(self) -> None:
         gated, client = self._gated, self._client

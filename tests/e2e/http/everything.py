@@ -118,6 +118,8 @@ def _messages(ask: Asking) -> None:
     assert found
     for below in ("", "/consumers", "/trace"):
         ask("GET", f"{V1}/messages/{found[-1]['id']}{below}")
+    ask("GET", f"{V1}/journeys?id={found[-1]['id']}")
+    ask("GET", f"{V1}/journeys?by=key&topic=known&id={found[-1]['keys'][0]}")
     assert ask("GET", f"{V1}/topics/known/queues/{found[0]['queueId']}/messages?offset=0").json()["value"]
     _events(ask, event(50, deliverytime=LATER))
     [timer] = ask("GET", f"{V1}/timers?topic=known").json()["value"]

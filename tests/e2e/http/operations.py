@@ -100,6 +100,7 @@ OPERATIONS = [
     http("GET", "/api/v1/messages/00", ALL_CONTENTS),
     http("GET", "/api/v1/messages/00/consumers", ALL_CONTENTS),
     http("GET", "/api/v1/messages/00/trace", ALL_CONTENTS),
+    *of_both("GET", "/api/v1/journeys?id=00&topic=grid", ("SUB", "Topic:grid/#")),
     *of_both("GET", "/api/v1/timers", ALL_CONTENTS),
     *of_both("GET", "/api/v1/timers?topic=grid", ("SUB", "Topic:grid/#")),
     http("GET", "/api/v1/namespaces", ("LIST", "Namespace:*")),
