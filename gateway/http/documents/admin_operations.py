@@ -10,11 +10,12 @@ from entrepot.domain.retry_policy import RetryKind
 from entrepot.domain.topic import Cleanup, Confirm, Permission, TopicType
 from entrepot.gateway.http.admin.common import PREFIX, schema_of
 from entrepot.gateway.http.admin.dead_letters import NDJSON
+from entrepot.gateway.http.admin.kinds import GROUP_KINDS, TOPIC_KINDS
 from entrepot.gateway.http.admin.messages import HOPS, STATES
 from entrepot.gateway.http.admin.tiering import Attaching, Restoring
 from entrepot.gateway.http.documents.event_operations import REFUSAL
 from entrepot.gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers, put
-from entrepot.gateway.http.documents.shapes import Anything, Choice, Keyed, Maybe, Shape, listed, named, time
+from entrepot.gateway.http.documents.shapes import Anything, Choice, Either, Keyed, Maybe, Shape, listed, named, time
 
 ID: Final = "019AF2C4A48D1549BA4F1FC100000000"
 HANDLE: Final = "AQAAAZrxqmUAB29yZGVycwAB"
@@ -38,6 +39,18 @@ _TOPIC_FIELDS: Final = {
     "offsets": [{"queueId": 0, "minOffset": 0, "maxOffset": 41}],
 }
 _TOPIC: Final = named("Topic", "A topic with the offsets of its queues", _TOPIC_FIELDS)
+_TOPIC_ROW: Final = named(
+    "TopicRow",
+    "A topic in a page. Sums are lower bounds unless it is complete, and null while nobody tells them",
+    {
+        **{name: value for name, value in _TOPIC_FIELDS.items() if name != "offsets"},
+        "kind": Choice(TOPIC_KINDS),
+        "isAvailable": True,
+        "isComplete": True,
+        "messages": Maybe("41"),
+        "written": Maybe("164"),
+    },
+)
 _TABLE_TOPIC: Final = named(
     "TableTopic",
     "A topic that goes on in a table, or is read from one",
@@ -72,28 +85,37 @@ _RULES: Final = named(
         "divertTo": Maybe("misfits"),
     },
 )
-_GROUP: Final = named(
-    "ConsumerGroup",
-    "A consumer group with its progress",
+_GROUP_FIELDS: Final = {
+    "name": "workers",
+    "namespace": "default",
+    "maxAttempts": 16,
+    "invisibleSeconds": 30,
+    "start": EARLIEST,
+    "retry": {
+        "kind": Choice(tuple(RetryKind)),
+        "initialMs": 1000,
+        "maxMs": 7_200_000,
+        "multiplier": 2.0,
+        "delaysMs": [1000],
+    },
+    "maxInFlight": Maybe(1000),
+    "fifo": False,
+    "filter": Maybe({"kind": Choice(("TAG", "SQL92", "SUB_TOPIC")), "text": "a || b"}),
+}
+_PROGRESS: Final = {"topic": "orders", "queueId": 0, "committedOffset": 41, "maxOffset": 44, "inFlight": 1, "lag": 3}
+_GROUP: Final = named("ConsumerGroup", "A consumer group with its progress", {**_GROUP_FIELDS, "progress": [_PROGRESS]})
+_GROUP_ROW: Final = named(
+    "ConsumerGroupRow",
+    "A group in a page. Sums are lower bounds unless it is complete, and null while nobody tells them",
     {
-        "name": "workers",
-        "namespace": "default",
-        "maxAttempts": 16,
-        "invisibleSeconds": 30,
-        "start": EARLIEST,
-        "retry": {
-            "kind": Choice(tuple(RetryKind)),
-            "initialMs": 1000,
-            "maxMs": 7_200_000,
-            "multiplier": 2.0,
-            "delaysMs": [1000],
-        },
-        "maxInFlight": Maybe(1000),
-        "fifo": False,
-        "filter": Maybe({"kind": Choice(("TAG", "SQL92", "SUB_TOPIC")), "text": "a || b"}),
-        "progress": [
-            {"topic": "orders", "queueId": 0, "committedOffset": 41, "maxOffset": 44, "inFlight": 1, "lag": 3}
-        ],
+        **_GROUP_FIELDS,
+        "kind": Choice(GROUP_KINDS),
+        "isAvailable": True,
+        "isComplete": True,
+        "lag": Maybe("3"),
+        "inFlight": Maybe("1"),
+        "topics": Maybe(["orders"]),
+        "topicCount": Maybe(1),
     },
 )
 _ASSIGNMENT: Final = named(
@@ -188,8 +210,21 @@ _OF_GROUP: Final = f"{PREFIX}/groups/{{name}}/topics/{{topic}}"
 _OFFSET: Final = {"queueId": 0, "offset": 44}
 _BYTES: Final = Shape({"type": "string", "format": "binary"}, "21.5")
 
+_PAGED: Final = (
+    "Without a parameter: the whole list, for who may list all. With any: a page of what the caller may list or get, "
+    "where brokers have 1.5 s to tell their figures."
+)
+
+
+def _or_page(whole: Shape, row: Shape) -> Either:
+    """The whole list, or a page with its cursor and the brokers that answered."""
+    answered = {"asked": 2, "answered": 1, "missing": [{"name": "broker-1", "reason": "no answer within 1.5 s"}]}
+    page = {"value": [row], "next": Maybe("orders"), "total": 10_000, "answered": answered}
+    return Either(({"value": [whole]}, page))
+
+
 TOPIC_OPERATIONS: Final[Operations] = {
-    ("GET", f"{PREFIX}/topics"): Operation("listTopics", answers(listed(_TOPIC))),
+    ("GET", f"{PREFIX}/topics"): Operation("listTopics", answers(_or_page(_TOPIC, _TOPIC_ROW)), description=_PAGED),
     ("PUT", f"{PREFIX}/topics"): Operation(
         "putTopics", answers(listed(_OUTCOME), "The outcome for each"), example={"value": [{"name": "a", "queues": 8}]}
     ),
@@ -219,7 +254,7 @@ TOPIC_OPERATIONS: Final[Operations] = {
     ),
 }
 GROUP_OPERATIONS: Final[Operations] = {
-    ("GET", f"{PREFIX}/groups"): Operation("listGroups", answers(listed(_GROUP))),
+    ("GET", f"{PREFIX}/groups"): Operation("listGroups", answers(_or_page(_GROUP, _GROUP_ROW)), description=_PAGED),
     ("GET", f"{PREFIX}/groups/{{name}}"): Operation("getGroup", answers(_GROUP)),
     ("PUT", f"{PREFIX}/groups/{{name}}"): Operation(
         "putGroup", put(_GROUP), example={"maxAttempts": 5, "retry": {"kind": "list", "delaysMs": [1000, 5000]}}

@@ -120,6 +120,8 @@ def _complete(method: str, path: str, told: Schema, parts: dict[str, Schema], ta
     operation = OPERATIONS[method, path.replace(NAMESPACE_PATH, "")]
     told["operationId"] = operation.id + ("InNamespace" if NAMESPACE_PATH in path else "")
     told["parameters"] = [*told.get("parameters", []), *operation.parameters]
+    if operation.description:
+        told["description"] = operation.description
     _add_body(told, operation, parts)
     of_rabbitmq = path.startswith(f"{RABBITMQ_PREFIX}/") and "rabbitmq" in told["tags"]
     statuses = [400, 401, 403, *([404] if "{" in path else [])]
