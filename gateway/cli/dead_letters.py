@@ -9,7 +9,7 @@ import typer
 
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.errors import USAGE, CommandError
-from entrepot.gateway.cli.output import JsonOption, print_bytes, print_listing, print_outcome
+from entrepot.gateway.cli.output import JsonOption, print_listing, print_outcome, save_bytes
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
@@ -87,13 +87,4 @@ def export(
 ) -> None:
     """Export dead letters of a group, with their bodies, as newline-delimited JSON."""
     parts = Client(server).stream(f"{_path(group, namespace)}:export?from_offset={from_offset}")
-    if output is None:
-        print_bytes(parts)
-        return
-    first = next(parts, b"")  # a refusal leaves the file alone
-    try:
-        with output.open("wb") as file:
-            file.write(first)
-            file.writelines(parts)
-    except OSError as error:
-        raise CommandError(f"--output {output}: {error.strerror}", USAGE) from error
+    save_bytes(parts, output)

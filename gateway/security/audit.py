@@ -1,4 +1,4 @@
-"""The audit log: failed logins, denials and every administrative change, in the log and in a list.
+"""The audit log: failed logins, denials, every administrative change and look at contents, in the log and in a list.
 
 Invariants: no secret is in an entry (callers pass names, never credentials). The list is bounded and only appended to.
 Failures and denials beyond a rate are only counted, and the count is told, so that outsiders cannot fill the log.
@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.domain.access.model import Action
 from entrepot.domain.clock import Clock
 
 MAX_TEXT: Final = 256
@@ -64,6 +65,10 @@ class AuditLog:
     def changed(self, event: str, subject: str, source: str, resource: str, detail: str = "") -> None:
         """Record an administrative change by `subject`."""
         self._append(event, subject, source, "", "", resource, detail)
+
+    def seen(self, event: str, subject: str, source: str, resource: str, detail: str) -> None:
+        """Record that `subject` was shown contents of messages."""
+        self._append(event, subject, source, "", Action.SUB, resource, detail)
 
     def newest(self, limit: int, before: int | None = None) -> list[AuditEntry]:
         """The newest entries first, of those with a smaller number than `before`."""

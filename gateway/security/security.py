@@ -216,10 +216,14 @@ class Security:
 
     def may_administer(self, principal: Principal, protocol: str = "") -> bool:
         """True for super users, who alone see and change users and policies, since these rights give all."""
-        is_allowed = self._directory.is_loaded and self._lost(principal) is None and self._is_super(principal)
+        is_allowed = self.is_super(principal)
         if not is_allowed:
             self._denied(principal, protocol, Action.ALL, "users and policies")
         return is_allowed
+
+    def is_super(self, principal: Principal) -> bool:
+        """True if the principal is a super user now; not audited."""
+        return self._directory.is_loaded and self._lost(principal) is None and self._is_super(principal)
 
     def explain(
         self, subject: str, action: Action, resource_type: ResourceType, name: str, source: str, client_id: str

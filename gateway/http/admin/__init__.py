@@ -24,6 +24,7 @@ from entrepot.gateway.http.admin.timers import timer_routes
 from entrepot.gateway.http.admin.topics import topic_routes
 from entrepot.gateway.http.admin.traces import trace_routes
 from entrepot.gateway.http.admin.users import user_routes
+from entrepot.gateway.http.admin.viewing import viewing_routes
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.routes import Routes
 
@@ -38,6 +39,7 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         dead_letter_routes,
         message_routes,
         pulling_routes,
+        viewing_routes,
         tiering_routes,
         timer_routes,
         retained_routes,

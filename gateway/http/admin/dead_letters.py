@@ -24,8 +24,10 @@ from entrepot.domain.ports import Store
 from entrepot.domain.shard import broker_of_place, broker_of_queue, first_place, first_queue, local_place
 from entrepot.gateway.http.admin.common import MAX_NUMBER, PREFIX, Body, Offset, refusal_shape, schema_of, time_shape
 from entrepot.gateway.http.admin.messages import full_shape, message_shape
+from entrepot.gateway.http.admin.seen import note_seen, shown_to
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.masking import Shown
 from entrepot.gateway.http.namespaced import group_name
 from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rights import group
@@ -76,7 +78,7 @@ def dead_letter_routes(context: HttpContext) -> Routes:
                 )
                 if not found:
                     break
-                value += [_shape(message, message_shape) for message in found]
+                value += [_shape(message, message_shape(message)) for message in found]
                 part.start = found[-1].queue_offset + 1
         return json_answer({"value": value, "next": None})
 
@@ -105,7 +107,8 @@ def dead_letter_routes(context: HttpContext) -> Routes:
     )
     async def export(request: Request, name: str, from_offset: int = _FROM_OFFSET) -> Response:
         parts = await _parts(store, group_name(store, request, name), from_offset)
-        return StreamingResponse(_lines(store, parts), media_type=NDJSON)
+        note_seen(context, request, dead_letter_topic(group_name(store, request, name)), "export of all bodies")
+        return StreamingResponse(_lines(store, parts, shown_to(context, request)), media_type=NDJSON)
 
     return routes
 
@@ -165,7 +168,7 @@ async def _parts(store: Store, group: str, from_offset: int) -> list[_Part]:
     return parts
 
 
-async def _lines(store: Store, parts: list[_Part]) -> AsyncIterator[bytes]:
+async def _lines(store: Store, parts: list[_Part], shown: Callable[[StoredMessage], Shown]) -> AsyncIterator[bytes]:
     """Yield each dead letter as one line.  A failure breaks the answer off, so that it does not look complete."""
     for part in parts:
         while part.left > 0:
@@ -176,12 +179,15 @@ async def _lines(store: Store, parts: list[_Part]) -> AsyncIterator[bytes]:
                 raise
             if not found:
                 break
-            lines = (orjson.dumps(_shape(message, full_shape), option=orjson.OPT_APPEND_NEWLINE) for message in found)
+            lines = (
+                orjson.dumps(_shape(message, full_shape(shown(message))), option=orjson.OPT_APPEND_NEWLINE)
+                for message in found
+            )
             yield b"".join(lines)
             part.start = found[-1].queue_offset + 1
 
 
-def _shape(message: StoredMessage, shape: Callable[[StoredMessage], dict[str, Any]]) -> dict[str, Any]:
+def _shape(message: StoredMessage, shape: dict[str, Any]) -> dict[str, Any]:
     """Return a dead letter as JSON: the message, its origin, and the reason and time of giving it up."""
     attempts = _number(message, SystemProperty.DEAD_LETTER_ATTEMPTS)
     came_from, origin = dead_letter_origin(message), None
@@ -200,7 +206,7 @@ def _shape(message: StoredMessage, shape: Callable[[StoredMessage], dict[str, An
         "time": time_shape(message.time_ms(SystemProperty.DEAD_LETTER_TIME_MS) or 0),
         "attempts": attempts,
         "origin": origin,
-        **shape(message),
+        **shape,
     }
 
 

@@ -152,8 +152,9 @@ _CONTENT: Final = {
     "properties": [_PROPERTY],
     "systemProperties": [_PROPERTY],
     "places": [{"topic": "orders", "namespace": "default", "queueId": 2, "queueOffset": 41}],
-    "body": "bm93",
+    "body": Maybe("bm93"),
     "text": Maybe("now"),
+    "isMasked": False,
 }
 _MESSAGE: Final = named("Message", "What tells one message from another", _HEAD)
 _FULL: Final = named("FullMessage", "All that is kept of a message", {**_HEAD, **_CONTENT})

@@ -13,13 +13,20 @@ from entrepot.gateway.http.documents.publish_operation import PUBLISH_PATH_OF_NA
 from entrepot.gateway.http.documents.rabbitmq_operations import RABBITMQ_OPERATIONS
 from entrepot.gateway.http.documents.refusals import problem_responses, problem_schemas, refusals
 from entrepot.gateway.http.documents.shapes import Schema
+from entrepot.gateway.http.documents.viewer_operations import VIEWER_OPERATIONS
 from entrepot.gateway.http.namespaced import NAMESPACE_PATH
 from entrepot.gateway.http.rabbitmq.api import PREFIX as RABBITMQ_PREFIX
 from entrepot.gateway.http.request_times import PUBLISH
 from entrepot.gateway.http.rights import Open
 from entrepot.gateway.http.routes import RouteTable
 
-OPERATIONS: Final[Operations] = {**EVENT_OPERATIONS, **ADMIN_OPERATIONS, **OPERATOR_OPERATIONS, **RABBITMQ_OPERATIONS}
+OPERATIONS: Final[Operations] = {
+    **EVENT_OPERATIONS,
+    **ADMIN_OPERATIONS,
+    **VIEWER_OPERATIONS,
+    **OPERATOR_OPERATIONS,
+    **RABBITMQ_OPERATIONS,
+}
 DESCRIPTION: Final = """Publish, receive and follow CloudEvents; subscribe sinks to them; look after topics, groups, \
 clients and rights. Below `/api` are the routes of RabbitMQ's management API.
 
@@ -76,6 +83,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, str]]] = {
     "id": ("The id of the resource", "3f2a9c01d4e5b677"),
     "token": ("The token of the request for consent", "9c01d4e5b677"),
     "queue": ("The id of a queue", "0"),
+    "offset": ("An offset in the queue", "41"),
     "member": ("A member's own id", "line-1"),
     "handle": ("The handle of a scheduled message", TOKEN),
     "client": ("A client id, or an address", "line-1"),

@@ -111,6 +111,13 @@ def _messages(ask: Asking) -> None:
     for below in ("", "/consumers", "/trace"):
         ask("GET", f"{V1}/messages/{found[-1]['id']}{below}")
     assert ask("GET", f"{V1}/topics/known/queues/{found[0]['queueId']}/messages?offset=0").json()["value"]
+    viewed = ask("GET", f"{V1}/topics/known/messages?limit=1").json()["value"][0]
+    place = f"{V1}/topics/known/messages/{viewed['queueId']}/{viewed['offset']}"
+    ask("GET", place)
+    ask("GET", f"{place}/body")
+    assert ask("GET", f"{V1}/topics/known/messages?queue={viewed['queueId']}").json()["value"]
+    assert ask("GET", f"{V1}/topics?limit=1").json()["next"]
+    ask("GET", f"{V1}/groups?limit=1")
     _events(ask, event(50, deliverytime=LATER))
     [timer] = ask("GET", f"{V1}/timers?topic=known").json()["value"]
     moved = ask("PUT", f"{V1}/timers/{timer['handle']}", {"deliverAt": "2027-12-25T18:00:00Z"}).json()

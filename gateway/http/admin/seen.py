@@ -1,0 +1,27 @@
+"""What a caller is shown of messages: the masks that hold for it, and the audit of its looks at bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fastapi import Request
+
+from entrepot.domain.access.model import ResourceType, access_name
+from entrepot.domain.message import StoredMessage
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.masking import Masking, Shown, unmasked
+
+
+def shown_to(context: HttpContext, request: Request) -> Callable[[StoredMessage], Shown]:
+    """The view of the caller: everything for super users, and where no rule masks anything."""
+    rules = context.settings.http.masked_fields
+    if not rules or context.security.is_super(request.state.principal):
+        return unmasked
+    return Masking(rules).shown
+
+
+def note_seen(context: HttpContext, request: Request, topic: str, detail: str) -> None:
+    """Write a look at bodies of a topic's messages to the audit log, once for a request."""
+    by = request.state.principal
+    resource = f"{ResourceType.TOPIC}:{access_name(topic)}"
+    context.security.audit.seen("contents seen", by.name, by.source, resource, detail)

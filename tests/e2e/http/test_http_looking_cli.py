@@ -1,0 +1,47 @@
+"""Commands that look without consuming, against a running door."""
+
+from __future__ import annotations
+
+import json
+
+from tests.e2e.http.steps import event, publish
+from tests.e2e.http.test_http_cli import entrepot, ok
+
+__all__ = ["entrepot"]
+
+
+def test_pages_of_topics_and_groups(entrepot, client, topic):
+    for letter in "ab":
+        ok(entrepot("topic", "create", topic + letter, "--queues", "1"))
+        ok(entrepot("group", "create", topic + letter))
+    publish(client, f"{topic}a", event(1), event(2))
+    code, out, err = entrepot("topic", "list", "--prefix", topic, "--sort=-messages", "--limit", "1")
+    assert code == 0 and f"{topic}a" in out and "2" in out and f"{topic}b" not in out
+    assert f"more: --after 2:{topic}a" in err
+    rest = json.loads(
+        ok(entrepot("topic", "list", "--prefix", topic, "--sort=-messages", "--after", f"2:{topic}a", "--json"))
+    )
+    assert [row["name"] for row in rest["value"]] == [f"{topic}b"]
+    groups = json.loads(ok(entrepot("group", "list", "--contains", topic[3:], "--kind", "normal", "--json")))
+    assert [row["name"] for row in groups["value"]] == [f"{topic}a", f"{topic}b"]
+    assert f"{topic}b" in ok(entrepot("group", "list", "--prefix", topic))
+    code, _, err = entrepot("topic", "list", "--kind", "odd")
+    assert code == 1 and "kind:" in err
+
+
+def test_messages_are_listed_and_saved(entrepot, client, topic, tmp_path):
+    ok(entrepot("topic", "create", topic, "--queues", "1"))
+    publish(client, topic, *(event(n, data={"n": n}) for n in range(3)))
+    out = ok(entrepot("message", "list", topic))
+    assert out.index('"n": 2') < out.index('"n": 0')
+    code, out, err = entrepot("message", "list", topic, "--queue", "0", "--limit", "2")
+    assert code == 0 and '"n": 0' in out and '"n": 2' not in out and "more: --offset 2" in err
+    found = json.loads(ok(entrepot("message", "list", topic, "--body-text", '"n": 1', "--json")))
+    assert [row["offset"] for row in found["value"]] == ["1"]
+    assert json.loads(ok(entrepot("message", "list", topic, "--filter", "TAG:x", "--json")))["value"] == []
+    assert json.loads(ok(entrepot("message", "body", topic, "0", "1"))) == {"n": 1}
+    saved = tmp_path / "body"
+    ok(entrepot("message", "body", topic, "0", "2", "-o", str(saved)))
+    assert json.loads(saved.read_bytes()) == {"n": 2}
+    code, _, err = entrepot("message", "body", topic, "0", "9", "-o", str(tmp_path / "none"))
+    assert code == 1 and "offset 9" in err and not (tmp_path / "none").exists()
