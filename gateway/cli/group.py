@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from entrepot.gateway.cli import dead_letters
+from entrepot.gateway.cli import dead_letters, group_detail
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.output import JsonOption, print_json, print_listing, print_outcome, print_table
@@ -206,6 +206,8 @@ def members(
 app.command("dead-letters")(dead_letters.list_dead_letters)
 app.command("resend")(dead_letters.resend)
 app.command("export")(dead_letters.export)
+app.command("lag")(group_detail.lag)
+app.command("consumers")(group_detail.consumers)
 
 
 @app.command()

@@ -47,6 +47,7 @@ class RocketMqService:
         self.holding = Holding(frontend)
         self._lite = LiteSubscriptions(frontend)
         self._telemetry = Telemetry(frontend, self.holding, self._lite)
+        self.consumers_of = self._telemetry.consumers_of
         self._transactions = Transactions(frontend, self._telemetry)
         self._routes = Routes(frontend)
         self._sending = Sending(frontend)

@@ -12,6 +12,7 @@ import grpc.aio
 import structlog
 
 from entrepot.domain.errors import Code, EntrepotError
+from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.rocketmq.caller import Caller
 from entrepot.gateway.rocketmq.client_settings import consumer_settings, producer_settings
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
@@ -50,6 +51,10 @@ class ClientStream:
         self.caller = caller
         self.topics: frozenset[str] = frozenset()
         """Topics that it publishes to."""
+        self.group = ""
+        """The group that it consumes for; empty for a producer."""
+        self.reads: tuple[str, ...] = ()
+        """Topics that it consumes."""
         self._commands: deque[v2.TelemetryCommand] = deque(maxlen=MAX_COMMANDS)
         self._woken = asyncio.Event()
         self._is_over = False
@@ -132,6 +137,8 @@ class Telemetry:
             elif said.WhichOneof("pub_sub") == "subscription":
                 group = group_of(said.subscription.group)
                 frontend.access.check_group(stream.caller, group)
+                stream.group = group
+                stream.reads = tuple(topic_of(each.topic) for each in said.subscription.subscriptions)
                 known = frontend.store.topology.group(group) or frontend.groups.new_group(group)
                 merged = consumer_settings(said, frontend.settings, known)
             else:
@@ -163,6 +170,16 @@ class Telemetry:
         return v2.NotifyClientTerminationResponse(status=OK_STATUS)
 
     # -- for others --------------------------------------------------------------------------------------------------
+
+    def consumers_of(self, group: str) -> list[GroupConsumer]:
+        """The connected consumers of a group."""
+        return [
+            GroupConsumer(
+                "rocketmq", stream.caller.client_id, stream.caller.principal.name, stream.caller.source, stream.reads
+            )
+            for stream in self._streams
+            if stream.group == group
+        ]
 
     def published_topics(self) -> set[str]:
         """The topics of all connected producers."""

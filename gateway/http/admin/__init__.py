@@ -12,6 +12,7 @@ from entrepot.gateway.http.admin.clients import client_routes
 from entrepot.gateway.http.admin.controllers import controller_routes
 from entrepot.gateway.http.admin.dead_letters import dead_letter_routes
 from entrepot.gateway.http.admin.event_rules import event_rule_routes
+from entrepot.gateway.http.admin.group_detail import group_detail_routes
 from entrepot.gateway.http.admin.groups import group_routes
 from entrepot.gateway.http.admin.members import member_routes
 from entrepot.gateway.http.admin.messages import message_routes
@@ -35,6 +36,7 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         topic_routes,
         event_rule_routes,
         group_routes,
+        group_detail_routes,
         member_routes,
         dead_letter_routes,
         message_routes,

@@ -94,6 +94,8 @@ def _groups(ask: Asking) -> None:
     ask("PUT", f"{V1}/groups/readers", {})
     assigned = ask("POST", f"{members}/members/m1", {}).json()
     ask("GET", f"{members}/members")
+    assert ask("GET", f"{V1}/groups/readers/consumers").json()["value"]
+    assert ask("GET", f"{of_group}/lag").json()["value"]
     queue = assigned["queues"][0]["queueId"]
     offsets = [{"queueId": queue, "offset": assigned["queues"][0]["maxOffset"]}]
     ask("POST", f"{members}/offsets", {"member": "m1", "generation": assigned["generation"], "offsets": offsets})

@@ -81,6 +81,8 @@ OPERATIONS = [
     *of_both("GET", "/api/v1/topics/grid/messages/0/0/body", ("SUB", "Topic:grid/#")),
     *of_both("GET", "/api/v1/groups", ("LIST", "Group:*")),
     *of_both("GET", "/api/v1/groups/workers", ("GET", "Group:workers")),
+    *of_both("GET", "/api/v1/groups/workers/lag", ("GET", "Group:workers")),
+    *of_both("GET", "/api/v1/groups/workers/consumers", ("GET", "Group:workers")),
     *of_both("PUT", "/api/v1/groups/workers", ("UPDATE", "Group:workers"), json={}),
     *of_both("DELETE", "/api/v1/groups/gone", ("DELETE", "Group:gone")),
     *of_both(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.e2e.http.steps import event, publish
+from tests.e2e.http.steps import event, publish, receive, settle
 from tests.e2e.http.test_http_cli import entrepot, ok
 
 __all__ = ["entrepot"]
@@ -27,6 +27,19 @@ def test_pages_of_topics_and_groups(entrepot, client, topic):
     assert f"{topic}b" in ok(entrepot("group", "list", "--prefix", topic))
     code, _, err = entrepot("topic", "list", "--kind", "odd")
     assert code == 1 and "kind:" in err
+
+
+def test_a_group_in_detail(entrepot, client, topic):
+    ok(entrepot("topic", "create", topic, "--queues", "1"))
+    publish(client, topic, event(1), event(2))
+    settle(client, "acknowledge", topic, receive(client, topic, topic, 1), topic)
+    client.post(f"/api/v1/groups/{topic}/topics/{topic}/members/m1", json={})
+    found = json.loads(ok(entrepot("group", "lag", topic, "--json")))
+    assert [(row["lag"], row["committedOffset"]) for row in found["value"]] == [("1", "1")]
+    assert topic in ok(entrepot("group", "lag", topic, "--lagging"))
+    table = ok(entrepot("group", "consumers", topic))
+    assert "member" in table and "m1" in table
+    assert json.loads(ok(entrepot("group", "consumers", topic, "--json")))["value"][0]["queues"] == [0]
 
 
 def test_messages_are_listed_and_saved(entrepot, client, topic, tmp_path):
