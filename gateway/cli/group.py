@@ -205,6 +205,7 @@ def members(
 
 app.command("dead-letters")(dead_letters.list_dead_letters)
 app.command("resend")(dead_letters.resend)
+app.command("delete-dead-letters")(dead_letters.delete_dead_letters)
 app.command("export")(dead_letters.export)
 app.command("lag")(group_detail.lag)
 app.command("consumers")(group_detail.consumers)

@@ -24,6 +24,7 @@ from entrepot.gateway.http.admin.tiering import tiering_routes
 from entrepot.gateway.http.admin.timers import timer_routes
 from entrepot.gateway.http.admin.topics import topic_routes
 from entrepot.gateway.http.admin.traces import trace_routes
+from entrepot.gateway.http.admin.transactions import transaction_routes
 from entrepot.gateway.http.admin.users import user_routes
 from entrepot.gateway.http.admin.viewing import viewing_routes
 from entrepot.gateway.http.context import HttpContext
@@ -44,6 +45,7 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         viewing_routes,
         tiering_routes,
         timer_routes,
+        transaction_routes,
         retained_routes,
         client_routes,
         session_routes,

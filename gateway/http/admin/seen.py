@@ -25,3 +25,9 @@ def note_seen(context: HttpContext, request: Request, topic: str, detail: str) -
     by = request.state.principal
     resource = f"{ResourceType.TOPIC}:{access_name(topic)}"
     context.security.audit.seen("contents seen", by.name, by.source, resource, detail)
+
+
+def note_changed(context: HttpContext, request: Request, event: str, resource: str, detail: str) -> None:
+    """Write a change by the caller to the audit log."""
+    by = request.state.principal
+    context.security.audit.changed(event, by.name, by.source, resource, detail)

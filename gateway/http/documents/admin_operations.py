@@ -167,6 +167,13 @@ _LETTER_HEAD: Final = {
     "origin": Maybe({**_ORIGIN, "id": Maybe(ID)}),
 }
 _LETTER: Final = named("DeadLetter", "A message that was given up, and why", {**_LETTER_HEAD, **_HEAD})
+_REASON: Final = {
+    "reason": "rejected",
+    "count": 2,
+    "firstOffset": "3",
+    "oldest": Maybe(time()),
+    "newest": Maybe(time()),
+}
 _LINES: Final = Shape(
     {"type": "string", "description": "A JSON object for each line: a dead letter with its content"},
     '{"offset": 3, "reason": "rejected", "body": "bm93"}\n',
@@ -177,6 +184,18 @@ _TIMER: Final = named(
     {
         "handle": HANDLE,
         "deliverAt": time("2026-12-24T18:00:00.000Z"),
+        **{name: value for name, value in _HEAD.items() if name != "queueOffset"},
+    },
+)
+_HALF: Final = named(
+    "HalfMessage",
+    "A message that waits for its producer's commit",
+    {
+        "transactionId": Maybe("7F0000010001"),
+        "checks": 1,
+        "nextCheckAt": Maybe(time()),
+        "ageSeconds": 8.5,
+        "producer": Maybe("10.0.0.7"),
         **{name: value for name, value in _HEAD.items() if name != "queueOffset"},
     },
 )
@@ -279,8 +298,34 @@ GROUP_OPERATIONS: Final[Operations] = {
     ("GET", _DEAD): Operation("listDeadLetters", answers(listed(_LETTER, next=Maybe(35)))),
     ("POST", f"{_DEAD}:resend"): Operation(
         "resendDeadLetters",
-        answers({"resentOffsets": [3, 4], "failedOffsets": [{"offset": 7, "error": REFUSAL}]}),
+        answers({"resentOffsets": [3, 4], "failedOffsets": [{"offset": 7, "error": REFUSAL}], "next?": Maybe(35)}),
         example={"offsets": [3, 4]},
+        description="`reason` chooses among the next 10,000 letters; `next` is the `fromOffset` of the next call.",
+    ),
+    ("POST", f"{_DEAD}:delete"): Operation(
+        "deleteDeadLetters",
+        answers({"deleted": 2, "failedOffsets": [{"offset": 7, "error": REFUSAL}], "next": Maybe(35)}),
+        example={"reason": "rejected"},
+        description="They are shown and resent no more. With `all` their topic is deleted, with its messages.",
+    ),
+    ("GET", f"{_DEAD}:reasons"): Operation(
+        "countDeadLetters",
+        answers(
+            listed(
+                {
+                    "reason": "rejected",
+                    "count": 2,
+                    "firstOffset": "3",
+                    "oldest": Maybe(time()),
+                    "newest": Maybe(time()),
+                },
+                next=Maybe("10003"),
+                lookedAt=10_000,
+                total=12_000,
+                isComplete=False,
+            )
+        ),
+        description="Counts of the letters looked at; `total` has deleted ones in it.",
     ),
     ("GET", f"{_DEAD}:export"): Operation("exportDeadLetters", {200: Answer("All of them", _LINES, NDJSON)}),
 }
@@ -299,6 +344,7 @@ MESSAGE_OPERATIONS: Final[Operations] = {
         answers({"handle": HANDLE, "deliverAt": time()}),
         example={"deliverAt": "2026-12-25T08:00:00Z"},
     ),
+    ("GET", f"{PREFIX}/transactions"): Operation("listTransactions", answers(listed(_HALF, next=Maybe("8113")))),
     ("GET", f"{PREFIX}/retained"): Operation("listRetained", answers(listed(_RETAINED, next=Maybe("factory/a")))),
     ("DELETE", f"{PREFIX}/retained"): Operation("deleteRetainedMatching", answers({"deleted": 12})),
     ("GET", f"{PREFIX}/retained/{{name}}"): Operation(

@@ -60,6 +60,7 @@ TAGS: Final[Mapping[str, str]] = {
     "members": "Consuming by whole queues",
     "messages": "Finding messages",
     "timers": "Scheduled messages",
+    "transactions": "Half messages",
     "retained": "Retained messages of MQTT",
     "clients": "MQTT clients of this gateway",
     "sessions": "MQTT sessions of all gateways",

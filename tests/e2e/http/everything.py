@@ -104,6 +104,9 @@ def _groups(ask: Asking) -> None:
     assert len(ask("GET", f"{of_group}/dead-letters").json()["value"]) == 1
     ask("GET", f"{of_group}/dead-letters:export")
     ask("POST", f"{of_group}/dead-letters:resend", {"offsets": [0, 99]})
+    assert ask("GET", f"{of_group}/dead-letters:reasons").json()["value"]
+    ask("POST", f"{of_group}/dead-letters:delete", {"offsets": [0, 99]})
+    ask("POST", f"{of_group}/dead-letters:resend", {"reason": "none"})
     ask("DELETE", f"{V1}/groups/readers")
 
 
@@ -122,6 +125,7 @@ def _messages(ask: Asking) -> None:
     ask("GET", f"{V1}/groups?limit=1")
     _events(ask, event(50, deliverytime=LATER))
     [timer] = ask("GET", f"{V1}/timers?topic=known").json()["value"]
+    ask("GET", f"{V1}/transactions")
     moved = ask("PUT", f"{V1}/timers/{timer['handle']}", {"deliverAt": "2027-12-25T18:00:00Z"}).json()
     ask("DELETE", f"{V1}/timers/{moved['handle']}")
     ask("DELETE", f"{V1}/topics/many")
