@@ -244,6 +244,7 @@ class Gateway:
                 "grpc": lambda: self.rocketmq.frontend.counters.clients if self.rocketmq is not None else 0,
             },
             addresses=self.addresses,
+            send_rocketmq=None if self.rocketmq is None else self.rocketmq.send_test_message,
             group_consumers=[] if self.rocketmq is None else [self.rocketmq.consumers_of],
             bridges=list if self._bridges is None else self._bridges.status,
             background=(

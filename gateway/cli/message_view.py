@@ -63,7 +63,7 @@ def list_messages(
     print_table(
         columns,
         (
-            (m["storeTime"], m["queueId"], m["offset"], " ".join(m["keys"] or []), m["tag"], m["size"], _beginning(m))
+            (m["storeTime"], m["queueId"], m["offset"], " ".join(m["keys"] or []), m["tag"], m["size"], beginning(m))
             for m in answer["value"]
         ),
     )
@@ -88,7 +88,8 @@ def save_body(
     save_bytes(parts, output)
 
 
-def _beginning(message: dict[str, Any]) -> str:
+def beginning(message: dict[str, Any]) -> str:
+    """The beginning of a viewed message's body as one line."""
     if message["body"] is None:
         return "(hidden)" if message["isHidden"] else ""
     text = base64.b64decode(message["body"]).decode("utf-8", "backslashreplace").replace("\n", " ")

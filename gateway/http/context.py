@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 
+from entrepot.domain.access.model import Principal
 from entrepot.domain.clock import Clock
 from entrepot.domain.ports import Store
 from entrepot.gateway.amqp.frontend import AmqpFrontend
@@ -19,6 +20,7 @@ from entrepot.gateway.http.request_times import RequestTimes
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.messaging.membership import Memberships
 from entrepot.gateway.messaging.send import Sender
+from entrepot.gateway.messaging.test_message import RocketMqTestMessage
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.gateway.mqtt.retained.retained import RetainedMessages
@@ -62,5 +64,7 @@ class HttpContext:
     """Periodic work of this gateway."""
     group_consumers: list[Callable[[str], Sequence[GroupConsumer]]] = field(default_factory=list)
     """Consumers of a group, by its stored name, at listeners that no other field here has."""
+    send_rocketmq: Callable[[RocketMqTestMessage, Principal], Awaitable[bytes]] | None = None
+    """Sends a test message as a RocketMQ client, where that listener is enabled; returns its id."""
     on_drain: list[Callable[[], None]] = field(default_factory=list)
     """Callbacks for the drain, which end endless requests."""

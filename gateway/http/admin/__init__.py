@@ -25,8 +25,10 @@ from entrepot.gateway.http.admin.timers import timer_routes
 from entrepot.gateway.http.admin.topics import topic_routes
 from entrepot.gateway.http.admin.traces import trace_routes
 from entrepot.gateway.http.admin.transactions import transaction_routes
+from entrepot.gateway.http.admin.trying import trying_routes
 from entrepot.gateway.http.admin.users import user_routes
 from entrepot.gateway.http.admin.viewing import viewing_routes
+from entrepot.gateway.http.admin.watching import watching_routes
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.routes import Routes
 
@@ -34,6 +36,7 @@ from entrepot.gateway.http.routes import Routes
 def admin_routes(context: HttpContext) -> list[Routes]:
     """All routes of the administration, in the order of the documentation."""
     kinds = (
+        watching_routes,
         topic_routes,
         event_rule_routes,
         group_routes,
@@ -43,6 +46,7 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         message_routes,
         pulling_routes,
         viewing_routes,
+        trying_routes,
         tiering_routes,
         timer_routes,
         transaction_routes,

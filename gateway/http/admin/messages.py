@@ -151,7 +151,7 @@ def full_shape(shown: Shown) -> dict[str, Any]:
     shape["systemProperties"] = [property_shape(name, value) for name, value in shown.system.items()]
     own = (message.topic, message.queue_id, message.queue_offset)
     places = [own, *(place for place in message.further_places if place != own)]
-    shape["places"] = [place_shape(*place) for place in places]
+    shape["places"] = [_place_shape(*place) for place in places]
     shape["body"] = None if shown.body is None else b64encode(shown.body).decode("ascii")
     try:
         shape["text"] = None if shown.body is None else shown.body.decode()
@@ -173,7 +173,7 @@ def property_shape(name: str, value: PropertyValue) -> dict[str, str]:
     return {"name": name, "base64": b64encode(value).decode("ascii")}
 
 
-def place_shape(full_name: str, queue_id: int, queue_offset: int) -> dict[str, Any]:
+def _place_shape(full_name: str, queue_id: int, queue_offset: int) -> dict[str, Any]:
     namespace, topic = split_name(full_name)
     return {"topic": topic, "namespace": namespace, "queueId": queue_id, "queueOffset": queue_offset}
 

@@ -36,7 +36,7 @@ KEEP_ALIVE_SECONDS: Final = 15.0
 BATCH: Final = 100
 MAX_CURSOR: Final = 32_768
 MEDIA_TYPE: Final = "text/event-stream"
-_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+EVENT_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 _ANSWER: Final = {
     200: {
         "description": "Events, each with a cursor as its id",
@@ -91,7 +91,7 @@ def stream_routes(context: HttpContext) -> Routes:
 
         streams.enter()
         body = _body(context, streams, full_name, places, wanted, may_read, named=named)
-        return StreamingResponse(body, media_type=MEDIA_TYPE, headers=_HEADERS)
+        return StreamingResponse(body, media_type=MEDIA_TYPE, headers=EVENT_HEADERS)
 
     return routes
 

@@ -126,6 +126,7 @@ def _messages(ask: Asking) -> None:
     _events(ask, event(50, deliverytime=LATER))
     [timer] = ask("GET", f"{V1}/timers?topic=known").json()["value"]
     ask("GET", f"{V1}/transactions")
+    assert ask("POST", f"{V1}/messages:try", {"door": "mqtt", "name": "known/tried", "payload": "1"}).json()["places"]
     moved = ask("PUT", f"{V1}/timers/{timer['handle']}", {"deliverAt": "2027-12-25T18:00:00Z"}).json()
     ask("DELETE", f"{V1}/timers/{moved['handle']}")
     ask("DELETE", f"{V1}/topics/many")

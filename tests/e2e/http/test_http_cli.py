@@ -28,7 +28,7 @@ def entrepot(server, capfd, monkeypatch):
         out, err = capfd.readouterr()
         assert "Traceback" not in err
         told = [line for line in err.splitlines() if "http request" not in line]  # the server is in this process
-        of_server = ("http request refused", "contents seen", "dead letters ")
+        of_server = ("http request refused", "contents seen", "dead letters ", "test message ")
         logged = [line for line in out.splitlines(keepends=True) if not any(text in line for text in of_server)]
         return code, "".join(logged), "\n".join(told)
 

@@ -200,7 +200,7 @@ def test_answers_are_as_described(every_door: ServerProcess) -> None:
 
 
 NOT_HERE = re.compile(
-    r"/namespaces/\{namespace\}|/webhooks/consent|/topics/\{topic\}/events$|/brokers/\{name\}|/controllers(/|$)"
+    r"/namespaces/\{namespace\}|/webhooks/consent|/topics/\{topic\}/events$|:watch$|/brokers/\{name\}|/controllers(/|$)"
     r"|/topics/\{name\}:restore$|/tiering:attach$"
 )
 """Those of namespaces are the same; the others have tests of their own, or need a cluster or a receiver."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 
 from tests.e2e.http.steps import event, publish, receive, settle
 from tests.e2e.http.test_http_cli import entrepot, ok
+from tests.support.http_client import http_client
 
 __all__ = ["entrepot"]
 
@@ -58,3 +60,33 @@ def test_messages_are_listed_and_saved(entrepot, client, topic, tmp_path):
     assert json.loads(saved.read_bytes()) == {"n": 2}
     code, _, err = entrepot("message", "body", topic, "0", "9", "-o", str(tmp_path / "none"))
     assert code == 1 and "offset 9" in err and not (tmp_path / "none").exists()
+
+
+def test_a_test_message_and_a_watch(entrepot, server, client, topic):
+    ok(entrepot("topic", "create", topic, "--queues", "1"))
+    sent = json.dumps(event(1, data={"n": 1}))
+    assert f"{topic} queue 0 offset 0" in ok(entrepot("message", "try", "http", "--topic", topic, "--event", sent))
+    found = json.loads(ok(entrepot("message", "try", "http", "--topic", topic, "--event", sent, "--json")))
+    assert found["places"][0]["offset"] == "1"
+    assert entrepot("message", "try", "smtp")[0] == 2
+    assert entrepot("message", "try", "http", "--topic", topic, "--event", "{")[0] == 2
+    code, _, err = entrepot("message", "try", "mqtt", "--name", "a/b")
+    assert code == 1 and "no MQTT listener" in err
+
+    published = threading.Event()
+
+    def publish_on() -> None:
+        with http_client(server.url) as other:
+            while not published.wait(0.02):
+                publish(other, topic, event(2, data={"n": 2}))
+
+    publishing = threading.Thread(target=publish_on)
+    publishing.start()
+    try:
+        line = ok(entrepot("message", "watch", topic, "--count", "1", "--json")).splitlines()[-1]
+        assert json.loads(line)["keys"] == ["e2"]
+        assert "e2" in ok(entrepot("message", "watch", topic, "--count", "1"))
+    finally:
+        published.set()
+        publishing.join()
+    assert entrepot("message", "watch", f"none-{topic}")[0] == 1
