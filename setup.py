@@ -6,6 +6,10 @@ DISCOVERED = "pyspark_entrepot"
 
 setup(
     packages=[*find_packages(include=("entrepot*",)), DISCOVERED],
-    package_data={"entrepot": ["py.typed"], "entrepot.gateway.http.documents": ["page/*"]},
+    package_data={
+        "entrepot": ["py.typed"],
+        "entrepot.gateway.http.documents": ["page/*"],
+        "entrepot.gateway.http.dashboard": ["page/*", "page/*/*"],
+    },
     package_dir={DISCOVERED: "spark_ingest/discovery"},
 )

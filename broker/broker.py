@@ -245,7 +245,7 @@ class Broker:
     # -- retention -----------------------------------------------------------------------------------------------
 
     def _look_at_disk(self) -> None:
-        total, free = self.engine.disk.space(self.engine.root)
+        total, free = self.core.disk_space = self.engine.disk.space(self.engine.root)
         before, self.core.disk_state = self.core.disk_state, self.core.settings.watermarks.state(total, free)
         self.cleaner.is_emergency = self.core.disk_state is DiskState.EMERGENCY
         tell(before, self.core.disk_state, free)

@@ -10,8 +10,9 @@ import contextlib
 import os
 import random
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -42,6 +43,7 @@ from entrepot.gateway.mqtt.listener import HTTP_PATH, MqttListeners
 from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from entrepot.gateway.mqtt.shares.shares import Shares
 from entrepot.gateway.mqtt.sys_messages import sys_topics
+from entrepot.gateway.periodic_work import PeriodicWork
 from entrepot.gateway.process import StopSignal, write_ready_file
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.security.setup_token import FILE_NAME
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from entrepot.gateway.events.webhooks.webhooks import Webhooks
     from entrepot.gateway.http.context import HttpContext
     from entrepot.gateway.http.server import HttpListener
+    from entrepot.gateway.peer_listener import PeerListener
     from entrepot.gateway.rocketmq.listener import GrpcListener
     from entrepot.gateway.rocketmq.service import RocketMqService
 
@@ -72,9 +75,17 @@ def _setup_token_file(settings: Settings, store: Store) -> Path | None:
 class Gateway:
     """One gateway process: the front ends and listeners over one store."""
 
-    def __init__(self, settings: Settings, store: Store, clock: Clock, sockets: dict[str, socket.socket]) -> None:
-        self.settings = settings
-        self.store = store
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        clock: Clock,
+        sockets: dict[str, socket.socket],
+        origins: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`origins`: the origin of each setting that has none by default, by its key."""
+        self.settings, self._origins = settings, origins
+        self.store, self._is_alone = store, not isinstance(store, Clustered) and not settings.broker.enabled
         self.addresses = {door: address_of(listener) for door, listener in sockets.items()}
         self._loop = asyncio.get_running_loop()
         self._wheel = DeadlineWheel(self._loop)
@@ -83,7 +94,6 @@ class Gateway:
         self._is_ready = False
         topology = Topology(store, settings.topics)
         self.sender = Sender(store, topology, clock)
-        is_alone = not isinstance(store, Clustered) and not settings.broker.enabled
         self.security = Security(store.key_values, settings.security, clock, _setup_token_file(settings, store))
         self.event_rules = EventRules(store.key_values)
         self._admission = Admission(self.event_rules, self.sender)
@@ -106,7 +116,7 @@ class Gateway:
             self.security,
             settings,
             clock,
-            is_alone=is_alone,
+            is_alone=self._is_alone,
         )
         hosts = self._virtual_hosts = VirtualHosts(
             store,
@@ -116,7 +126,7 @@ class Gateway:
             settings.amqp,
             clock,
             lambda: self.mqtt.services.sessions.gateway,
-            is_alone=is_alone,
+            is_alone=self._is_alone,
         )
         self.sender.bindings = Bindings(store, hosts.definitions, hosts.expiry.expect)
         self.amqp = AmqpFrontend(hosts, self.sender, self.security, settings.amqp, clock, own_version())
@@ -139,6 +149,8 @@ class Gateway:
         if "grpc" in sockets:
             self._build_grpc(sockets["grpc"], topology, clock)
         self._http_listener: HttpListener | None = None
+        self._http_work: tuple[PeriodicWork, ...] = ()
+        self._peer_listener: PeerListener | None = None
         if "http" in sockets:
             self._http_listener = self._build_http(sockets["http"], topology, clock)
         https = self._http_listener.certificates if self._http_listener is not None else None
@@ -210,7 +222,11 @@ class Gateway:
         from entrepot.gateway.http.app import build_app
         from entrepot.gateway.http.context import HttpContext
         from entrepot.gateway.http.server import HttpListener
+        from entrepot.gateway.peer_listener import PeerListener
 
+        beside = self._peer_listener = PeerListener(
+            self.settings, self.store, clock, self.security, self._early, is_alone=self._is_alone
+        )
         deduplication = Deduplication(self.store, clock)
         webhooks = self._webhooks = Webhooks(
             self.store,
@@ -232,7 +248,10 @@ class Gateway:
             subscriptions=self.subscriptions,
             webhooks=webhooks,
             settings=self.settings,
+            origins=self._origins,
             clock=clock,
+            peers=beside.peers,
+            logins=beside.logins,
             is_ready=lambda: self._is_ready,
             mqtt=self.mqtt,
             amqp=self.amqp if self.settings.amqp.enabled else None,
@@ -251,6 +270,8 @@ class Gateway:
                 self.retained.sweeping,
                 self.mqtt.sweeper.rounds,
                 self.mqtt.census.counting,
+                beside.peers.pinging,
+                beside.logins.sweeping,
                 self._virtual_hosts.expiry.sweeping,
                 webhooks.sweeping,
             ),
@@ -258,6 +279,8 @@ class Gateway:
         has_websocket = self.settings.mqtt.enabled and self.settings.mqtt.ws_on_http
         websockets = {HTTP_PATH.encode(): self._mqtt_listeners.http_upgrade()} if has_websocket else {}
         app = build_app(context)
+        self._http_work = app.sampler.work
+        context.background = (*context.background, *app.sampler.work)
         return HttpListener(app.asgi, listener, self.settings.http, self._early, websockets, app.publish)
 
     def _counters(self, webhooks: Webhooks, deduplication: Deduplication) -> Counters:
@@ -268,6 +291,8 @@ class Gateway:
     async def start(self, settle: Callable[[], None] = lambda: None) -> None:
         """Open the listeners, once access rules are loaded; the ready file is last, `settle` right before it."""
         await self.security.start(self.settings.cluster.start_seconds)
+        if self._peer_listener is not None:
+            await self._peer_listener.start()
         await self.event_rules.start(self.settings.cluster.start_seconds)
         await self.subscriptions.start(self.settings.cluster.start_seconds)
         await self.retained.start()
@@ -283,6 +308,8 @@ class Gateway:
             await self._grpc_listener.start()
         if self._http_listener is not None:
             await self._http_listener.start()
+        for work in self._http_work:
+            work.start()
         self._certificate_watch.start()
         if self._webhooks is not None:
             self._webhooks.start()
@@ -331,6 +358,10 @@ class Gateway:
         await self._settle(end, self.mqtt.settle)  # the wills, and the sessions' last records
         await self._settle(end, self.shares.close)
         await self._settle(end, self.mqtt.close)
+        for work in self._http_work:
+            await work.close()
+        if self._peer_listener is not None:
+            await self._settle(end, self._peer_listener.close)
         if self._http_listener is not None:
             await self._http_listener.stop(max(end - self._loop.time(), 0.1))
         with contextlib.suppress(TimeoutError):

@@ -54,7 +54,8 @@ def configure_logging(level: str = "info", log_format: Format = "console", strea
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(least)
-    logging.getLogger("uvicorn.access").setLevel(max(least, logging.WARNING))
+    for name in ("uvicorn.access", "httpx2"):  # a line for each request
+        logging.getLogger(name).setLevel(max(least, logging.WARNING))
     logging.captureWarnings(True)
 
 

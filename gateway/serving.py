@@ -73,7 +73,7 @@ async def serve(loaded: LoadedSettings) -> int:
     try:
         if broker is not None:
             await broker.start()
-        return await _run_listeners(settings, store, clock, sockets)
+        return await _run_listeners(loaded, store, clock, sockets)
     finally:
         if broker is not None:
             await broker.close()
@@ -91,7 +91,7 @@ async def serve_gateway(loaded: LoadedSettings, on_ready: Callable[[], bool] = l
             listener.close()
         raise
     try:
-        return await _run_listeners(settings, store, clock, sockets, on_ready)
+        return await _run_listeners(loaded, store, clock, sockets, on_ready)
     finally:
         await store.close()
 
@@ -109,13 +109,14 @@ def broker_listener_name(settings: Settings) -> tuple[str, ...]:
 
 
 async def _run_listeners(
-    settings: Settings,
+    loaded: LoadedSettings,
     store: Store,
     clock: Clock,
     sockets: dict[str, socket.socket],
     on_ready: Callable[[], bool] = lambda: True,
 ) -> int:
-    gateway = Gateway(settings, store, clock, sockets)
+    settings = loaded.settings
+    gateway = Gateway(settings, store, clock, sockets, loaded.origins)
     await gateway.start(settle_memory)
     _warn_of_nobody(settings, gateway.security)
     is_told = on_ready()

@@ -167,7 +167,7 @@ async def _open_rocketmq(settings: Settings, clock: Clock) -> Store:
         clock,
         topics=named.topics,
         access_key=named.access_key,
-        secret=named.secret,
+        secret=named.secret.get_secret_value(),
         side=side,
         group_defaults=settings.groups.new_group("defaults"),
     )

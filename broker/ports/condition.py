@@ -44,6 +44,8 @@ class Condition:
         return {
             **engine_gauges(self._core.engine),
             "disk_state": self._core.disk_state,
+            "disk_total_bytes": self._core.disk_space[0],
+            "disk_free_bytes": self._core.disk_space[1],
             "deleted_segments": self._deleted_segments(),
             "dropped_hops": self._core.tracer.dropped,
             **self._tier_gauges(),

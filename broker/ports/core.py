@@ -47,6 +47,8 @@ class BrokerCore(Catalog):
         self.topic_watchers: list[Callable[[str], None]] = []
         self.group_watchers: list[Callable[[str], None]] = []
         self.disk_state = DiskState.FINE
+        self.disk_space = (0, 0)
+        """Total and free bytes of the disk, as last looked at."""
         self.commit: GroupCommit
 
     def _wake_taken(self) -> None:

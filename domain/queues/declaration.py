@@ -30,6 +30,11 @@ class QueueDeclaration:
     auto_delete: bool = False
     arguments: QueueArguments = field(default_factory=QueueArguments)
 
+    @property
+    def is_lasting(self) -> bool:
+        """True for a queue that outlives its clients and its gateway."""
+        return self.durable and not self.exclusive and not self.auto_delete
+
 
 def queue_text(name: str, vhost: str) -> str:
     """Return the queue as refusals name it."""

@@ -10,7 +10,7 @@ import typer
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.errors import USAGE, CommandError
-from entrepot.gateway.cli.output import JsonOption, print_listing, print_outcome, print_table
+from entrepot.gateway.cli.output import JsonOption, print_line, print_listing, print_outcome, print_table
 from entrepot.gateway.cli.user import all_pages
 
 app = typer.Typer(help="Policies of a running server.", no_args_is_help=True)
@@ -18,6 +18,7 @@ app = typer.Typer(help="Policies of a running server.", no_args_is_help=True)
 SubjectArgument = Annotated[
     str, typer.Argument(metavar="SUBJECT", show_default=False, help="User name; * for everybody.")
 ]
+_ACTIONS = ("PUB", "SUB", "CREATE", "UPDATE", "DELETE", "GET", "LIST")
 _COLUMNS = ("subject", "effect", "actions", "resources", "sources")
 
 
@@ -90,8 +91,53 @@ def explain(
     query |= {"source": source, "clientId": client_id}
     decision = Client(server).request("GET", "/api/v1/acls:explain", query=query)
     print_outcome(decision, f"{decision['decision']}: {decision['reason']}", as_json=as_json)
-    if decision["statement"] is not None and not as_json:
-        print_table(_COLUMNS, _rows([{"subject": decision["subject"], "statements": [decision["statement"]]}]))
+    if as_json or not decision["considered"]:
+        return
+    rows = (
+        (each["subject"], each["index"], each["statement"]["text"], each["outcome"]) for each in decision["considered"]
+    )
+    print_table(("subject", "number", "statement", "part"), rows)
+    if decision["otherwise"] is not None:
+        print_line(_otherwise(decision["otherwise"]))
+
+
+@app.command()
+def effective(
+    subject: SubjectArgument,
+    source: Annotated[str, typer.Option(help="Address of the client.")] = "",
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """List all statements that decide about a subject, in order."""
+    told = Client(server).request("GET", "/api/v1/acls:effective", query={"subject": subject, "source": source})
+    if told["decision"] is not None:
+        print_outcome(told, f"{told['decision']}: {told['reason']}", as_json=as_json)
+        return
+    rows = ((each["subject"], each["index"], each["text"]) for each in told["value"])
+    print_listing(told, ("subject", "number", "statement"), rows, as_json=as_json)
+
+
+@app.command()
+def who(
+    resource: Annotated[
+        str, typer.Argument(metavar="RESOURCE", show_default=False, help="Resource, such as Topic:a/b.")
+    ],
+    find: Annotated[str, typer.Option(help="Part of the subject's name.")] = "",
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """List what all users and subjects of policies may do with a resource."""
+    found = all_pages(Client(server), "/api/v1/acls:who", resource=resource, find=find)
+    rows = ((each["subject"], *(each["actions"][action] for action in _ACTIONS)) for each in found)
+    print_listing(found, ("subject", *_ACTIONS), rows, as_json=as_json)
+
+
+def _otherwise(found: dict[str, Any]) -> str:
+    """The sentence about the decision without the deciding statement."""
+    if found["statement"] is None:
+        return "Without this statement, no statement would allow it."
+    what = "allow" if found["decision"] == "ALLOW" else "deny"
+    return f"Without this statement, statement {found['index']} of {found['subject']} would {what} it."
 
 
 def _statement(effect: str, text: str) -> dict[str, Any]:

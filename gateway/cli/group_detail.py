@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from entrepot.gateway.cli.output import JsonOption, print_listing
+from entrepot.gateway.cli.output import JsonOption
 from entrepot.gateway.cli.pages import print_page
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path
 
@@ -38,12 +38,13 @@ def consumers(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """List the consumers of a group, of every protocol; connections are those of the asked gateway."""
+    """List the consumers of a group, of every protocol and gateway."""
     answer = Client(server).get(api_path(namespace, "groups", segment(group), "consumers"))
-    columns = ("door", "client", "user", "address", "topics", "queues", "held", "detail")
+    columns = ("door", "gateway", "client", "user", "address", "topics", "queues", "held", "detail")
     rows = (
         (
             one["door"],
+            one["gateway"],
             one["client"],
             one["user"],
             one["address"],
@@ -54,7 +55,7 @@ def consumers(
         )
         for one in answer["value"]
     )
-    print_listing(answer, columns, rows, as_json=as_json)
+    print_page(answer, columns, rows, as_json=as_json)
 
 
 def _row(queue: dict[str, Any]) -> tuple[object, ...]:

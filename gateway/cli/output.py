@@ -110,3 +110,9 @@ def print_listing(
     print_table(columns, rows, title)
     if continued_by and value.get("next") is not None:
         print_line(f"more: {continued_by} {value['next']}", err=True)
+
+
+def print_missing(answer: Any) -> None:
+    """Say on standard error which gateways a list of all gateways lacks."""
+    for missing in answer["answered"]["missing"]:
+        print_line(f"{missing['name']} did not answer: {missing['reason']}", err=True)

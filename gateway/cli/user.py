@@ -5,14 +5,14 @@ from __future__ import annotations
 import secrets
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.errors import USAGE, CommandError
-from entrepot.gateway.cli.output import JsonOption, print_listing, print_outcome
+from entrepot.gateway.cli.output import JsonOption, print_line, print_listing, print_missing, print_outcome
 from entrepot.gateway.cli.values import given
 
 app = typer.Typer(help="Users of a running server.", no_args_is_help=True)
@@ -23,11 +23,17 @@ EnabledOption = Annotated[bool | None, typer.Option("--enable/--disable", help="
 PasswordFileOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="File with the password in its first line; - is standard input.")
 ]
+OwnOption = Annotated[bool, typer.Option("--own", help="Allow losing your own rights.")]
+AuditKind = Literal["all", "refusals", "changes", "looks"]
 SECRET_BYTES = 24
 _PAGE = 1000
 
 
-SHOWN = ("super", "enabled", "hasPassword", "hasSigningSecret")
+SHOWN = ("super", "enabled", "hasPassword", "hasSigningSecret", "statements")
+
+
+def _confirmed(is_own: bool) -> str:
+    return "?confirm=own-rights" if is_own else ""
 
 
 def _path(name: str) -> str:
@@ -35,12 +41,16 @@ def _path(name: str) -> str:
 
 
 @app.command("list")
-def list_users(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """List every user."""
-    users = all_pages(Client(server), "/api/v1/users")
+def list_users(
+    find: Annotated[str, typer.Option(help="Part of the user's name.")] = "",
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """List users."""
+    users = all_pages(Client(server), "/api/v1/users", find=find)
     print_listing(
         users,
-        ("user", "super", "enabled", "has password", "has signing secret"),
+        ("user", "super", "enabled", "has password", "has signing secret", "statements"),
         ([user[key] for key in ("name", *SHOWN)] for user in users),
         as_json=as_json,
     )
@@ -79,13 +89,14 @@ def update(
     name: NameArgument,
     is_super: SuperOption = None,
     enabled: EnabledOption = None,
+    own: OwnOption = False,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Change a user; omitted options keep their value."""
     client = Client(server)
     client.get(_path(name))  # a missing one is refused
-    user = client.put(_path(name), given(super=is_super, enabled=enabled))
+    user = client.put(_path(name) + _confirmed(own), given(super=is_super, enabled=enabled))
     print_outcome(user, f"user {name} is changed", as_json=as_json)
 
 
@@ -131,32 +142,49 @@ def signing_secret(
 
 @app.command()
 def delete(
-    name: NameArgument, yes: YesOption = False, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False
+    name: NameArgument,
+    yes: YesOption = False,
+    own: OwnOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
 ) -> None:
     """Delete a user; its policy is kept. Asks for confirmation."""
     confirm(f"Delete the user {name}?", yes)
-    Client(server).delete(_path(name))
+    Client(server).delete(_path(name) + _confirmed(own))
     print_outcome({"user": name, "deleted": True}, f"user {name} deleted", as_json=as_json)
 
 
 @app.command()
 def audit(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of entries, the newest first.")] = 50,
+    kind: Annotated[AuditKind, typer.Option(help="Failed logins and denials, changes, or all.")] = "all",
+    event: Annotated[str | None, typer.Option(help="Part of the event.")] = None,
+    subject: Annotated[str | None, typer.Option(help="Part of the name of who did it.")] = None,
+    resource: Annotated[str | None, typer.Option(help="Part of the resource.")] = None,
+    begin: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First time, as in RFC 3339.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Time before which the entries are.")] = None,
+    cursor: Annotated[str | None, typer.Option(help="End of an earlier list, to continue there.")] = None,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """List failed logins, denials and changes of rights."""
-    entries = Client(server).request("GET", "/api/v1/audit", query={"limit": limit})["value"]
-    columns = ("time", "event", "subject", "source", "action", "resource", "detail")
+    """List failed logins, denials and administrative changes of all gateways."""
+    query = given(limit=limit, event=event, subject=subject, resource=resource, until=until, cursor=cursor)
+    query |= {"kind": kind} | ({} if begin is None else {"from": begin})
+    answer = Client(server).request("GET", "/api/v1/audit", query=query)
+    columns = ("time", "gateway", "event", "subject", "source", "action", "resource", "detail")
+    entries = answer["value"]
     print_listing(entries, columns, ([entry[column] for column in columns] for entry in entries), as_json=as_json)
+    if answer["next"] is not None:
+        print_line(f"more: --cursor {answer['next']}", err=True)
+    print_missing(answer)
 
 
-def all_pages(client: Client, path: str) -> list[Any]:
+def all_pages(client: Client, path: str, **query: str) -> list[Any]:
     """All pages of a listing."""
     found: list[Any] = []
     after = ""
     while True:
-        page = client.request("GET", path, query={"after": after, "limit": _PAGE})
+        page = client.request("GET", path, query={**query, "after": after, "limit": _PAGE})
         found += page["value"]
         if page["next"] is None:
             return found

@@ -1,4 +1,4 @@
-"""Authentication of HTTP requests: Basic and Bearer credentials, or either as a key of Event Grid's clients.
+"""Authentication of HTTP requests: Basic and Bearer credentials, either as a key of Event Grid's clients, or a login.
 
 Invariants: every request has a principal before its body is read.  A request without credentials must use a known host
 name, or is refused: DNS rebinding pages have no credentials.  A header's principal is cached for
@@ -17,8 +17,10 @@ from entrepot.domain.access.model import Action, Principal, ResourceType
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.http.asgi import Scope, Send
+from entrepot.gateway.http.login_cookie import login_token
 from entrepot.gateway.http.problems import UnknownHostError
 from entrepot.gateway.security.credentials import Credentials
+from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import PrincipalChange, Security
 from entrepot.gateway.transport.web_origin import WebOrigins
 
@@ -32,19 +34,27 @@ _Found = TypeVar("_Found", bound=Principal | None)
 class HttpAccess:
     """Identity and rights for routes."""
 
-    def __init__(self, security: Security, clock: Clock, origins: WebOrigins | None = None) -> None:
-        """`origins`: the known host names; None: localhost and addresses."""
-        self.security = security
+    def __init__(
+        self,
+        security: Security,
+        clock: Clock,
+        origins: WebOrigins | None = None,
+        logins: LoginSessions | None = None,
+    ) -> None:
+        """`origins`: the known host names; None: localhost and addresses.  `logins`: those of browsers, by cookie."""
+        self.security, self._logins = security, logins
         self._origins = origins or WebOrigins()
         self._clock = clock
         self._keep_ms = int(security.settings.cache_seconds * 1000)
         self._known: dict[tuple[bytes, str], tuple[int, Principal]] = {}
         security.watch_principals(self._forget)
+        if logins is not None:
+            logins.on_end.append(self._known.clear)
 
     def at_once(self, scope: Scope) -> Principal | None:
         """Return a request's principal if no waiting is needed, else None.  Raises UnknownHostError.  A request with
         the setup token is anonymous here."""
-        source = _source(scope)
+        source = source_of(scope)
         principal = self.security.anonymous_at_once(source)
         if principal is not None and not self.security.settings.takes_tokens:
             if not self._origins.knows_host(scope["headers"]):
@@ -58,16 +68,44 @@ class HttpAccess:
 
     async def principal(self, scope: Scope) -> Principal:
         """Return a request's principal.  Raises as `Security.authenticate`, and UnknownHostError."""
-        known = self._by_setup_token(scope) or self.at_once(scope)
+        known = self._by_login(scope) or self._by_setup_token(scope) or self.at_once(scope)
         if known is not None:
             return known
-        header, source = _authorization(scope), _source(scope)
+        header, source = _authorization(scope), source_of(scope)
         principal = await self.security.authenticate(_credentials(header, source))
         if header is not None:
-            while len(self._known) >= self.security.settings.max_cached_logins:
-                del self._known[next(iter(self._known))]
-            self._known[self.security.digest(header), source] = (self._clock.now_ms() + self._keep_ms, principal)
+            self._remember((self.security.digest(header), source), principal)
         return self._at_known_host(scope, principal)
+
+    def _remember(self, key: tuple[bytes, str], principal: Principal) -> None:
+        while len(self._known) >= self.security.settings.max_cached_logins:
+            del self._known[next(iter(self._known))]
+        until_ms = self._clock.now_ms() + self._keep_ms
+        if principal.expires_at_ms is not None:
+            until_ms = min(until_ms, principal.expires_at_ms)
+        self._known[key] = (until_ms, principal)
+
+    def _by_login(self, scope: Scope) -> Principal | None:
+        """The principal of a browser's login, where nothing else is shown.  A login that is over counts as none where
+        anybody may come in."""
+        if self._logins is None or _authorization(scope) is not None:
+            return None
+        token = login_token(scope)
+        if token is None:
+            return None
+        source = source_of(scope)
+        key = (self.security.digest(token.encode("latin-1")), source)
+        found = self._known.get(key)
+        if found is not None and self._clock.now_ms() < found[0]:
+            return found[1]
+        try:
+            principal = self._logins.login_of(token, source).principal
+        except EntrepotError:
+            if self.security.anonymous_at_once(source) is None:
+                raise
+            return None
+        self._remember(key, principal)
+        return principal
 
     def _by_setup_token(self, scope: Scope) -> Principal | None:
         if self.security.setup_token.value is None:
@@ -76,7 +114,7 @@ class HttpAccess:
         if header is None:
             return None
         try:
-            return self.security.setup_token.principal_of(_credentials(header, _source(scope)))
+            return self.security.setup_token.principal_of(_credentials(header, source_of(scope)))
         except EntrepotError:  # other credentials: an open gateway may admit any
             return None
 
@@ -119,7 +157,7 @@ def _host(scope: Scope) -> str:
     return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
 
 
-def _source(scope: Scope) -> str:
+def source_of(scope: Scope) -> str:
     """The peer's address; empty where it has none."""
     client = scope.get("client")
     return client[0] if client else ""

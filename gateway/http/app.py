@@ -8,17 +8,26 @@ from typing import Any
 
 from fastapi import Depends, FastAPI, Request
 from starlette.middleware.cors import CORSMiddleware
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from entrepot.gateway.http.access import HttpAccess, kept_private
 from entrepot.gateway.http.admin import admin_routes
 from entrepot.gateway.http.asgi import AsgiApp, Receive, Scope, Send, routable
 from entrepot.gateway.http.at_once import PublishAtOnce
+from entrepot.gateway.http.changes import AuditedChanges
 from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.dashboard.pages import dashboard_routes
 from entrepot.gateway.http.documents.asyncapi import asyncapi_routes
 from entrepot.gateway.http.documents.page import page_routes
 from entrepot.gateway.http.health import health_routes
 from entrepot.gateway.http.hot_routes import HotRoutes
+from entrepot.gateway.http.login import login_routes
+from entrepot.gateway.http.login_cookie import without_prompt
 from entrepot.gateway.http.methods import RouteMethods, as_get
+from entrepot.gateway.http.overview.figures import HTTP_PUBLISHES
+from entrepot.gateway.http.overview.overview import Overview
+from entrepot.gateway.http.overview.routes import overview_routes
+from entrepot.gateway.http.overview.sampling import Sampler
 from entrepot.gateway.http.page_guard import guarded
 from entrepot.gateway.http.problems import install
 from entrepot.gateway.http.publish import Publishing, publish_routes
@@ -36,30 +45,36 @@ from entrepot.gateway.version import own_version
 
 @dataclass(frozen=True)
 class HttpApp:
-    """The application.  `asgi` handles every request; `publish` is asked first and takes publishes that need no
-    waiting."""
+    """The application.  `asgi` handles every request; `publish`, if any, is asked first and takes publishes that need
+    no waiting."""
 
     asgi: AsgiApp
-    publish: PublishAtOnce
+    publish: PublishAtOnce | None
+    sampler: Sampler
+    """Its work is started and closed with the listener."""
 
 
 def build_app(context: HttpContext) -> HttpApp:
     """Build the application; call it on the event loop that will serve it."""
     settings = context.settings
     origins = WebOrigins(settings.http.allowed_origins, settings.hosts)
-    access = HttpAccess(context.security, context.clock, origins)
+    access = HttpAccess(context.security, context.clock, origins, context.logins)
     publishing = Publishing(context, access)
-    rest, table = build_rest(context, access, publishing)
+    described = ("Events published over HTTP, refused ones included", lambda: publishing.published)
+    context.counters[HTTP_PUBLISHES] = described
+    overview = Overview(context)
+    rest, table = build_rest(context, access, publishing, overview)
     methods = RouteMethods(rest)
     install(rest, methods.at)
     hot = HotRoutes(context, access, table.routes)
+    changes = AuditedChanges(context.security.audit, table.routes)
     sockets = EventSockets(context, access, origins)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await sockets(scope, receive, send)
             return
-        send = kept_private(scope, send)
+        send = without_prompt(scope, kept_private(scope, send))
         found = hot.route_of(scope)
         if found is not None:
             await hot.answer(*found, scope, receive, send)
@@ -73,14 +88,16 @@ def build_app(context: HttpContext) -> HttpApp:
         if routed is not scope:
             scope[ROUTED] = routed
         try:
-            await rest(routed, receive, send)
+            await rest(routed, receive, changes.noting(routed, send))
         except Exception:  # noqa: BLE001 - already logged and answered by the handler; raised again
             return
 
     times = context.times
-    return HttpApp(
-        times.timed(with_origins(guarded(app, origins), settings.http.allowed_origins)), TimedPublish(publishing, times)
-    )
+    asgi = times.timed(with_origins(guarded(app, origins), settings.http.allowed_origins))
+    proxies, sampler = settings.http.trusted_proxies, overview.sampler
+    if proxies:  # who asks is in a header then, which the fast path does not read
+        return HttpApp(ProxyHeadersMiddleware(asgi, trusted_hosts=proxies), None, sampler)  # type: ignore[arg-type]
+    return HttpApp(asgi, TimedPublish(publishing, times), sampler)
 
 
 def with_origins(app: AsgiApp, origins: Sequence[str]) -> AsgiApp:
@@ -97,7 +114,9 @@ def with_origins(app: AsgiApp, origins: Sequence[str]) -> AsgiApp:
     )
 
 
-def build_rest(context: HttpContext, access: HttpAccess, publishing: Publishing) -> tuple[FastAPI, RouteTable]:
+def build_rest(
+    context: HttpContext, access: HttpAccess, publishing: Publishing, overview: Overview
+) -> tuple[FastAPI, RouteTable]:
     """Build all routes and their documentation.  Raises MissingRightsError for a route without declared rights."""
     receive, publish = receive_routes(context), publish_routes(publishing)
     stream, admin = stream_routes(context), admin_routes(context)
@@ -110,6 +129,8 @@ def build_rest(context: HttpContext, access: HttpAccess, publishing: Publishing)
         subscriptions.plain,
         *(routes.plain for routes in admin),
         health_routes(context),
+        login_routes(context, access),
+        overview_routes(context, access, overview),
         asyncapi_routes(context, access),
         publish.of_namespaces,
         receive.of_namespaces,
@@ -134,6 +155,7 @@ def build_rest(context: HttpContext, access: HttpAccess, publishing: Publishing)
     for router in routers:
         app.include_router(router.api)
     app.include_router(page_routes())
+    app.include_router(dashboard_routes())
     table.check(app)
     generate = app.openapi
     document: dict[str, Any] = {}

@@ -24,7 +24,9 @@ from entrepot.gateway.messaging.test_message import RocketMqTestMessage
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.peers.peers import Peers
 from entrepot.gateway.periodic_work import PeriodicWork
+from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
 
@@ -50,7 +52,11 @@ class HttpContext:
     webhooks: Webhooks
     settings: Settings
     clock: Clock
+    peers: Peers
+    logins: LoginSessions
     is_ready: Callable[[], bool]
+    origins: Mapping[str, str] = field(default_factory=dict)
+    """Origin of each setting that is not its default, by its key."""
     mqtt: MqttFrontend | None = None
     amqp: AmqpFrontend | None = None
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)

@@ -50,6 +50,8 @@ STORE_GAUGES: Final = {
         "entrepot_disk_state",
         "State of the disk: 0 fine, 1 filling up, 2 new messages are refused, 3 old messages are deleted early",
     ),
+    "disk_total_bytes": ("entrepot_disk_total_bytes", "Size of the brokers' disks in bytes"),
+    "disk_free_bytes": ("entrepot_disk_free_bytes", "Free bytes on the brokers' disks"),
     "deleted_segments": ("entrepot_deleted_segments", "Segments of the log deleted by retention"),
     "dropped_hops": ("entrepot_trace_dropped_hops", "Hops of traced messages dropped for lack of room"),
     "tier_lag_messages": (

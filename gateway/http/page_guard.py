@@ -11,14 +11,15 @@ from entrepot.gateway.events.webhooks.handshake import CALLBACK_PATH
 from entrepot.gateway.http.asgi import AsgiApp, Receive, Scope, Send, declared_length
 from entrepot.gateway.http.problems import ForeignPageError, FormBodyError, send_what_is_wrong
 from entrepot.gateway.http.publish import is_publish
+from entrepot.gateway.http.routes import DASHBOARD, ROOT
 from entrepot.gateway.transport.web_origin import RequestHeaders, WebOrigins
 
 FORM_TYPES: Final = frozenset({b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"})
 """Content types that a page may send anywhere without a preflight (Fetch 2.2.2, CORS-safelisted request header)."""
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _CONSENT: Final = f"{CALLBACK_PATH}/"
-_LINKED: Final = ("/docs", "/openapi.json", _CONSENT)
-"""Paths that other pages may link to: public ones, and the consent, whose token is the right."""
+_LINKED: Final = ("/docs", "/openapi.json", DASHBOARD, _CONSENT)
+"""Paths that other pages may link to, with the root: public ones, and the consent, whose token is the right."""
 
 
 def guarded(app: AsgiApp, origins: WebOrigins) -> AsgiApp:
@@ -45,7 +46,7 @@ def check_page(headers: RequestHeaders, origins: WebOrigins) -> None:
 
 def _check(scope: Scope, origins: WebOrigins) -> None:
     headers, path = scope["headers"], scope["path"]
-    if not (path.startswith(_LINKED) and _is_link(scope)):
+    if not ((path == ROOT or path.startswith(_LINKED)) and _is_link(scope)):
         check_page(headers, origins)
     if scope["method"] in _SAFE_METHODS or is_publish(scope.get("raw_path") or b"") or path.startswith(_CONSENT):
         return

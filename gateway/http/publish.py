@@ -12,7 +12,7 @@ import asyncio
 import re
 import sys
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from fastapi import Request, Response
@@ -33,6 +33,7 @@ from entrepot.gateway.http.access import PROTOCOL, HttpAccess
 from entrepot.gateway.http.asgi import Headers, Receive, decoded_name, name_in_path, read_body
 from entrepot.gateway.http.at_once import Client, OnPublished
 from entrepot.gateway.http.batch_refusals import check_batch, refusal_of
+from entrepot.gateway.http.change_names import NO_CHANGE
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import known_namespace
 from entrepot.gateway.http.problems import ProblemAnswer, answer_of, log_refusal
@@ -63,9 +64,9 @@ def is_publish(raw_path: bytes) -> bool:
 def publish_routes(publishing: Publishing) -> Routes:
     """The routes of publishing and of the webhook handshake."""
     routes, hot = Routes(["events"]), Hot(lambda query: {}, takes_any_name=True)
-    of_the_document = {"include_in_schema": False}  # described by hand in the document
+    of_the_document: dict[str, Any] = {"include_in_schema": False}  # described by hand in the document
 
-    @routes.post(PUBLISH, IN_THE_BODY, hot=hot, **of_the_document)
+    @routes.post(PUBLISH, IN_THE_BODY, hot=hot, change=NO_CHANGE, **of_the_document)
     async def publish(request: Request, topic: str) -> Response:
         return await publishing.publish(request, topic)
 
@@ -89,6 +90,8 @@ class Publishing:
         self._deduplication = context.deduplication
         self._max_body_bytes = context.settings.http.max_body_bytes
         self._clock = context.clock
+        self.published = 0
+        """Events taken since the start, refused ones included."""
         is_elsewhere = isinstance(context.store, Clustered)  # its brokers know their limit
         self._operations = context.store.operations if isinstance(context.store, Clustered) else None
         self._max_message_bytes = sys.maxsize if is_elsewhere else context.settings.store.max_message_bytes
@@ -121,6 +124,7 @@ class Publishing:
             self._check(principal, messages, DEFAULT_NAMESPACE)
             self._check_batch(messages)
             self._sender.send(messages, on_sent)
+            self.published += len(messages)
         except (EntrepotError, CloudEventError) as error:
             on_published(_told(url, error))
         except Exception:  # noqa: BLE001 - it recurs in `publish`, where it is logged and answered
@@ -151,6 +155,7 @@ class Publishing:
         if not messages:
             return _PUBLISHED
         self._check_batch(messages)
+        self.published += len(messages)
         rule = self._rules.of(messages[0].topic)
         if rule is not None and rule.dedup_ms:
             refusals = await self._deduplication.send(messages, rule.dedup_ms, self._sender.send_and_wait)

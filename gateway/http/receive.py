@@ -21,6 +21,7 @@ from entrepot.domain.names import check_group_name, check_topic_name
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from entrepot.gateway.http.asgi import ClientGoneError, Receive, name_in_path, until_gone
 from entrepot.gateway.http.bodies import json_body, json_response, schema_of_body
+from entrepot.gateway.http.change_names import NO_CHANGE
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in, pop_wanted
 from entrepot.gateway.http.namespaced import group_name, topic_name
@@ -85,6 +86,7 @@ def _add_receive(routes: Routes, context: HttpContext) -> None:
     @routes.post(
         f"{SUBSCRIPTION_PATH}:receive",
         _CONSUMING,
+        change=NO_CHANGE,
         hot=Hot(lambda query: _limits(query, longest)),
         summary="Receive events, locked until they are settled or expire",
     )
@@ -187,6 +189,7 @@ def _add_settling(routes: Routes, context: HttpContext) -> None:
     @routes.post(
         f"{SUBSCRIPTION_PATH}:acknowledge",
         _CONSUMING,
+        change=NO_CHANGE,
         hot=Hot(lambda query: None if query else {}),
         summary="Acknowledge events for the group",
         openapi_extra=body,
@@ -197,6 +200,7 @@ def _add_settling(routes: Routes, context: HttpContext) -> None:
     @routes.post(
         f"{SUBSCRIPTION_PATH}:release",
         _CONSUMING,
+        change=NO_CHANGE,
         summary="Release events to other consumers, after a delay",
         openapi_extra=body,
     )
@@ -216,6 +220,7 @@ def _add_settling(routes: Routes, context: HttpContext) -> None:
     @routes.post(
         f"{SUBSCRIPTION_PATH}:reject",
         _CONSUMING,
+        change=NO_CHANGE,
         summary="Reject events to the group's dead-letter topic",
         openapi_extra=body,
     )
@@ -225,6 +230,7 @@ def _add_settling(routes: Routes, context: HttpContext) -> None:
     @routes.post(
         f"{SUBSCRIPTION_PATH}:renewLock",
         _CONSUMING,
+        change=NO_CHANGE,
         summary="Renew the locks for another invisible duration",
         openapi_extra=body,
     )

@@ -14,11 +14,17 @@ from typing import Any, Final, TypeAlias, TypeVar
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute, iter_route_contexts
 
+from entrepot.gateway.http.change_names import change_of
 from entrepot.gateway.http.namespaced import NAMESPACE_PATH
 from entrepot.gateway.http.rights import Rule
 
-DOCUMENTATION: Final = frozenset({"/openapi.json", "/docs", "/docs/page.js", "/docs/page.css"})
-"""Paths of the public documentation."""
+ROOT: Final = "/"
+DASHBOARD: Final = "/dashboard"
+DASHBOARD_FILES: Final = "/dashboard/{file:path}"
+PUBLIC_PAGES: Final = frozenset(
+    {"/openapi.json", "/docs", "/docs/page.js", "/docs/page.css", ROOT, DASHBOARD, DASHBOARD_FILES}
+)
+"""Paths of pages that everybody may read, as they hold no data: the documentation, and the dashboard's files."""
 
 Handler: TypeAlias = Callable[..., Any]
 _HandlerT = TypeVar("_HandlerT", bound=Handler)
@@ -36,13 +42,15 @@ class Hot:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One method of one path.  `path`: the template, with `{parameters}`."""
+    """One method of one path.  `path`: the template, with `{parameters}`.  `change`: the event of its entries in the
+    audit log; empty: none (`changes.py`)."""
 
     method: str
     path: str
     rights: Rule
     handler: Handler
     hot: Hot | None
+    change: str
 
 
 class MissingRightsError(Exception):
@@ -52,9 +60,16 @@ class MissingRightsError(Exception):
 class _Methods(ABC):
     @abstractmethod
     def add(
-        self, method: str, path: str, rights: Rule, *, hot: Hot | None = None, **options: Any
+        self,
+        method: str,
+        path: str,
+        rights: Rule,
+        *,
+        hot: Hot | None = None,
+        change: str | None = None,
+        **options: Any,
     ) -> Callable[[_HandlerT], _HandlerT]:
-        """Register a handler.  `options`: FastAPI's."""
+        """Register a handler.  `change`: the event in the audit log; None: by the template.  `options`: FastAPI's."""
 
     def get(self, path: str, rights: Rule, **options: Any) -> Callable[[_HandlerT], _HandlerT]:
         return self.add("GET", path, rights, **options)
@@ -77,11 +92,20 @@ class Router(_Methods):
         self.routes: list[Route] = []
 
     def add(
-        self, method: str, path: str, rights: Rule, *, hot: Hot | None = None, **options: Any
+        self,
+        method: str,
+        path: str,
+        rights: Rule,
+        *,
+        hot: Hot | None = None,
+        change: str | None = None,
+        **options: Any,
     ) -> Callable[[_HandlerT], _HandlerT]:
         def register(handler: _HandlerT) -> _HandlerT:
             self.api.add_api_route(path, handler, methods=[method], **options)
-            self.routes.append(Route(method, self.api.prefix + path, rights, handler, hot))
+            full = self.api.prefix + path
+            event = change_of(method, full) if change is None else change
+            self.routes.append(Route(method, full, rights, handler, hot, event))
             return handler
 
         return register
@@ -95,11 +119,18 @@ class Routes(_Methods):
         self.of_namespaces = Router(["namespaces"], prefix + NAMESPACE_PATH)
 
     def add(
-        self, method: str, path: str, rights: Rule, *, hot: Hot | None = None, **options: Any
+        self,
+        method: str,
+        path: str,
+        rights: Rule,
+        *,
+        hot: Hot | None = None,
+        change: str | None = None,
+        **options: Any,
     ) -> Callable[[_HandlerT], _HandlerT]:
         def register(handler: _HandlerT) -> _HandlerT:
             for router in (self.plain, self.of_namespaces):
-                router.add(method, path, rights, hot=hot, **options)(handler)
+                router.add(method, path, rights, hot=hot, change=change, **options)(handler)
             return handler
 
         return register
@@ -122,7 +153,7 @@ class RouteTable:
     def check(self, app: FastAPI) -> None:
         """Raise MissingRightsError if the app has a route without declared rights."""
         for method, path in routes_of(app):
-            if path not in DOCUMENTATION:
+            if path not in PUBLIC_PAGES:
                 self.rights_of(method, path)
 
 

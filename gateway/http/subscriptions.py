@@ -23,6 +23,8 @@ from entrepot.gateway.http.access import HttpAccess
 from entrepot.gateway.http.admin.common import CREATED, NO_CONTENT, OK
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer, json_body, json_response, schema_of_body
+from entrepot.gateway.http.change_names import NO_CHANGE
+from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.methods import is_head
 from entrepot.gateway.http.namespaced import asked_namespace, known_namespace, namespace_of
@@ -90,6 +92,7 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
         if store.topology.topic(record.topic) is None:
             await context.topology.ensure(record.topic)
         made = await subscriptions.create(record, position_of(record.start))
+        tell(request, f"subscription {made.id}", f"to topic {record.topic}")
         return _answer(context, made, CREATED, {"location": f"{request.url.path.rstrip('/')}/{made.id}"})
 
     @routes.put(PATH + "/{id}", _CONSUMING, summary="Replace a subscription", openapi_extra=body)
@@ -178,6 +181,7 @@ def add_consent(routes: Routes, context: HttpContext) -> None:
             method,
             path,
             Open(None),  # the token is the right
+            change=NO_CHANGE,  # the receiver's answer
             status_code=NO_CONTENT,
             operation_id=f"consent_{method.lower()}",
             summary="Consent to deliveries as their receiver",

@@ -2,7 +2,8 @@
 
 Invariants: every change is a compare-and-set and is audited; a password is never in an audit entry or an answer. From
 the first user on there is always an enabled super user as far as this gateway sees. The first user is one, and the last
-one cannot be deleted, disabled or demoted, so nobody is locked out and nothing opens again.
+one cannot be deleted, disabled or demoted, so nobody is locked out and nothing opens again. Users lose their own super
+rights or their own user only if they say so.
 """
 
 from __future__ import annotations
@@ -13,14 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
-import structlog
 
 from entrepot.domain.access.evaluator import compile_policy
 from entrepot.domain.access.model import ANONYMOUS, EVERYBODY, Policy, Principal, Statement, is_user_name
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import ABSENT, KeyValue, KeyValueChange
 from entrepot.domain.ports import KeyValues
-from entrepot.gateway.security.audit import AuditLog
+from entrepot.gateway.security.audit import OUTCOME_UNKNOWN, AuditLog
 from entrepot.gateway.security.directory import Directory
 from entrepot.gateway.security.passwords import PasswordChecker
 from entrepot.gateway.security.records import (
@@ -38,9 +38,12 @@ MAX_USERS: Final = 100_000
 MAX_POLICIES: Final = 100_000
 CREDENTIAL_BYTES: Final = 12
 MIN_SIGNING_SECRET: Final = 8
+CONFIRM_OWN: Final = "confirm=own-rights"
+"""Query of a request by which users give up their own rights."""
 MAX_SIGNING_SECRET: Final = 1024
 
-_log = structlog.get_logger(__name__)
+_UNSURE: Final = (Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT, Code.UNAVAILABLE, Code.INTERNAL_ERROR)
+"""Codes after which a write may have been made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +65,12 @@ class By:
     source: str
     is_anonymous: bool = False
     """True without any credentials: not enough to define the first user."""
+    may_lose_own: bool = False
+    """True if the author may delete, disable or demote the own user."""
 
     @classmethod
-    def principal(cls, principal: Principal) -> By:
-        return cls(principal.name, principal.source, principal.is_anonymous)
+    def principal(cls, principal: Principal, *, may_lose_own: bool = False) -> By:
+        return cls(principal.name, principal.source, principal.is_anonymous, may_lose_own)
 
 
 class Administration:
@@ -107,7 +112,8 @@ class Administration:
         """Create or change a user; True if it is new. With `only_new`, an existing one is not changed.
 
         Raises UNAUTHORIZED (an anonymous author of the first user), BAD_REQUEST (an invalid name or password),
-        PRECONDITION_FAILED (no super user would be left, a concurrent change, or `only_new` and it exists),
+        PRECONDITION_FAILED (no super user would be left, the author would lose the own rights, a concurrent change, or
+        `only_new` and it exists),
         TOO_MANY_REQUESTS (MAX_USERS).
         """
         self.check_may_change(by)
@@ -125,7 +131,9 @@ class Administration:
                 raise EntrepotError(Code.TOO_MANY_REQUESTS, f"there are {MAX_USERS} users already")
             record = await self._changed(name, before, change)
             self._check_a_super_user_stays(name, record)
-            await self._write(key, encode(record), found)
+            _check_own_rights(by, name, before, record)
+            event = "user created" if found is None else "user changed"
+            await self._write(by, event, name, key, encode(record), found)
         if is_first:
             await self._setup_token.forget()
         told = ", ".join(
@@ -138,11 +146,12 @@ class Administration:
             )
             if is_said
         )
-        self._audit.changed("user created" if found is None else "user changed", by.name, by.source, name, told)
+        self._audit.changed(event, by.name, by.source, name, told)
         return record, found is None
 
     async def delete_user(self, by: By, name: str) -> bool:
-        """Delete a user; True if there was one. Raises PRECONDITION_FAILED for the last super user."""
+        """Delete a user; True if there was one. Raises PRECONDITION_FAILED for the last super user, and for the author
+        who has not said so."""
         return await self._delete(by, USER_PREFIX, name, "user deleted")
 
     async def is_kept(self, name: str) -> bool:
@@ -172,7 +181,7 @@ class Administration:
             (found,) = await self._key_values.get([key])
             if found is None and len(self._directory.policies()) >= MAX_POLICIES:
                 raise EntrepotError(Code.TOO_MANY_REQUESTS, f"there are {MAX_POLICIES} policies already")
-            await self._write(key, encode(record), found)
+            await self._write(by, "policy changed", subject, key, encode(record), found)
         self._audit.changed("policy changed", by.name, by.source, subject, f"{len(statements)} statements")
         return record, found is None
 
@@ -190,13 +199,22 @@ class Administration:
                 return False
             if prefix == USER_PREFIX:
                 self._check_a_super_user_stays(name, None)
-            await self._write(prefix + name, None, found)
+                _check_own_rights(by, name, _readable(found), None)
+            await self._write(by, told, name, prefix + name, None, found)
         self._audit.changed(told, by.name, by.source, name)
         return True
 
-    async def _write(self, key: str, value: bytes | None, found: KeyValue | None) -> None:
+    async def _write(
+        self, by: By, event: str, name: str, key: str, value: bytes | None, found: KeyValue | None
+    ) -> None:
+        """Write, and audit a write of unknown outcome; the caller audits the others."""
         expected = ABSENT if found is None else found.version
-        await self._directory.write(KeyValueChange(key, value, expected))
+        try:
+            await self._directory.write(KeyValueChange(key, value, expected))
+        except EntrepotError as error:
+            if error.code in _UNSURE:
+                self._audit.changed(event + OUTCOME_UNKNOWN, by.name, by.source, name)
+            raise
 
     async def _changed(self, name: str, before: UserRecord | None, change: UserChange) -> UserRecord:
         record = before or UserRecord(name, is_super=False, is_enabled=True, credential=_new_credential())
@@ -223,6 +241,17 @@ class Administration:
             raise EntrepotError(Code.PRECONDITION_FAILED, f"{name!r} is the last super user: there must be another one")
         raise EntrepotError(
             Code.PRECONDITION_FAILED, "the first user must be a super user: nobody else could make others"
+        )
+
+
+def _check_own_rights(by: By, name: str, before: UserRecord | None, now: UserRecord | None) -> None:
+    if by.may_lose_own or by.name != name or before is None:
+        return
+    had, has = (each is not None and each.is_super and each.is_enabled for each in (before, now))
+    if now is None or (had and not has):
+        what = "delete" if now is None else "take the rights of"
+        raise EntrepotError(
+            Code.PRECONDITION_FAILED, f"this would {what} your own user {name!r}: confirm it with {CONFIRM_OWN}"
         )
 
 

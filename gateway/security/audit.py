@@ -19,6 +19,9 @@ from entrepot.domain.clock import Clock
 MAX_TEXT: Final = 256
 """Characters of a name in an entry: names come from outside."""
 
+OUTCOME_UNKNOWN: Final = " (outcome unknown)"
+"""End of the event of a change that could not be confirmed."""
+
 _log = structlog.get_logger("audit")
 
 
@@ -35,6 +38,10 @@ class AuditEntry:
     action: str
     resource: str
     detail: str
+    is_refusal: bool
+    """True for a failed login or a denial, False for a change or a look."""
+    is_look: bool = False
+    """True where contents of messages were shown, and nothing changed."""
 
 
 class AuditLog:
@@ -60,15 +67,28 @@ class AuditLog:
             self.suppressed += 1
             return
         self._told += 1
-        self._append(event, subject, source, protocol, action, resource, detail)
+        self._append(event, subject, source, protocol, action, resource, detail, is_refusal=True)
 
-    def changed(self, event: str, subject: str, source: str, resource: str, detail: str = "") -> None:
-        """Record an administrative change by `subject`."""
-        self._append(event, subject, source, "", "", resource, detail)
+    def changed(
+        self,
+        event: str,
+        subject: str,
+        source: str,
+        resource: str,
+        detail: str = "",
+        protocol: str = "",
+        action: str = "",
+    ) -> None:
+        """Record an administrative change by `subject`; `action` is the protocol's own name of it."""
+        self._append(event, subject, source, protocol, action, resource, detail, is_refusal=False)
+
+    def entries(self) -> list[AuditEntry]:
+        """All kept entries, the oldest first."""
+        return list(self._entries)
 
     def seen(self, event: str, subject: str, source: str, resource: str, detail: str) -> None:
         """Record that `subject` was shown contents of messages."""
-        self._append(event, subject, source, "", Action.SUB, resource, detail)
+        self._append(event, subject, source, "http", Action.SUB, resource, detail, is_refusal=False, is_look=True)
 
     def newest(self, limit: int, before: int | None = None) -> list[AuditEntry]:
         """The newest entries first, of those with a smaller number than `before`."""
@@ -81,7 +101,17 @@ class AuditLog:
         return found
 
     def _append(
-        self, event: str, subject: str, source: str, protocol: str, action: str, resource: str, detail: str
+        self,
+        event: str,
+        subject: str,
+        source: str,
+        protocol: str,
+        action: str,
+        resource: str,
+        detail: str,
+        *,
+        is_refusal: bool,
+        is_look: bool = False,
     ) -> None:
         self._number += 1
         entry = AuditEntry(
@@ -94,6 +124,8 @@ class AuditLog:
             action,
             resource[:MAX_TEXT],
             detail[:MAX_TEXT],
+            is_refusal,
+            is_look,
         )
         self._entries.append(entry)
         _log.info(

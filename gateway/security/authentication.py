@@ -15,6 +15,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.security.credentials import CertificateIdentity, Credentials
 from entrepot.gateway.security.directory import Directory
+from entrepot.gateway.security.failed_logins import FailedLogins
 from entrepot.gateway.security.passwords import PasswordChecker
 from entrepot.gateway.security.tokens import TokenVerifier, VerifiedToken, is_token_shaped
 from entrepot.gateway.settings.security import SecuritySettings
@@ -32,8 +33,9 @@ class Authenticator:
         passwords: PasswordChecker,
         tokens: TokenVerifier | None,
         clock: Clock,
+        failed: FailedLogins,
     ) -> None:
-        self._settings = settings
+        self._settings, self._failed = settings, failed
         self._directory = directory
         self._passwords = passwords
         self._tokens = tokens
@@ -81,9 +83,11 @@ class Authenticator:
         remembered = self._right_passwords.get(digest)
         now_ms = self._clock.now_ms()
         if remembered is None or remembered[0] <= now_ms or user is None or remembered[1] != user.credential:
+            self._failed.check(name, credentials.source)
             is_right = await self._passwords.is_right(user, password)
             before, user = user, self._directory.user(name)
             if not is_right or user is None or before is None or user.credential != before.credential:
+                self._failed.note(name, credentials.source)
                 raise EntrepotError(Code.UNAUTHORIZED, "the user name or the password is wrong")
             self._remember(self._right_passwords, digest, (self._clock.now_ms() + self._cache_ms, user.credential))
         if not user.is_enabled:

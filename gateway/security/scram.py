@@ -18,6 +18,7 @@ from entrepot.domain.access.model import Origin, Principal
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.security.credentials import Credentials
 from entrepot.gateway.security.directory import Directory
+from entrepot.gateway.security.failed_logins import FailedLogins
 from entrepot.gateway.security.passwords import SCRAM_MECHANISM, PasswordChecker
 from entrepot.gateway.security.records import UserRecord
 
@@ -35,8 +36,9 @@ class ScramExchange:
         credentials: Credentials,
         iterations: int,
         refused: Callable[[Credentials, EntrepotError], None],
+        failed: FailedLogins,
     ) -> None:
-        self._iterations, self._refused = iterations, refused
+        self._iterations, self._refused, self._failed = iterations, refused, failed
         self._directory = directory
         self._passwords = passwords
         self._credentials = credentials
@@ -47,7 +49,7 @@ class ScramExchange:
 
     def step(self, data: bytes) -> tuple[bytes, Principal | None]:
         """Return the answer to a message of the client, with the principal in the end. Raises UNAUTHORIZED, FORBIDDEN
-        (the user is disabled), UNAVAILABLE; then the exchange is over."""
+        (the user is disabled), UNAVAILABLE, TOO_MANY_REQUESTS; then the exchange is over."""
         try:
             return self._step(data)
         except EntrepotError as refusal:
@@ -66,9 +68,12 @@ class ScramExchange:
             if self._steps == 1:
                 self._server.set_client_first(text)
                 return self._server.get_server_first().encode(), None
+            self._failed.check(self._name, self._credentials.source)
             self._server.set_client_final(text)
             answer = self._server.get_server_final().encode()
         except (ScramException, UnicodeDecodeError, ValueError, KeyError, IndexError):
+            if self._name:
+                self._failed.note(self._name, self._credentials.source)
             raise _refusal() from None
         return answer, self._principal()
 

@@ -37,8 +37,10 @@ from entrepot.gateway.security.audit import AuditLog
 from entrepot.gateway.security.authentication import Authenticator, anonymous
 from entrepot.gateway.security.credentials import Credentials
 from entrepot.gateway.security.directory import Directory, DirectoryChange
+from entrepot.gateway.security.failed_logins import FailedLogins
 from entrepot.gateway.security.initial_admin import PASSWORD_FILE_NAME, InitialAdmin
 from entrepot.gateway.security.passwords import PasswordChecker
+from entrepot.gateway.security.records import encode
 from entrepot.gateway.security.scram import ScramExchange
 from entrepot.gateway.security.setup_token import SetupToken
 from entrepot.gateway.security.token_keys import open_keys
@@ -77,7 +79,10 @@ class Security:
         self._directory = Directory(key_values, self._changed)
         self.setup_token = SetupToken(key_values, settings.setup_token_file or setup_token_file)
         tokens = TokenVerifier(settings, open_keys(settings, clock), clock) if settings.takes_tokens else None
-        self._authenticator = Authenticator(settings, self._directory, self._passwords, tokens, clock)
+        self.failed_logins = FailedLogins(clock, settings.max_failed_logins)
+        self._authenticator = Authenticator(
+            settings, self._directory, self._passwords, tokens, clock, self.failed_logins
+        )
         self.administration = Administration(key_values, self._directory, self._passwords, self.audit, self.setup_token)
         beside = self.setup_token.path
         password_file = None if beside is None else beside.with_name(PASSWORD_FILE_NAME)
@@ -154,7 +159,12 @@ class Security:
     def scram(self, credentials: Credentials) -> ScramExchange:
         """Begin a SCRAM-SHA-256 exchange with a client; the name comes in its first message."""
         return ScramExchange(
-            self._directory, self._passwords, credentials, self.settings.scram_iterations, self.login_refused
+            self._directory,
+            self._passwords,
+            credentials,
+            self.settings.scram_iterations,
+            self.login_refused,
+            self.failed_logins,
         )
 
     def digest(self, secret: bytes) -> bytes:
@@ -209,33 +219,31 @@ class Security:
 
     def why(self, principal: Principal, action: Action, resource_type: ResourceType, name: str) -> Decision:
         """The present decision, with its reason."""
-        found = self._statements(principal)
+        found = self.statements_for(principal)
         if isinstance(found, Decision):
             return found
         return evaluate(principal, Request(action, resource_type, name), found)
 
+    def rights_of(self, name: str) -> bytes:
+        """The stored record and policy of a name, which change with its password and rights; empty without them."""
+        user, policy = self._directory.user(name), self._directory.policy(name)
+        return b"\n".join(b"" if each is None else encode(each) for each in (user, policy))
+
     def may_administer(self, principal: Principal, protocol: str = "") -> bool:
         """True for super users, who alone see and change users and policies, since these rights give all."""
-        is_allowed = self.is_super(principal)
+        is_allowed = self._directory.is_loaded and self.lost(principal) is None and self.is_super(principal)
         if not is_allowed:
             self._denied(principal, protocol, Action.ALL, "users and policies")
         return is_allowed
 
-    def is_super(self, principal: Principal) -> bool:
-        """True if the principal is a super user now; not audited."""
-        return self._directory.is_loaded and self._lost(principal) is None and self._is_super(principal)
-
-    def explain(
-        self, subject: str, action: Action, resource_type: ResourceType, name: str, source: str, client_id: str
-    ) -> Decision:
-        """The decision for a subject, without asking it to authenticate."""
+    def principal_named(self, subject: str, source: str, client_id: str) -> Principal:
+        """The principal that a subject would be, without asking it to authenticate."""
         if subject == ANONYMOUS:
-            return self.why(anonymous(source, client_id), action, resource_type, name)
+            return anonymous(source, client_id)
         user = self._directory.user(subject)
         if user is None:
-            return self.why(Principal(subject, Origin.TOKEN, source, client_id), action, resource_type, name)
-        principal = Principal(subject, Origin.PASSWORD, source, client_id, user.credential)
-        return self.why(principal, action, resource_type, name)
+            return Principal(subject, Origin.TOKEN, source, client_id)
+        return Principal(subject, Origin.PASSWORD, source, client_id, user.credential)
 
     def watch_principals(self, callback: Callable[[PrincipalChange], None]) -> Callable[[], None]:
         """Call back after rights have changed; return a function that stops it.
@@ -245,6 +253,21 @@ class Security:
         """
         self._watchers.append(callback)
         return lambda: self._watchers.remove(callback) if callback in self._watchers else None
+
+    def statements_for(self, principal: Principal) -> Decision | tuple[Sequence[CompiledStatement], ...]:
+        """The statements that decide, or the decision where no statement matters."""
+        directory = self._directory
+        if not directory.is_loaded:
+            return Decision(False, "users and policies are not known")
+        refusal = self.lost(principal)
+        if refusal is not None:
+            return Decision(False, refusal)
+        if self.is_super(principal):
+            return Decision(True, _WHY_ALL.get(principal.origin, "a super user"))
+        statements = directory.statements(principal.name)
+        if statements is None:
+            return Decision(False, "a policy cannot be read")
+        return (compile_statements(principal.name, principal.statements), *statements)
 
     # -- inside --------------------------------------------------------------------------------------------------
 
@@ -265,27 +288,12 @@ class Security:
         return remembered
 
     def _may_know(self, principal: Principal, resource_type: ResourceType, name: str) -> bool:
-        found = self._statements(principal)
+        found = self.statements_for(principal)
         if isinstance(found, Decision):
             return found.is_allowed
         return may_be_known(principal, resource_type, name, found)
 
-    def _statements(self, principal: Principal) -> Decision | tuple[Sequence[CompiledStatement], ...]:
-        """The statements that decide, or the decision where no statement matters."""
-        directory = self._directory
-        if not directory.is_loaded:
-            return Decision(False, "users and policies are not known")
-        refusal = self._lost(principal)
-        if refusal is not None:
-            return Decision(False, refusal)
-        if self._is_super(principal):
-            return Decision(True, _WHY_ALL.get(principal.origin, "a super user"))
-        statements = directory.statements(principal.name)
-        if statements is None:
-            return Decision(False, "a policy cannot be read")
-        return (compile_statements(principal.name, principal.statements), *statements)
-
-    def _lost(self, principal: Principal) -> str | None:
+    def lost(self, principal: Principal) -> str | None:
         """The reason why the principal's credential no longer holds, or None."""
         if principal.expires_at_ms is not None and self._clock.now_ms() >= principal.expires_at_ms:
             return "the token is over"
@@ -306,7 +314,8 @@ class Security:
             return "the password has changed"
         return None
 
-    def _is_super(self, principal: Principal) -> bool:
+    def is_super(self, principal: Principal) -> bool:
+        """True for super users, and those who count as such: everybody at an open gateway, and the setup token."""
         if principal.is_anonymous:
             return self.is_open
         if principal.origin is Origin.SETUP:

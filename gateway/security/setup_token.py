@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hmac
 import re
-import secrets
 from pathlib import Path
 from typing import Final
 
@@ -18,22 +17,20 @@ import structlog
 
 from entrepot.domain.access.model import Origin, Principal
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.key_value import ABSENT, KeyValueChange
+from entrepot.domain.key_value import KeyValueChange
 from entrepot.domain.ports import KeyValues
 from entrepot.gateway.security.credentials import Credentials
 from entrepot.gateway.security.private_file import write_private
+from entrepot.gateway.security.shared_secret import RANDOM_BYTES, shared_secret
 
 KEY: Final = "setup/token"
 FILE_NAME: Final = "setup-token"
 PREFIX: Final = "entrepot-setup-"
 TOKEN: Final = re.compile(PREFIX + "[A-Za-z0-9_-]{43}")
 """Pattern of a whole token; no other secret looks so."""
-RANDOM_BYTES: Final = 32
 SETUP: Final = "setup"
 """Name of a principal with the token."""
 
-_KEEPS_NONE: Final = frozenset((Code.UNSUPPORTED, Code.STORAGE_FULL))
-"""Refusals of a store that keeps no token: it refuses users likewise, so the token is this gateway's alone."""
 _log = structlog.get_logger(__name__)
 
 
@@ -90,18 +87,8 @@ class SetupToken:
         return Principal(SETUP, Origin.SETUP, credentials.source, credentials.client_id)
 
     async def _of_store(self) -> str:
-        made = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
-        try:
-            (found,) = await self._key_values.get([KEY])
-            if found is None:
-                with contextlib.suppress(EntrepotError):  # another gateway was faster: its token counts
-                    await self._key_values.write([KeyValueChange(KEY, made.encode(), ABSENT)])
-                (found,) = await self._key_values.get([KEY])
-        except EntrepotError as error:
-            if error.code not in _KEEPS_NONE:
-                raise
-            return made
-        if found is None or not TOKEN.fullmatch(token := found.value.decode("latin-1")):
+        token = await shared_secret(self._key_values, KEY, PREFIX)
+        if not TOKEN.fullmatch(token):
             raise EntrepotError(Code.INTERNAL_ERROR, "the store has no setup token that can be read")
         return token
 

@@ -18,13 +18,16 @@ from entrepot.gateway.settings.listeners import (
     TopicsSettings,
 )
 from entrepot.gateway.settings.loading import (
+    DEFAULT_ORIGIN,
     KNOWN_KEYS,
     LISTENERS,
     LoadedSettings,
+    SettingRow,
     SettingsError,
     environment_name,
     load_settings,
     port_key,
+    setting_rows,
 )
 from entrepot.gateway.settings.security import SecuritySettings
 from entrepot.gateway.settings.stores import (
@@ -44,6 +47,7 @@ __all__ = [
     "BrokerSettings",
     "ClusterSettings",
     "ControllerSettings",
+    "DEFAULT_ORIGIN",
     "LISTENERS",
     "GroupsSettings",
     "HttpSettings",
@@ -51,6 +55,7 @@ __all__ = [
     "LoadedSettings",
     "MqttSettings",
     "SecuritySettings",
+    "SettingRow",
     "Settings",
     "SettingsError",
     "StoreSettings",
@@ -61,4 +66,5 @@ __all__ = [
     "environment_name",
     "load_settings",
     "port_key",
+    "setting_rows",
 ]

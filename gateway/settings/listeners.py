@@ -16,7 +16,7 @@ from entrepot.domain.revision import BY_USE
 from entrepot.domain.routing.topic_filter import is_valid_filter
 from entrepot.domain.topic import MAX_QUEUES
 from entrepot.gateway.settings.limits import MqttLimitSettings
-from entrepot.gateway.settings.table import GIB, KIB, MIB, Bytes, Count, Port, Seconds, Table
+from entrepot.gateway.settings.table import GIB, KIB, MIB, Bytes, Count, Port, Seconds, Table, checked_networks
 from entrepot.gateway.settings.transports import HttpTransportSettings, MqttTransportSettings
 
 
@@ -24,6 +24,9 @@ class ServerSettings(Table):
     """The process as a whole."""
 
     host: str = Field("127.0.0.1", min_length=1, description="Bind address of every listener")
+    name: str = Field(
+        "", max_length=100, description="Name of this gateway for operators; unset: host name and process id"
+    )
     ready_file: Path | None = Field(
         None, description="File for the bound address of every listener as JSON, written once all are up"
     )
@@ -150,6 +153,11 @@ class HttpSettings(HttpTransportSettings):
         description="Host names of this server for callers without credentials, besides localhost and addresses; "
         "*: all",
     )
+    login_seconds: Seconds = Field(43_200, gt=0, description="Lifetime of a login to the dashboard")
+    trusted_proxies: list[str] = Field(
+        [],
+        description="Addresses (CIDR) of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted",
+    )
     event_type: str = Field(
         "dev.entrepot.message", min_length=1, description="CloudEvents type of messages from other protocols"
     )
@@ -159,6 +167,8 @@ class HttpSettings(HttpTransportSettings):
         description="Fields of messages that the administration shows to super users only, by topic; other bodies of "
         "such topics are hidden",
     )
+
+    _are_networks = field_validator("trusted_proxies")(checked_networks)
 
 
 class TopicRule(Table):

@@ -12,14 +12,14 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, SecretStr, ValidationError
 
 from entrepot.gateway.settings.tree import Settings
 
 ENVIRONMENT_PREFIX: Final = "ENTREPOT__"
 DEFAULT_ORIGIN: Final = "default"
 _USER_INFO: Final = re.compile(r"://\S*@")
-"""User information in a URL: an error must not repeat a password."""
+"""User information in a URL, which may have a password: nothing repeats it."""
 
 
 class SettingsError(Exception):
@@ -36,9 +36,11 @@ class SettingRow:
 
     key: str
     value: Any
-    """Value as in JSON."""
+    """Value as in JSON; a secret is masked."""
     origin: str
     description: str
+    default: Any
+    is_secret: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +69,38 @@ class LoadedSettings:
 
     def rows(self) -> list[SettingRow]:
         """Every setting, in the order of the tree."""
-        values = self.settings.model_dump(mode="json")
-        rows = []
-        for key in KNOWN_KEYS:
-            section, name = key.split(".")
-            description = _SECTIONS[section].model_fields[name].description or ""
-            rows.append(SettingRow(key, values[section][name], self.origins[key], description))
-        return rows
+        return setting_rows(self.settings, self.origins)
+
+
+def setting_rows(settings: Settings, origins: Mapping[str, str]) -> list[SettingRow]:
+    """Every setting, in the order of the tree; one without a known origin has its default's."""
+    values, defaults = settings.model_dump(mode="json"), Settings().model_dump(mode="json")
+    rows = []
+    for key in KNOWN_KEYS:
+        section, name = key.split(".")
+        field = _SECTIONS[section].model_fields[name]
+        is_secret = SecretStr in (field.annotation, *get_args(field.annotation))
+        origin = origins.get(key, DEFAULT_ORIGIN)
+        rows.append(
+            SettingRow(
+                key,
+                _without_user_info(values[section][name]),
+                origin,
+                field.description or "",
+                defaults[section][name],
+                is_secret,
+            )
+        )
+    return rows
+
+
+def _without_user_info(value: Any) -> Any:
+    """The value with the user information of URLs masked."""
+    if isinstance(value, str):
+        return _USER_INFO.sub("://***@", value)
+    if isinstance(value, list):
+        return [_without_user_info(each) for each in value]
+    return {name: _without_user_info(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
 def _sections() -> dict[str, type[BaseModel]]:

@@ -51,6 +51,9 @@ class SecuritySettings(Table):
     argon2_parallelism: int = Field(1, ge=1, le=64, description="Lanes of one password hash (Argon2)")
     password_threads: int = Field(2, ge=1, le=64, description="Number of concurrent password checks")
     max_waiting_logins: Count = Field(1000, description="Maximum waiting password checks; more are refused")
+    max_failed_logins: Count = Field(
+        20, description="Failed logins of one name from one address in a minute; more are refused unchecked"
+    )
     scram_iterations: int = Field(
         4096, ge=4096, le=1_000_000, description="Iterations of the SCRAM-SHA-256 keys of new passwords"
     )

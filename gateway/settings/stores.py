@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from entrepot.domain.replication.rule import parse_rule
 from entrepot.gateway.settings.addresses import LARGEST_ID, addresses_by_id, checked_addresses
@@ -172,6 +172,16 @@ class ClusterSettings(Table):
         le=256,
         description="Number of gateway processes that share the ports; with several, serve has a store process besides",
     )
+    gateway_port: Port = Field(
+        0,
+        description="TCP port for the questions of other gateways, of several workers the first one; 0: a free one",
+    )
+    gateway_host: str = Field(
+        "",
+        max_length=255,
+        description="Host name or address of this gateway for the others; unset: the listening one, or that "
+        "towards the brokers",
+    )
     tls_certificate: Path | None = Field(
         None, description="Certificate (PEM) for connections between processes; enables TLS"
     )
@@ -197,7 +207,7 @@ class RocketMqClusterSettings(Table):
     endpoints: list[str] = Field([], description="Addresses of the cluster's gRPC proxies, as host:port")
     topics: list[str] = Field([], description="Topics known from the start; others are looked up on first use")
     access_key: str = Field("", description="Access key, if the cluster requires one")
-    secret: str = Field("", description="Secret of the access key")
+    secret: SecretStr = Field(SecretStr(""), description="Secret of the access key")
     side_data_dir: Path | None = Field(
         None, description="Data directory of a local store for key-values, which the cluster cannot keep"
     )

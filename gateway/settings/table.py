@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
@@ -40,4 +41,14 @@ def checked_tls_port(value: int | None, info: ValidationInfo) -> int | None:
     """The value of a port for TLS, after that of `tls_certificate`. Raises ValueError."""
     if value is not None and info.data.get("tls_certificate") is None:
         raise ValueError("a port for TLS needs tls_certificate, which is not given")
+    return value
+
+
+def checked_networks(value: list[str]) -> list[str]:
+    """The value of a list of proxies. Raises ValueError."""
+    for network in value:
+        try:
+            ipaddress.ip_network(network, strict=False)
+        except ValueError as error:
+            raise ValueError(f"{network!r} is not an address or network (CIDR)") from error
     return value

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import ipaddress
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from entrepot.gateway.settings.table import Count, Port, Seconds, Table, checked_client_certificates, checked_tls_port
+from entrepot.gateway.settings.table import (
+    Count,
+    Port,
+    Seconds,
+    Table,
+    checked_client_certificates,
+    checked_networks,
+    checked_tls_port,
+)
 
 
 class HostCertificateSettings(Table):
@@ -70,15 +77,7 @@ class MqttTransportSettings(Table):
     _needs_an_authority = field_validator("tls_client_certificates")(checked_client_certificates)
     _needs_a_certificate = field_validator("tls_port", "wss_port")(checked_tls_port)
 
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _are_networks(cls, value: list[str]) -> list[str]:
-        for network in value:
-            try:
-                ipaddress.ip_network(network, strict=False)
-            except ValueError as error:
-                raise ValueError(f"{network!r} is not an address or network (CIDR)") from error
-        return value
+    _are_networks = field_validator("trusted_proxies")(checked_networks)
 
     @field_validator("proxy_protocol")
     @classmethod

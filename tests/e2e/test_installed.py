@@ -86,6 +86,8 @@ def test_the_wheel_is_whole_and_says_what_it_is(wheel: Path) -> None:
         [metadata] = [email.message_from_bytes(packed.read(name)) for name in names if name.endswith("/METADATA")]
     sources = {f"entrepot/{path.relative_to(ROOT)}" for room in ROOMS for path in (ROOT / room).rglob("*.py")}
     assert sources <= names
+    page = ROOT / "gateway" / "http" / "dashboard" / "page"
+    assert {f"entrepot/{path.relative_to(ROOT)}" for path in page.rglob("*.*")} <= names
     assert {name.partition("/")[0] for name in names if name.endswith(".py")} == {"entrepot", "pyspark_entrepot"}
     assert metadata["License-Expression"] == "Apache-2.0"
     assert "# Entrepôt" in metadata.get_payload(decode=True).decode()  # type: ignore[union-attr]

@@ -285,12 +285,21 @@ class Cluster:
             member.disk.crash_at = None
             member.start()
         self.clock.run_until(self.clock.now + 60.0)  # messages under way come
+        self._until_synced()
         self._lose_one()
         self._until_read()
         for _ in range(3):
             self._until_done()
         self._until_even()
         self._stay()
+
+    def _until_synced(self) -> None:
+        """A disk that was slow ends what it was asked then: a vote of an earlier time comes before the leader stays."""
+        end = self.clock.now + PATIENCE
+        while any(member.is_syncing for member in self.members.values()):
+            self.require(self.clock.now < end, "a disk never ends")
+            self.clock.run_until(self.clock.now + 5.0)
+        self.clock.run_until(self.clock.now + 60.0)
 
     def _lose_one(self) -> None:
         """A member whose loss every configuration survives; as often as not none."""

@@ -59,6 +59,7 @@ class SimulatedMember:
         self.applied = 0
         self._writes: list[Write] = []
         self._writing: list[Write] = []
+        self._syncing = 0
         self._backlog: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self._acts: dict[type, Callable[[Any], None]] = {
             Write: self._write,
@@ -107,7 +108,7 @@ class SimulatedMember:
         self.is_paused = False
         self._backlog.clear()
         self._perform_in_part()
-        self._writes, self._writing = [], []
+        self._writes, self._writing, self._syncing = [], [], 0
         is_power = cluster.disks.random() < 0.7 if is_power is None else is_power
         self.disk = self.disk.crash(cluster.disks) if is_power else self.disk.restart()
         cluster.clock.after(cluster.pace.expovariate(1 / cluster.away_mean), self.start)
@@ -208,6 +209,7 @@ class SimulatedMember:
 
     def _begin_write(self) -> None:
         self._writing, self._writes = self._writes, []
+        self._syncing += 1
         delay = self.slowness * self.cluster.disks.expovariate(1 / SYNC_MEAN)
         self.cluster.clock.after(delay, self._written, self.life)
 
@@ -226,6 +228,15 @@ class SimulatedMember:
         self.disk.crash_at = None
         number = self._writing[-1].number
         self._writing = []
-        self.later(self.slowness * cluster.disks.expovariate(1.0), self.step, Synced(number))
+        self.later(self.slowness * cluster.disks.expovariate(1.0), self._synced, number)
         if self._writes:
             self._begin_write()
+
+    @property
+    def is_syncing(self) -> bool:
+        """Whether the machine waits for its disk, and others perhaps for what it holds back until then."""
+        return self._syncing > 0
+
+    def _synced(self, number: int) -> None:
+        self._syncing -= 1
+        self.step(Synced(number))

@@ -30,6 +30,7 @@ from entrepot.gateway.messaging.membership import Memberships
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.mqtt.retained.retained import RetainedMessages
+from entrepot.gateway.peer_listener import PeerListener
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
 from entrepot.gateway.transport.early_bytes import EarlyBytes
@@ -127,19 +128,24 @@ class HttpServer:
         webhooks = Webhooks(
             self.store, subscriptions, self.settings.webhooks, clock, self.settings.http.event_type, jitter
         )
+        security = Security(self.store.key_values, self.settings.security, clock)
+        early = EarlyBytes(1 << 30)
+        beside = PeerListener(self.settings, self.store, clock, security, early, is_alone=True)
         self.context = HttpContext(
             store=self.store,
             sender=Sender(self.store, topology, clock),
             topology=topology,
             memberships=Memberships(self.store, clock, self.settings.groups),
             retained=RetainedMessages(self.store, clock, self.settings.mqtt.retained_limits),
-            security=Security(self.store.key_values, self.settings.security, clock),
+            security=security,
             event_rules=EventRules(self.store.key_values),
             deduplication=Deduplication(self.store, clock),
             subscriptions=subscriptions,
             webhooks=webhooks,
             settings=self.settings,
             clock=clock,
+            peers=beside.peers,
+            logins=beside.logins,
             is_ready=lambda: self.ready,
         )
         Admission(self.context.event_rules, self.context.sender)
@@ -147,12 +153,16 @@ class HttpServer:
         await subscriptions.start()
         await self.context.retained.start()
         await self.context.security.start()
+        await beside.start()
         bound = socket.create_server(("127.0.0.1", 0))
         self.port = bound.getsockname()[1]
         app = build_app(self.context)
-        self.listener = HttpListener(app.asgi, bound, self.settings.http, EarlyBytes(1 << 30), publish=app.publish)
+        self.sampler = app.sampler
+        self.listener = HttpListener(app.asgi, bound, self.settings.http, early, publish=app.publish)
         self.context.connections["http"] = lambda: self.listener.connections
         await self.listener.start()
+        for work in app.sampler.work:
+            work.start()
         webhooks.start()
         self._started.set()
         await self._end.wait()
@@ -163,6 +173,9 @@ class HttpServer:
         self.context.memberships.release_waiting()
         await self.listener.stop(5)
         await self.context.retained.close()
+        for work in app.sampler.work:
+            await work.close()
+        await beside.close()
         self.context.security.close()
         await self._opened.aclose()
 

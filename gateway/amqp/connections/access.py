@@ -13,6 +13,7 @@ from typing import Final
 from entrepot.domain.access.model import Action, Request, ResourceType
 from entrepot.domain.exchanges.binding import Binding
 from entrepot.domain.exchanges.exchange import PREDECLARED, Exchange
+from entrepot.domain.names import qualified
 from entrepot.domain.queues.arguments import QueueArguments
 from entrepot.gateway.amqp.connections.client import ClientInfo
 from entrepot.gateway.amqp.connections.names import PROTOCOL
@@ -80,6 +81,13 @@ class AmqpAccess:
             if principal is not None:
                 self._security.note_denied(principal, Action.GET, *asked[0], PROTOCOL)
             self._refuse(client, vhost, "configure", "resource", name)
+
+    def note_change(self, client: ClientInfo, vhost: Vhost, event: str, kind: str, name: str) -> None:
+        """Audit a change of what outlives its connection."""
+        principal = client.principal
+        if principal is not None:
+            resource = f"{kind} {qualified(vhost.namespace, name)}"
+            self._security.audit.changed(event, principal.name, principal.source, resource, "", PROTOCOL)
 
     def _check(self, client: ClientInfo, vhost: Vhost, wanted: Iterable[Request]) -> None:
         if self._security.is_open:

@@ -1,4 +1,7 @@
-"""Handlers of exchange and queue methods: declare, bind, purge, delete."""
+"""Handlers of exchange and queue methods: declare, bind, purge, delete.
+
+Changes of what outlives its clients are audited; those of exclusive, auto-delete and transient entities are traffic.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,8 @@ def exchange_declare(channel: AmqpChannel, method: ExchangeDeclare) -> Awaitable
 
 
 async def _declare_exchange(channel: AmqpChannel, vhost: Vhost, wanted: Exchange, method: ExchangeDeclare) -> None:
-    await channel.services.virtual_hosts.declare_exchange(vhost, wanted)
+    if await channel.services.virtual_hosts.declare_exchange(vhost, wanted) and wanted.durable:
+        _note(channel, "exchange declared", "exchange", wanted.name)
     _answer_exchange(channel, method)
 
 
@@ -100,7 +104,10 @@ async def exchange_delete(channel: AmqpChannel, method: ExchangeDelete) -> None:
     if method.if_unused and vhost.routing.is_bound(method.exchange):
         text = f"{exchange_text(method.exchange, vhost.name)} in use"
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, text)
+    found = vhost.routing.exchange(method.exchange)
     await services.virtual_hosts.definitions.delete_exchange(vhost, method.exchange)
+    if found is not None and found.durable:
+        _note(channel, "exchange deleted", "exchange", method.exchange)
     if not method.nowait:
         channel.out.send(ExchangeDeleteOk())
 
@@ -154,9 +161,11 @@ async def _declare_queue(channel: AmqpChannel, vhost: Vhost, method: QueueDeclar
         arguments=method.arguments,
     )
     services.access.check_dead_letters(channel.client, vhost, name, wanted.arguments)
-    queue, _ = await services.virtual_hosts.declare_queue(
+    queue, is_new = await services.virtual_hosts.declare_queue(
         vhost, wanted, channel.client.identity, is_named_here=not method.queue
     )
+    if is_new and wanted.is_lasting:
+        _note(channel, "queue declared", "queue", name)
     return queue
 
 
@@ -182,7 +191,10 @@ async def _bind(channel: AmqpChannel, binding: Binding) -> None:
     services.access.check_bind(channel.client, vhost, binding, found)
     if binding.destination_kind is DestinationKind.QUEUE:
         queue_of(channel, binding.destination)
+    is_new = not vhost.routing.has_binding(binding)
     await services.virtual_hosts.bind(vhost, binding)
+    if is_new:
+        _note_binding(channel, "binding created", binding)
 
 
 async def _unbind(channel: AmqpChannel, binding: Binding) -> None:
@@ -191,7 +203,25 @@ async def _unbind(channel: AmqpChannel, binding: Binding) -> None:
     channel.services.access.check_change(channel.client, vhost, Action.UPDATE, binding.destination)
     if binding.destination_kind is DestinationKind.QUEUE and (queue := vhost.queue(binding.destination)) is not None:
         check_owner(queue, channel.client.identity, vhost)
+    is_there = vhost.routing.has_binding(binding)
     await channel.services.virtual_hosts.definitions.unbind(vhost, binding)
+    if is_there:
+        _note_binding(channel, "binding deleted", binding)
+
+
+def _note_binding(channel: AmqpChannel, event: str, binding: Binding) -> None:
+    if binding.destination_kind is DestinationKind.QUEUE:
+        queue = channel.vhost.queue(binding.destination)
+        is_lasting = queue is not None and queue.declared.is_lasting
+    else:
+        exchange = channel.vhost.routing.exchange(binding.destination)
+        is_lasting = exchange is not None and exchange.durable
+    if is_lasting:
+        _note(channel, event, "binding", f"{binding.source} to {binding.destination}")
+
+
+def _note(channel: AmqpChannel, event: str, kind: str, name: str) -> None:
+    channel.services.access.note_change(channel.client, channel.vhost, event, kind, name)
 
 
 def _of(channel: AmqpChannel, queue: Queue) -> str:
@@ -204,6 +234,8 @@ async def queue_purge(channel: AmqpChannel, method: QueuePurge) -> None:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"purge is not supported by stream {_of(channel, queue)}")
     await channel.publishing.settled()
     count = await channel.services.virtual_hosts.counting.purge(queue)
+    if queue.declared.is_lasting:
+        _note(channel, "queue purged", "queue", queue.name)
     if not method.nowait:
         channel.out.send(QueuePurgeOk(count))
 
@@ -226,5 +258,7 @@ async def queue_delete(channel: AmqpChannel, method: QueueDelete) -> None:
         if method.if_empty and count:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{of} not empty")
         await services.virtual_hosts.definitions.delete_queue(vhost, queue)
+        if queue.declared.is_lasting:
+            _note(channel, "queue deleted", "queue", name)
     if not method.nowait:
         channel.out.send(QueueDeleteOk(count))

@@ -5,13 +5,16 @@ A PUT is idempotent: omitted fields keep their value, or take the settings' defa
 
 from __future__ import annotations
 
+from entrepot.gateway.http.admin.access_tester import access_tester_routes
 from entrepot.gateway.http.admin.acls import acl_routes
+from entrepot.gateway.http.admin.audit import audit_routes
 from entrepot.gateway.http.admin.bridges import bridge_routes
 from entrepot.gateway.http.admin.brokers import broker_routes
 from entrepot.gateway.http.admin.clients import client_routes
 from entrepot.gateway.http.admin.controllers import controller_routes
 from entrepot.gateway.http.admin.dead_letters import dead_letter_routes
 from entrepot.gateway.http.admin.event_rules import event_rule_routes
+from entrepot.gateway.http.admin.gateways import gateway_routes
 from entrepot.gateway.http.admin.group_detail import group_detail_routes
 from entrepot.gateway.http.admin.groups import group_routes
 from entrepot.gateway.http.admin.members import member_routes
@@ -20,6 +23,7 @@ from entrepot.gateway.http.admin.namespaces import namespace_routes
 from entrepot.gateway.http.admin.pulling import pulling_routes
 from entrepot.gateway.http.admin.retained import retained_routes
 from entrepot.gateway.http.admin.sessions import session_routes
+from entrepot.gateway.http.admin.settings import setting_routes
 from entrepot.gateway.http.admin.tiering import tiering_routes
 from entrepot.gateway.http.admin.timers import timer_routes
 from entrepot.gateway.http.admin.topics import topic_routes
@@ -55,10 +59,14 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         session_routes,
         trace_routes,
         namespace_routes,
+        gateway_routes,
         broker_routes,
         controller_routes,
         user_routes,
+        audit_routes,
+        access_tester_routes,
         acl_routes,
         bridge_routes,
+        setting_routes,
     )
     return [kind(context) for kind in kinds]

@@ -24,12 +24,13 @@ def bridge_routes(context: HttpContext) -> Routes:
         "/bridges", cluster(Action.LIST), summary="List all bridges with their state and this gateway's message counts"
     )
     async def list_bridges() -> Response:
-        return json_answer({"value": [_shape(bridge) for bridge in context.bridges()]})
+        return json_answer({"value": [bridge_shape(bridge) for bridge in context.bridges()]})
 
     return routes
 
 
-def _shape(bridge: BridgeStatus) -> dict[str, Any]:
+def bridge_shape(bridge: BridgeStatus) -> dict[str, Any]:
+    """Return a bridge as JSON."""
     counters = bridge.counters
     return {
         "name": bridge.name,

@@ -14,6 +14,7 @@ from entrepot.domain.replication.control import ReplicaChange
 from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Body, time_shape
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.rights import cluster
 from entrepot.gateway.http.routes import Router, Routes
@@ -55,7 +56,7 @@ def _add(router: Router, context: HttpContext) -> None:
         name_servers = {} if control is None else control.name_servers()
         return json_answer(
             {
-                "value": [_shape(each) for each in brokers],
+                "value": [broker_shape(each) for each in brokers],
                 "nameServers": [{"address": address, "isAvailable": up} for address, up in name_servers.items()],
             }
         )
@@ -63,53 +64,59 @@ def _add(router: Router, context: HttpContext) -> None:
     @router.put("/brokers/{name}", cluster(Action.UPDATE), summary="Drain or undrain a broker")
     async def put_broker(request: Request, name: str) -> Response:
         change = await body_of(request, context, BrokerChange)
+        tell(request, detail="to be drained" if change.is_draining else "to be drained no more")
         status = await needed_control(context).drain(name_in_path(name), is_draining=change.is_draining)
-        return json_answer(_shape(status))
+        return json_answer(broker_shape(status))
 
-    @router.post("/brokers/{name}:elect", cluster(Action.UPDATE), summary="Make a replica the master of its broker")
+    @router.post(
+        "/brokers/{name}:elect",
+        cluster(Action.UPDATE),
+        change="master elected",
+        summary="Make a replica the master of its broker",
+    )
     async def elect_master(request: Request, name: str) -> Response:
         asked = await body_of(request, context, Election)
+        tell(request, detail=_asked(asked))
         control = needed_control(context)
         status = await control.elect(name_in_path(name), asked.to, asked.without, is_unclean=asked.is_unclean)
-        audited(context, request, "master elected", f"broker {status.name}", _asked(asked))
-        return json_answer(_shape(status))
+        return json_answer(broker_shape(status))
 
     @router.put(
         "/brokers/{name}/replicas/{replica}",
         cluster(Action.UPDATE),
+        change="replicas changed",
         summary="Make a replica a counting one, or an observer, which only copies the log",
     )
     async def put_replica(request: Request, name: str, replica: int) -> Response:
         asked = await body_of(request, context, ReplicaCounting)
         change = ReplicaChange.OBSERVER if asked.is_observer else ReplicaChange.ADD
-        status = await needed_control(context).change_replica(name_in_path(name), replica, change)
         detail = f"replica {replica} is to {'be an observer' if asked.is_observer else 'count'}"
-        audited(context, request, "replicas changed", f"broker {status.name}", detail)
-        return json_answer(_shape(status))
+        tell(request, f"broker {name_in_path(name)}", detail)
+        status = await needed_control(context).change_replica(name_in_path(name), replica, change)
+        return json_answer(broker_shape(status))
 
     @router.delete(
         "/brokers/{name}/replicas/{replica}",
         cluster(Action.DELETE),
+        change="replicas changed",
         summary="Remove a stopped replica from the counting ones",
         status_code=NO_CONTENT,
     )
     async def delete_replica(request: Request, name: str, replica: int) -> Response:
-        status = await needed_control(context).change_replica(name_in_path(name), replica, ReplicaChange.REMOVE)
-        audited(context, request, "replicas changed", f"broker {status.name}", f"replica {replica} is to count no more")
+        tell(request, f"broker {name_in_path(name)}", f"replica {replica} is to count no more")
+        await needed_control(context).change_replica(name_in_path(name), replica, ReplicaChange.REMOVE)
         return Response(status_code=NO_CONTENT)
 
     @router.delete(
-        "/brokers/{name}", cluster(Action.DELETE), summary="Remove a drained broker for good", status_code=NO_CONTENT
+        "/brokers/{name}",
+        cluster(Action.DELETE),
+        change="broker removed",
+        summary="Remove a drained broker for good",
+        status_code=NO_CONTENT,
     )
     async def delete_broker(name: str) -> Response:
         await needed_control(context).leave(name_in_path(name))
         return Response(status_code=NO_CONTENT)
-
-
-def audited(context: HttpContext, request: Request, event: str, subject: str, detail: str = "") -> None:
-    """Write an operator's change of the cluster to the audit log."""
-    by = request.state.principal
-    context.security.audit.changed(event, by.name, by.source, subject, detail)
 
 
 def _asked(election: Election) -> str:
@@ -134,7 +141,8 @@ def needed_control(context: HttpContext) -> ClusterControl:
     return control
 
 
-def _shape(status: BrokerStatus) -> dict[str, Any]:
+def broker_shape(status: BrokerStatus) -> dict[str, Any]:
+    """Return a broker as JSON."""
     return {
         "name": status.name,
         "number": status.number,

@@ -55,7 +55,11 @@ def client_routes(context: HttpContext) -> Routes:
         return json_answer(client_shape(client_of(mqtt_of(context), name_in_path(id))))
 
     @routes.plain.delete(
-        "/clients/{id}", cluster(Action.UPDATE), summary="Disconnect a client of any gateway", status_code=NO_CONTENT
+        "/clients/{id}",
+        cluster(Action.UPDATE),
+        change="client disconnected",
+        summary="Disconnect a client of any gateway",
+        status_code=NO_CONTENT,
     )
     async def kick_client(id: str) -> Response:  # noqa: A002
         await kick(mqtt_of(context), name_in_path(id))

@@ -10,9 +10,10 @@ from pydantic import Field
 from entrepot.domain.access.model import Action
 from entrepot.domain.cluster import ControllerStatus
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.http.admin.brokers import audited, control_of, needed_control
+from entrepot.gateway.http.admin.brokers import control_of, needed_control
 from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Body
 from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.rights import cluster
 from entrepot.gateway.http.routes import Router, Routes
@@ -37,35 +38,37 @@ def controller_routes(context: HttpContext) -> Routes:
 def _add(router: Router, context: HttpContext) -> None:
     @router.get("/controllers", cluster(Action.LIST), summary="List all controllers with their state")
     async def list_controllers() -> Response:
-        return json_answer(await _list(context))
+        return json_answer(await controller_list(context))
 
     @router.post(
         "/controllers",
         cluster(Action.UPDATE),
+        change="controller added",
         summary="Add a running controller, or replace another one by it",
     )
     async def add_controller(request: Request) -> Response:
         asked = await body_of(request, context, NewController)
         if not is_address(asked.address):
             raise EntrepotError(Code.BAD_REQUEST, f"address: {asked.address!r} is not host:port")
-        await needed_control(context).change_controllers(asked.replaces, asked.controller, asked.address)
         detail = f"at {asked.address}" + (f" in place of {asked.replaces}" if asked.replaces else "")
-        audited(context, request, "controller added", f"controller {asked.controller}", detail)
-        return json_answer(await _list(context))
+        tell(request, f"controller {asked.controller}", detail)
+        await needed_control(context).change_controllers(asked.replaces, asked.controller, asked.address)
+        return json_answer(await controller_list(context))
 
     @router.delete(
         "/controllers/{controller}",
         cluster(Action.DELETE),
+        change="controller removed",
         summary="Remove a controller for good",
         status_code=NO_CONTENT,
     )
-    async def delete_controller(request: Request, controller: int) -> Response:
+    async def delete_controller(controller: int) -> Response:
         await needed_control(context).change_controllers(controller, 0, "")
-        audited(context, request, "controller removed", f"controller {controller}")
         return Response(status_code=NO_CONTENT)
 
 
-async def _list(context: HttpContext) -> dict[str, Any]:
+async def controller_list(context: HttpContext) -> dict[str, Any]:
+    """Return all controllers as JSON; none where the store is in this process."""
     control = control_of(context)
     return {"value": [] if control is None else [_shape(each) for each in await control.controllers()]}
 

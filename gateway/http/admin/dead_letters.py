@@ -28,8 +28,9 @@ from entrepot.gateway.http.admin.letter_actions import (
 )
 from entrepot.gateway.http.admin.letters import Letters, letter_shape, letters_of, offset_of, reason_of
 from entrepot.gateway.http.admin.messages import full_shape, message_shape
-from entrepot.gateway.http.admin.seen import note_changed, note_seen, shown_to
+from entrepot.gateway.http.admin.seen import note_seen, shown_to
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.masking import Shown
 from entrepot.gateway.http.namespaced import group_name
@@ -123,7 +124,11 @@ def _add_actions(routes: Routes, context: HttpContext) -> None:
     store = context.store
 
     @routes.post(
-        f"{_PATH}:resend", group(Action.UPDATE), summary="Resend dead letters to the group", openapi_extra=_BODY
+        f"{_PATH}:resend",
+        group(Action.UPDATE),
+        change="dead letters resent",
+        summary="Resend dead letters to the group",
+        openapi_extra=_BODY,
     )
     async def resend(request: Request, name: str) -> Response:
         full_name = group_name(store, request, name)
@@ -139,11 +144,15 @@ def _add_actions(routes: Routes, context: HttpContext) -> None:
             async for found in _chosen_of(letters, chosen.reason):
                 await resend_some(store, full_name, [offset for offset, _ in found], outcome)
             following = {} if chosen.reason is None else {"next": letters.next}
-        note_changed(context, request, "dead letters resent", f"Group:{full_name}", outcome.told(chosen.reason))
+        tell(request, detail=outcome.told(chosen.reason))
         return json_answer({"resentOffsets": outcome.done, "failedOffsets": outcome.failed, **following})
 
     @routes.post(
-        f"{_PATH}:delete", group(Action.DELETE), summary="Delete dead letters of the group", openapi_extra=_BODY
+        f"{_PATH}:delete",
+        group(Action.DELETE),
+        change="dead letters deleted",
+        summary="Delete dead letters of the group",
+        openapi_extra=_BODY,
     )
     async def delete(request: Request, name: str) -> Response:
         full_name = group_name(store, request, name)
@@ -160,7 +169,7 @@ def _add_actions(routes: Routes, context: HttpContext) -> None:
             await delete_some(store, full_name, found, outcome)
         else:
             outcome.count = await delete_all(store, full_name)
-        note_changed(context, request, "dead letters deleted", f"Group:{full_name}", outcome.told(chosen.reason))
+        tell(request, detail=outcome.told(chosen.reason))
         return json_answer({"deleted": outcome.count, "failedOffsets": outcome.failed, "next": following})
 
 

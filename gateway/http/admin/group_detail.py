@@ -31,12 +31,23 @@ READ_AT_ONCE: Final = 16
 AGE_SECONDS: Final = 1.5
 """Longest wait for the ages of a page."""
 MAX_CURSOR: Final = 256
+CONSUMERS: Final = "group-consumers"
+"""View of every gateway: the consumers of a group that are connected to it."""
+MAX_CONSUMERS: Final = 1000
+"""Most consumers that one gateway tells."""
 
 
 def group_detail_routes(context: HttpContext) -> Routes:
     """The routes of a group's detail."""
     routes = Routes(["groups"], PREFIX)
     store = context.store
+
+    async def own_consumers(arguments: dict[str, Any]) -> Any:
+        found = consumers_here(context, str(arguments["group"]))
+        shown = [consumer_shape(each) for each in found[:MAX_CONSUMERS]]
+        return {"value": shown, "isCut": len(found) > MAX_CONSUMERS}
+
+    context.peers.serve(CONSUMERS, own_consumers)
 
     @routes.get(
         "/groups/{name}/lag",
@@ -78,9 +89,12 @@ def group_detail_routes(context: HttpContext) -> Routes:
     async def list_consumers(request: Request, name: str) -> Response:
         full_name = group_name(store, request, name)
         _, status = await _status(store, full_name)
-        found = [*consumers_here(context, full_name), *await consumers_everywhere(context, status)]
-        found.sort(key=lambda each: (each.door, each.client, each.detail))
-        return json_answer({"value": [consumer_shape(each) for each in found], "scope": "gateway"})
+        gathered = await context.peers.gather(CONSUMERS, {"group": full_name})
+        rows = [{**row, "gateway": gateway} for gateway, answer in gathered.answers.items() for row in answer["value"]]
+        rows += [{**consumer_shape(each), "gateway": None} for each in await consumers_everywhere(context, status)]
+        rows.sort(key=lambda row: (row["door"], row["client"], row["detail"] or ""))
+        more = any(answer["isCut"] for answer in gathered.answers.values())
+        return json_answer({"value": rows, "isCut": more, "answered": gathered.shape()})
 
     return routes
 

@@ -42,6 +42,7 @@ from entrepot.gateway.http.admin.paging import (
     visible_namespace,
 )
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import asked_group, group_name, namespace_of, topic_name
 from entrepot.gateway.http.problems import bad_request
@@ -170,6 +171,8 @@ def group_routes(context: HttpContext) -> Routes:
         full_name = group_name(store, request, name)
         reset = await body_of(request, context, Reset)
         topic = topic_name(store, request, reset.topic)
+        where = "" if reset.queue_id is None else f" queue {reset.queue_id}"
+        tell(request, detail=f"on topic {topic}{where} to {str(reset.to)[:40]}")
         return json_answer(
             group_shape(await store.consumption.reset_group(full_name, topic, _position(reset.to), reset.queue_id))
         )

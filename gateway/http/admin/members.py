@@ -16,6 +16,7 @@ from entrepot.domain.topic import MAX_QUEUES
 from entrepot.gateway.http.admin.common import MAX_NUMBER, NO_CONTENT, PREFIX, Body, Offset, schema_of
 from entrepot.gateway.http.asgi import ClientGoneError, name_in_path, until_gone
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.change_names import NO_CHANGE
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import group_name, topic_name
 from entrepot.gateway.http.problems import bad_request
@@ -72,6 +73,7 @@ def member_routes(context: HttpContext) -> Routes:
     @routes.delete(
         f"{_PATH}/members/{{member}}",
         _MEMBER,
+        change=NO_CHANGE,
         summary="Leave a group; the other members take the queues",
         status_code=NO_CONTENT,
     )
@@ -86,7 +88,11 @@ def member_routes(context: HttpContext) -> Routes:
         return json_answer(_members_shape(await memberships.members(group, full_topic)))
 
     @routes.post(
-        f"{_PATH}/offsets", _MEMBER, summary="Commit offsets of the member's queues", openapi_extra=_COMMIT_BODY
+        f"{_PATH}/offsets",
+        _MEMBER,
+        change=NO_CHANGE,
+        summary="Commit offsets of the member's queues",
+        openapi_extra=_COMMIT_BODY,
     )
     async def commit(request: Request, name: str, topic: str) -> Response:
         group, full_topic = group_name(store, request, name), topic_name(store, request, topic)
@@ -104,6 +110,7 @@ def _add_heartbeat(routes: Routes, context: HttpContext) -> None:
     @routes.post(
         f"{_PATH}/members/{{member}}",
         _MEMBER,
+        change=NO_CHANGE,
         summary="Join a group or send a heartbeat, and get the member's queues",
         openapi_extra=_HEARTBEAT_BODY,
     )

@@ -17,6 +17,7 @@ from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
 from entrepot.gateway.http.admin.messages import id_text
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
+from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.problems import MissingError, bad_request
 from entrepot.gateway.http.rights import Needs
@@ -75,16 +76,28 @@ def retained_routes(context: HttpContext) -> Routes:
         kept = await _kept(retained, name_in_path(name))
         return Response(kept.body, headers={"content-type": _media_type(kept), **_NOT_FOR_BROWSERS})
 
-    @routes.plain.delete("/retained", _matching(Action.PUB), summary="Delete retained messages that match a filter")
-    async def delete_matching(topic_filter: str = Query(alias="filter", max_length=MAX_TOPIC_BYTES)) -> Response:
+    @routes.plain.delete(
+        "/retained",
+        _matching(Action.PUB),
+        change="retained messages deleted",
+        summary="Delete retained messages that match a filter",
+    )
+    async def delete_matching(
+        request: Request, topic_filter: str = Query(alias="filter", max_length=MAX_TOPIC_BYTES)
+    ) -> Response:
         _check_filter(topic_filter)
         deleted = 0
         async for page in with_pauses(retained.pages(topic_filter)):
             deleted += await retained.delete(page) if page else 0
+        tell(request, f"retained {topic_filter}", f"{deleted} deleted")
         return json_answer({"deleted": deleted})
 
     @routes.plain.delete(
-        "/retained/{name}", _named(Action.PUB), summary="Delete a retained message", status_code=NO_CONTENT
+        "/retained/{name}",
+        _named(Action.PUB),
+        change="retained message deleted",
+        summary="Delete a retained message",
+        status_code=NO_CONTENT,
     )
     async def delete_retained(name: str) -> Response:
         kept = await _kept(retained, name_in_path(name))

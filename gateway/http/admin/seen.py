@@ -15,7 +15,8 @@ from entrepot.gateway.http.masking import Masking, Shown, unmasked
 def shown_to(context: HttpContext, request: Request) -> Callable[[StoredMessage], Shown]:
     """The view of the caller: everything for super users, and where no rule masks anything."""
     rules = context.settings.http.masked_fields
-    if not rules or context.security.is_super(request.state.principal):
+    principal, security = request.state.principal, context.security
+    if not rules or (security.is_super(principal) and security.lost(principal) is None):
         return unmasked
     return Masking(rules).shown
 
@@ -25,9 +26,3 @@ def note_seen(context: HttpContext, request: Request, topic: str, detail: str) -
     by = request.state.principal
     resource = f"{ResourceType.TOPIC}:{access_name(topic)}"
     context.security.audit.seen("contents seen", by.name, by.source, resource, detail)
-
-
-def note_changed(context: HttpContext, request: Request, event: str, resource: str, detail: str) -> None:
-    """Write a change by the caller to the audit log."""
-    by = request.state.principal
-    context.security.audit.changed(event, by.name, by.source, resource, detail)

@@ -12,10 +12,10 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import qualified, split_name
 from entrepot.domain.tiering import AttachRequest, RestoreRequest, TableTopic, Tiered, TierStatus, TierTables
 from entrepot.domain.topic import TopicStatus
-from entrepot.gateway.http.admin.brokers import audited
 from entrepot.gateway.http.admin.common import CREATED, PREFIX, Body, Number
 from entrepot.gateway.http.admin.topics import topic_shape
 from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import namespace_of, topic_name
 from entrepot.gateway.http.rights import cluster, listed
@@ -70,11 +70,14 @@ def tiering_routes(context: HttpContext) -> Routes:
         found = await _tables(context).restore(
             RestoreRequest(full_name, asked.table, asked.tier_seconds, is_forced=asked.force, broker=asked.broker)
         )
-        audited(context, request, "topic restored", f"topic {full_name}", f"from the table {found.table}")
+        tell(request, detail=f"from the table {found.table}")
         return json_answer(_table_shape(found), CREATED)
 
     @routes.post(
-        "/tiering:attach", cluster(Action.UPDATE), summary="Attach another cluster's table as a readable topic"
+        "/tiering:attach",
+        cluster(Action.UPDATE),
+        change="table attached",
+        summary="Attach another cluster's table as a readable topic",
     )
     async def attach_table(request: Request) -> Response:
         asked = await body_of(request, context, Attaching)
@@ -83,7 +86,7 @@ def tiering_routes(context: HttpContext) -> Routes:
             asked.url, asked.table, name, asked.endpoint, asked.region, asked.allow_http, asked.broker
         )
         found = await _tables(context).attach(wanted)
-        audited(context, request, "table attached", f"topic {found.topic.name}", f"from the table {found.table}")
+        tell(request, f"topic {found.topic.name}", f"from the table {found.table}")
         return json_answer(_table_shape(found), CREATED)
 
     return routes

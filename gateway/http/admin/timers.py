@@ -23,9 +23,10 @@ from entrepot.gateway.http.admin.common import (
     epoch_ms_of,
     schema_of,
 )
-from entrepot.gateway.http.admin.messages import message_shape
+from entrepot.gateway.http.admin.messages import id_text, message_shape
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import namespace_of, topic_name
 from entrepot.gateway.http.problems import MissingError, bad_request
@@ -75,9 +76,16 @@ def timer_routes(context: HttpContext) -> Routes:
         following = _cursor_text(_cursor_of(page[-1])) if len(found) > limit else None
         return json_answer({"value": [_shape(timed) for timed in page], "next": following})
 
-    @routes.plain.delete("/timers/{handle}", _publishing, summary="Recall a scheduled message", status_code=NO_CONTENT)
-    async def recall(handle: str) -> Response:
+    @routes.plain.delete(
+        "/timers/{handle}",
+        _publishing,
+        change="timer recalled",
+        summary="Recall a scheduled message",
+        status_code=NO_CONTENT,
+    )
+    async def recall(request: Request, handle: str) -> Response:
         timer = RecallHandle.decode(name_in_path(handle))
+        tell(request, f"topic {timer.topic}", f"message {id_text(timer.message_id)}")
         await store.timers.recall(timer.topic, timer.message_id, timer.deliver_at_ms)
         return Response(status_code=NO_CONTENT)
 
@@ -88,6 +96,7 @@ def timer_routes(context: HttpContext) -> Routes:
         timer = RecallHandle.decode(name_in_path(handle))
         given = (await body_of(request, context, Retime)).deliver_at
         deliver_at_ms = epoch_ms_of(str(given), "deliverAt")
+        tell(request, f"topic {timer.topic}", f"message {id_text(timer.message_id)} to {to_rfc3339(deliver_at_ms)}")
         await store.timers.retime(timer.topic, timer.message_id, timer.deliver_at_ms, deliver_at_ms)
         renewed = RecallHandle(timer.topic, timer.message_id, deliver_at_ms)
         return json_answer({"handle": renewed.encode(), "deliverAt": to_rfc3339(deliver_at_ms)})

@@ -39,6 +39,7 @@ from entrepot.gateway.http.admin.paging import (
     visible_namespace,
 )
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import asked_topic, namespace_of, topic_name
 from entrepot.gateway.http.problems import bad_request
@@ -145,11 +146,15 @@ def topic_routes(context: HttpContext) -> Routes:
     @routes.put(
         "/topics",
         _PUT_MANY,
+        change="topics changed",
         summary="Create or change many topics, each with its own outcome",
         openapi_extra=_MANY_BODY,
     )
     async def put_topics(request: Request) -> Response:
-        return json_answer({"value": await _put_many(context, request, await body_of(request, context, TopicChanges))})
+        outcomes = await _put_many(context, request, await body_of(request, context, TopicChanges))
+        refused = sum("error" in outcome for outcome in outcomes)
+        tell(request, detail=f"{len(outcomes) - refused} topics, {refused} refused")
+        return json_answer({"value": outcomes})
 
     @routes.get("/topics/{name}", topic(Action.GET), summary="Get a topic with its offsets")
     async def get_topic(request: Request, name: str) -> Response:

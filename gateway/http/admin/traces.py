@@ -11,6 +11,7 @@ from entrepot.gateway.http.admin.clients import mqtt_of
 from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Body, schema_of, time_shape
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.problems import MissingError
 from entrepot.gateway.http.rights import SUPER_USERS
@@ -31,12 +32,17 @@ def trace_routes(context: HttpContext) -> Routes:
     body = {"requestBody": {"content": {"application/json": {"schema": schema_of(TraceBody)}}}}
 
     @routes.plain.put(
-        "/traces/{client}", SUPER_USERS, summary="Trace a client id or an address for a while", openapi_extra=body
+        "/traces/{client}",
+        SUPER_USERS,
+        change="trace started",
+        summary="Trace a client id or an address for a while",
+        openapi_extra=body,
     )
     async def put_trace(client: str, request: Request) -> Response:
         wanted = await body_of(request, context, TraceBody)
         traces = mqtt_of(context).traces
         trace = traces.start(name_in_path(client), wanted.seconds, with_payloads=wanted.payloads)
+        tell(request, detail=f"for {wanted.seconds} s{' with payloads' if wanted.payloads else ''}")
         return json_answer(_shape(trace, 0))
 
     @routes.plain.get("/traces/{client}", SUPER_USERS, summary="List the packets of a trace, the oldest first")
@@ -47,7 +53,13 @@ def trace_routes(context: HttpContext) -> Routes:
             raise _missing(target)
         return json_answer(_shape(trace, limit))
 
-    @routes.plain.delete("/traces/{client}", SUPER_USERS, summary="End and delete a trace", status_code=NO_CONTENT)
+    @routes.plain.delete(
+        "/traces/{client}",
+        SUPER_USERS,
+        change="trace ended",
+        summary="End and delete a trace",
+        status_code=NO_CONTENT,
+    )
     async def delete_trace(client: str) -> Response:
         target = name_in_path(client)
         if not mqtt_of(context).traces.stop(target):

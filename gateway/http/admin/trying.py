@@ -22,8 +22,8 @@ from entrepot.gateway.http.access import PROTOCOL
 from entrepot.gateway.http.admin.clients import mqtt_of
 from entrepot.gateway.http.admin.common import PREFIX, Body, epoch_ms_of, schema_of
 from entrepot.gateway.http.admin.messages import id_text
-from entrepot.gateway.http.admin.seen import note_changed
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import known_namespace
 from entrepot.gateway.http.problems import MissingError, bad_request
@@ -119,6 +119,7 @@ def trying_routes(context: HttpContext) -> Routes:
     @routes.plain.post(
         "/messages:try",
         IN_THE_BODY,
+        change="test message published",
         summary="Publish a test message by the rules of a protocol",
         openapi_extra=schema_of_body(TRIAL_SCHEMA),
     )
@@ -134,7 +135,7 @@ def trying_routes(context: HttpContext) -> Routes:
             message_id, routed = await _by_rocketmq(context, request.state.principal, trial)
         places = await _places(context, message_id) if message_id else []
         where = f"Topic:{places[0]['topic']}" if places else f"door {trial.door}"
-        note_changed(context, request, "test message published", where, f"{trial.door}, id {id_text(message_id)}")
+        tell(request, where, f"{trial.door}, id {id_text(message_id)}")
         told = id_text(message_id) if message_id else None
         return json_answer({"door": trial.door, "id": told, "routed": routed, "places": places})
 

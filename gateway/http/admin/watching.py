@@ -26,7 +26,7 @@ from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import topic_name
 from entrepot.gateway.http.rights import contents
 from entrepot.gateway.http.routes import Routes
-from entrepot.gateway.http.streaming.server_sent_events import EVENT_HEADERS, KEEP_ALIVE_SECONDS, MEDIA_TYPE, Streams
+from entrepot.gateway.http.streaming.server_sent_events import KEEP_ALIVE_SECONDS, MEDIA_TYPE, STREAM_HEADERS, Streams
 from entrepot.gateway.http.streaming.topic_stream import TopicStream, places_of
 
 MAX_RATE: Final = 50
@@ -79,7 +79,7 @@ def watching_routes(context: HttpContext) -> Routes:
         if body_bytes:
             note_seen(context, request, viewer.topic, f"watch, at most {rate} bodies a second")
         body = _events(context, watches, viewer, places, may_read, _searching(viewer, text), rate, body_bytes)
-        return StreamingResponse(body, media_type=MEDIA_TYPE, headers=EVENT_HEADERS)
+        return StreamingResponse(body, media_type=MEDIA_TYPE, headers=STREAM_HEADERS)
 
     return routes
 

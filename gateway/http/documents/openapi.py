@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from entrepot.gateway.http.documents.access_operations import ACCESS_OPERATIONS
 from entrepot.gateway.http.documents.admin_operations import ADMIN_OPERATIONS
+from entrepot.gateway.http.documents.dashboard_operations import DASHBOARD_OPERATIONS
 from entrepot.gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_OPERATIONS, TOKEN
 from entrepot.gateway.http.documents.operation import JSON, Answer, Operation, Operations
 from entrepot.gateway.http.documents.operator_operations import OPERATOR_OPERATIONS
@@ -25,6 +27,8 @@ OPERATIONS: Final[Operations] = {
     **ADMIN_OPERATIONS,
     **VIEWER_OPERATIONS,
     **OPERATOR_OPERATIONS,
+    **ACCESS_OPERATIONS,
+    **DASHBOARD_OPERATIONS,
     **RABBITMQ_OPERATIONS,
 }
 DESCRIPTION: Final = """Publish, receive and follow CloudEvents; subscribe sinks to them; look after topics, groups, \
@@ -66,9 +70,13 @@ TAGS: Final[Mapping[str, str]] = {
     "sessions": "MQTT sessions of all gateways",
     "traces": "Packets of one MQTT client",
     "brokers": "Brokers of the store",
+    "session": "Login of people in a browser",
+    "overview": "Rates, lag, alarms, and the state of every part of the cluster",
+    "gateways": "Gateways, the processes that clients connect to",
     "controllers": "Controllers, which elect the masters of brokers",
     "users": "Users, and the audit log",
-    "acls": "Access policies",
+    "acls": "Access policies, and who may what",
+    "settings": "Settings of the gateways",
     "bridges": "Bridges to other MQTT brokers",
     "health": "Health, readiness and metrics",
     "documentation": "Documents",

@@ -1,10 +1,9 @@
-"""Operations for operators: clients, sessions, traces, namespaces, brokers, controllers, bridges, users and rights."""
+"""Operations for operators: clients, sessions, traces, namespaces, brokers, controllers, bridges."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from entrepot.domain.access.model import Action, Effect
 from entrepot.domain.cluster import AWAY, FOLLOWS, LEADS, WAITS
 from entrepot.gateway.bridge.status import BridgeState
 from entrepot.gateway.http.admin.brokers import BrokerChange, Election, ReplicaCounting
@@ -12,7 +11,7 @@ from entrepot.gateway.http.admin.common import PREFIX, schema_of
 from entrepot.gateway.http.admin.controllers import NewController
 from entrepot.gateway.http.admin.namespaces import NamespaceChange
 from entrepot.gateway.http.documents.operation import GONE, Operation, Operations, answers, put
-from entrepot.gateway.http.documents.shapes import Choice, Maybe, Shape, listed, named, shape, time
+from entrepot.gateway.http.documents.shapes import Choice, Maybe, Shape, listed, named, time
 
 _CLIENT: Final = named(
     "Client",
@@ -88,8 +87,20 @@ _TRACE: Final = named(
     "Packets of one client; each has the fields of its type besides",
     {"target": "line-1", "until": Maybe(time()), "payloads": False, "seen": 1, "packets": [_PACKET]},
 )
-_NAMESPACE: Final = named("Namespace", "A namespace", {"name": "team", "topics": 3, "groups": 2})
-_BROKER: Final = named(
+_NAMESPACE: Final = named(
+    "Namespace",
+    "A namespace, and what is in it; null where AMQP is disabled",
+    {
+        "name": "team",
+        "topics": 3,
+        "groups": 2,
+        "vhost": Maybe("team"),
+        "queues": Maybe(5),
+        "exchanges": Maybe(8),
+        "queuePolicies": Maybe(1),
+    },
+)
+BROKER: Final = named(
     "Broker",
     "A broker, and what is on it; numbers are null while it is away",
     {
@@ -142,7 +153,7 @@ _BROKER: Final = named(
         ),
     },
 )
-_CONTROLLER: Final = named(
+CONTROLLER: Final = named(
     "Controller",
     "A controller, which elects the masters of brokers with the others",
     {
@@ -152,7 +163,7 @@ _CONTROLLER: Final = named(
         "problem": Maybe("it does not answer"),
     },
 )
-_BRIDGE: Final = named(
+BRIDGE: Final = named(
     "Bridge",
     "A bridge to another MQTT broker",
     {
@@ -172,43 +183,7 @@ _BRIDGE: Final = named(
         "connects": 1,
     },
 )
-_USER: Final = named(
-    "User",
-    "A user, without secrets",
-    {"name": "bob", "super": False, "enabled": True, "hasPassword": True, "hasSigningSecret": False},
-)
-_STATEMENT: Final = named(
-    "Statement",
-    "What a policy says",
-    {
-        "effect": Choice(tuple(Effect)),
-        "actions": [Choice((Action.PUB, *(each for each in Action if each is not Action.PUB)))],
-        "resources": ["Topic:factory/#"],
-        "sources": ["192.0.2.0/24"],
-    },
-)
-_POLICY: Final = named(
-    "AccessPolicy", "All statements about a subject", {"subject": "User:bob", "statements": [_STATEMENT]}
-)
-_DECISION: Final = {
-    "decision": Choice(tuple(Effect)),
-    "reason": "a statement allows it",
-    "subject": Maybe("User:bob"),
-    "statement": Maybe(_STATEMENT),
-}
-_ENTRY: Final = {
-    "number": 12,
-    "time": time(),
-    "event": "denied",
-    "subject": "bob",
-    "source": "192.0.2.7",
-    "protocol": "http",
-    "action": "PUB",
-    "resource": "Topic:factory",
-    "detail": "",
-}
 _NEXT: Final = Maybe("line-2")
-_SAID: Final = {"effect": "ALLOW", "actions": ["PUB"], "resources": ["Topic:factory/#"]}
 
 CLIENT_OPERATIONS: Final[Operations] = {
     ("GET", f"{PREFIX}/clients"): Operation("listClients", answers(listed(_CLIENT, next=_NEXT))),
@@ -228,7 +203,7 @@ CLIENT_OPERATIONS: Final[Operations] = {
     ("DELETE", f"{PREFIX}/traces/{{client}}"): Operation("endPacketTrace", GONE),
 }
 SERVER_OPERATIONS: Final[Operations] = {
-    ("GET", f"{PREFIX}/namespaces"): Operation("listNamespaces", answers(listed(_NAMESPACE))),
+    ("GET", f"{PREFIX}/namespaces"): Operation("listNamespaces", answers(listed(_NAMESPACE, next=Maybe("team")))),
     ("GET", f"{PREFIX}/namespaces/{{name}}"): Operation("getNamespace", answers(_NAMESPACE)),
     ("PUT", f"{PREFIX}/namespaces/{{name}}"): Operation(
         "putNamespace", put(_NAMESPACE), body=Shape(schema_of(NamespaceChange), {})
@@ -236,40 +211,26 @@ SERVER_OPERATIONS: Final[Operations] = {
     ("DELETE", f"{PREFIX}/namespaces/{{name}}"): Operation("deleteNamespace", GONE),
     ("GET", f"{PREFIX}/brokers"): Operation(
         "listBrokers",
-        answers(listed(_BROKER, nameServers=[{"address": "192.0.2.10:9000", "isAvailable": True}])),
+        answers(listed(BROKER, nameServers=[{"address": "192.0.2.10:9000", "isAvailable": True}])),
     ),
     ("PUT", f"{PREFIX}/brokers/{{name}}"): Operation(
-        "putBroker", answers(_BROKER), body=Shape(schema_of(BrokerChange), {"isDraining": True})
+        "putBroker", answers(BROKER), body=Shape(schema_of(BrokerChange), {"isDraining": True})
     ),
     ("POST", f"{PREFIX}/brokers/{{name}}:elect"): Operation(
-        "electMaster", answers(_BROKER), body=Shape(schema_of(Election), {"to": 2})
+        "electMaster", answers(BROKER), body=Shape(schema_of(Election), {"to": 2})
     ),
     ("DELETE", f"{PREFIX}/brokers/{{name}}"): Operation("removeBroker", GONE),
     ("PUT", f"{PREFIX}/brokers/{{name}}/replicas/{{replica}}"): Operation(
-        "putReplica", answers(_BROKER), body=Shape(schema_of(ReplicaCounting), {"isObserver": True})
+        "putReplica", answers(BROKER), body=Shape(schema_of(ReplicaCounting), {"isObserver": True})
     ),
     ("DELETE", f"{PREFIX}/brokers/{{name}}/replicas/{{replica}}"): Operation("removeReplica", GONE),
-    ("GET", f"{PREFIX}/controllers"): Operation("listControllers", answers(listed(_CONTROLLER))),
+    ("GET", f"{PREFIX}/controllers"): Operation("listControllers", answers(listed(CONTROLLER))),
     ("POST", f"{PREFIX}/controllers"): Operation(
         "addController",
-        answers(listed(_CONTROLLER), "The change has begun"),
+        answers(listed(CONTROLLER), "The change has begun"),
         body=Shape(schema_of(NewController), {"controller": 4, "address": "192.0.2.14:9876", "replaces": 2}),
     ),
     ("DELETE", f"{PREFIX}/controllers/{{controller}}"): Operation("removeController", GONE),
-    ("GET", f"{PREFIX}/bridges"): Operation("listBridges", answers(listed(_BRIDGE))),
+    ("GET", f"{PREFIX}/bridges"): Operation("listBridges", answers(listed(BRIDGE))),
 }
-ACCESS_OPERATIONS: Final[Operations] = {
-    ("GET", f"{PREFIX}/users"): Operation("listUsers", answers(listed(_USER, next=Maybe("bob")))),
-    ("GET", f"{PREFIX}/users/{{name}}"): Operation("getUser", answers(_USER)),
-    ("PUT", f"{PREFIX}/users/{{name}}"): Operation(
-        "putUser", put(_USER), example={"password": "a long one", "super": False}
-    ),
-    ("DELETE", f"{PREFIX}/users/{{name}}"): Operation("deleteUser", GONE),
-    ("GET", f"{PREFIX}/audit"): Operation("listAuditEntries", answers(listed(_ENTRY, suppressed=0))),
-    ("GET", f"{PREFIX}/acls"): Operation("listAccessPolicies", answers(listed(_POLICY, next=Maybe("bob")))),
-    ("GET", f"{PREFIX}/acls:explain"): Operation("explainAccess", answers(shape(_DECISION))),
-    ("GET", f"{PREFIX}/acls/{{subject}}"): Operation("getAccessPolicy", answers(_POLICY)),
-    ("PUT", f"{PREFIX}/acls/{{subject}}"): Operation("putAccessPolicy", put(_POLICY), example={"statements": [_SAID]}),
-    ("DELETE", f"{PREFIX}/acls/{{subject}}"): Operation("deleteAccessPolicy", GONE),
-}
-OPERATOR_OPERATIONS: Final[Operations] = {**CLIENT_OPERATIONS, **SERVER_OPERATIONS, **ACCESS_OPERATIONS}
+OPERATOR_OPERATIONS: Final[Operations] = {**CLIENT_OPERATIONS, **SERVER_OPERATIONS}

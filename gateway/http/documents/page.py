@@ -7,17 +7,12 @@ from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
+from entrepot.gateway.http.page_headers import PAGE_HEADERS
+
 _FILES: Final = {
     "/docs": ("index.html", "text/html"),
     "/docs/page.js": ("page.js", "text/javascript"),
     "/docs/page.css": ("page.css", "text/css"),
-}
-_HEADERS: Final = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-cache",
 }
 
 
@@ -32,4 +27,4 @@ def page_routes() -> APIRouter:
 async def _page(request: Request) -> Response:
     name, media_type = _FILES[request.scope["path"]]
     content = files("entrepot.gateway.http.documents").joinpath("page", name).read_bytes()
-    return Response(content, media_type=media_type, headers=_HEADERS)
+    return Response(content, media_type=media_type, headers=PAGE_HEADERS)

@@ -55,7 +55,9 @@ _CONSUMER: Final = {
     "queues": Maybe([0]),
     "held": Maybe(1),
     "detail": Maybe("$share/workers/orders/#"),
+    "gateway": Maybe("host-1:8080"),
 }
+_GATEWAYS: Final = {"asked": 2, "answered": 1, "missing": [{"name": "host-2:8080", "reason": "no answer within 1.5 s"}]}
 _OF_GROUP: Final = f"{PREFIX}/groups/{{name}}"
 _BODY: Final = Shape({"type": "string", "format": "binary"}, "now")
 _EVENTS: Final = Shape({"type": "string"}, 'event: leftOut\ndata: {"count":12}\n\n')
@@ -78,8 +80,8 @@ VIEWER_OPERATIONS: Final[Operations] = {
     ),
     ("GET", f"{_OF_GROUP}/consumers"): Operation(
         "listGroupConsumers",
-        answers(listed(_CONSUMER, scope=Choice(("gateway",)))),
-        description="Connections of this gateway, and members and webhooks of all gateways.",
+        answers(listed(_CONSUMER, isCut=False, answered=_GATEWAYS)),
+        description="`gateway` is null for members and webhooks, which are of no one gateway.",
     ),
     ("GET", f"{_OF_TOPIC}/messages"): Operation(
         "viewMessages",

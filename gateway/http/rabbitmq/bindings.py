@@ -102,7 +102,7 @@ def _add_between(router: Router, context: HttpContext) -> None:
         bindings = between(found, exchange_name_in_path(source), kind, name_in_path(destination))
         return await listing(request, [binding_shape(each, found) for each in bindings])
 
-    @router.post(_BETWEEN, _DESTINATION, summary="Create a binding", status_code=CREATED)
+    @router.post(_BETWEEN, _DESTINATION, change="binding created", summary="Create a binding", status_code=CREATED)
     async def post_binding(request: Request, vhost: str, source: str, kind: str, destination: str) -> Response:
         body = await body_of(request, context, BindingBody)
         ends = exchange_name_in_path(source), name_in_path(destination)
@@ -121,7 +121,9 @@ def _add_between(router: Router, context: HttpContext) -> None:
         binding = one(found, exchange_name_in_path(source), kind, name_in_path(destination), props)
         return json_answer(binding_shape(binding, found))
 
-    @router.delete(f"{_BETWEEN}/{{props}}", _DESTINATION, summary="Delete a binding", status_code=204)
+    @router.delete(
+        f"{_BETWEEN}/{{props}}", _DESTINATION, change="binding deleted", summary="Delete a binding", status_code=204
+    )
     async def delete_binding(vhost: str, source: str, kind: str, destination: str, props: str) -> Response:
         found = vhost_in_path(context, vhost)
         binding = one(found, exchange_name_in_path(source), kind, name_in_path(destination), props)

@@ -51,7 +51,13 @@ def _add_connections(router: Router, context: HttpContext) -> None:
         channels = _connection(context, name).channels.values()
         return await listing(request, [channel_shape(each) for each in channels])
 
-    @router.delete("/connections/{name}", cluster(Action.UPDATE), summary="Close a connection", status_code=204)
+    @router.delete(
+        "/connections/{name}",
+        cluster(Action.UPDATE),
+        change="connection closed",
+        summary="Close a connection",
+        status_code=204,
+    )
     async def delete_connection(request: Request, name: str) -> Response:
         reason = request.headers.get("x-reason") or "Closed via management plugin"
         _connection(context, name).close_connection(ReplyCode.CONNECTION_FORCED, reason[:200])

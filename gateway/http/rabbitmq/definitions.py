@@ -13,6 +13,7 @@ from fastapi import Request, Response
 from entrepot.domain.exchanges.exchange import RESERVED_PREFIX
 from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost, vhost_of
 from entrepot.gateway.http.bodies import json_answer, json_body
+from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rabbitmq.api import new_router, nothing, vhost_in_path, virtual_hosts_of
@@ -62,11 +63,16 @@ def definition_routes(context: HttpContext) -> Router:
                     row.pop("vhost", None)
         return json_answer(answer)
 
-    @router.post("/definitions", SUPER_USERS, summary="Import definitions")
+    @router.post("/definitions", SUPER_USERS, change="definitions imported", summary="Import definitions")
     async def post_definitions(request: Request) -> Response:
         return await _take_in(context, request, None)
 
-    @router.post("/definitions/{vhost}", SUPER_USERS, summary="Import definitions into a virtual host")
+    @router.post(
+        "/definitions/{vhost}",
+        SUPER_USERS,
+        change="definitions imported",
+        summary="Import definitions into a virtual host",
+    )
     async def post_definitions_of(request: Request, vhost: str) -> Response:
         return await _take_in(context, request, vhost_in_path(context, vhost))
 
@@ -85,7 +91,11 @@ async def _take_in(context: HttpContext, request: Request, vhost: Vhost | None) 
     if given.get("users") or given.get("permissions"):  # all of it or nothing
         context.security.administration.check_may_change(by)
     work = Import(context, virtual_hosts_of(context), by, vhost)
-    await work.run(given)
+    try:
+        await work.run(given)
+    finally:
+        done = ", ".join(f"{count} {kind}" for kind, count in work.done.items()) or "nothing"
+        tell(request, detail=f"{done}; {len(work.left_out)} left out")
     if not work.left_out and request.query_params.get("report") != "true":
         return nothing()
     return json_answer({"done": work.done, "left_out": work.left_out})

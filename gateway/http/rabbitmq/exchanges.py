@@ -21,6 +21,7 @@ from entrepot.gateway.amqp.virtual_hosts import needs
 from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost, namespace_of
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.change_names import NO_CHANGE
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rabbitmq.api import (
@@ -76,7 +77,12 @@ def exchange_routes(context: HttpContext) -> Router:
     _add_reading(router, context)
     _add_changing(router, context)
 
-    @router.post("/exchanges/{vhost}/{name}/publish", IN_THE_BODY, summary="Publish a message to an exchange")
+    @router.post(
+        "/exchanges/{vhost}/{name}/publish",
+        IN_THE_BODY,
+        change=NO_CHANGE,
+        summary="Publish a message to an exchange",
+    )
     async def publish(request: Request, vhost: str, name: str) -> Response:
         body = await body_of(request, context, PublishBody)
         message = publish_of(exchange_name_in_path(name), body)
@@ -125,7 +131,7 @@ def _rows(vhosts: list[Vhost]) -> list[dict[str, Any]]:
 
 
 def _add_changing(router: Router, context: HttpContext) -> None:
-    @router.put("/exchanges/{vhost}/{name}", DECLARE, summary="Declare an exchange")
+    @router.put("/exchanges/{vhost}/{name}", DECLARE, change="exchange declared", summary="Declare an exchange")
     async def put_exchange(request: Request, vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         body = await body_of(request, context, ExchangeBody)

@@ -70,14 +70,16 @@ class Import:
         }
 
     async def run(self, given: Row) -> None:
-        """Import everything.  Raises only general failures, such as a failed store."""
+        """Import everything.  Raises BAD_REQUEST before anything is imported, or a general failure, such
+        as a failed store."""
+        every = {kind: self._rows(kind, given.get(kind)) for kind in (*_IN_ORDER, *_NO_COUNTERPART)}
         for kind in _IN_ORDER:
-            rows = self._rows(kind, given.get(kind))
+            rows = every[kind]
             width = 1 if kind in ONE_BY_ONE else AT_ONCE
             for start in range(0, len(rows), width):
                 await asyncio.gather(*(self._take(kind, row) for row in rows[start : start + width]))
         for kind in _NO_COUNTERPART:
-            for row in self._rows(kind, given.get(kind)):
+            for row in every[kind]:
                 if row.get("name") not in ("cluster_name", "internal_cluster_id", "cluster_tags"):
                     self._leave_out(kind, row, "there is nothing of that kind here")
         for kind in given.keys() - {*_IN_ORDER, *_NO_COUNTERPART} - _ABOUT_ITSELF:

@@ -14,6 +14,7 @@ from entrepot.domain.access.vhost_permission import VhostPermission, is_of_vhost
 from entrepot.gateway.amqp.virtual_hosts.vhost import Vhost
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.change_names import TOLD_BELOW
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.problems import MissingError
 from entrepot.gateway.http.rabbitmq.api import (
@@ -49,7 +50,12 @@ def permission_routes(context: HttpContext) -> Router:
     async def get_permission(vhost: str, user: str) -> Response:
         return json_answer(_one(context, vhost_in_path(context, vhost), name_in_path(user)))
 
-    @router.put("/permissions/{vhost}/{user}", SUPER_USERS, summary="Set a user's permissions in a virtual host")
+    @router.put(
+        "/permissions/{vhost}/{user}",
+        SUPER_USERS,
+        change=TOLD_BELOW,
+        summary="Set a user's permissions in a virtual host",
+    )
     async def put_permission(request: Request, vhost: str, user: str) -> Response:
         found = vhost_in_path(context, vhost)
         body = await body_of(request, context, PermissionBody)
@@ -59,6 +65,7 @@ def permission_routes(context: HttpContext) -> Router:
     @router.delete(
         "/permissions/{vhost}/{user}",
         SUPER_USERS,
+        change=TOLD_BELOW,
         summary="Delete a user's permissions in a virtual host",
         status_code=204,
     )

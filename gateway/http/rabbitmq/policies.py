@@ -60,6 +60,7 @@ def policy_routes(context: HttpContext) -> Router:
 
 def _add(router: Router, context: HttpContext, path: str, *, is_operators: bool) -> None:
     whose = "operators' policies" if is_operators else "policies"
+    what = "operator policy" if is_operators else "queue policy"
 
     def rows(vhosts: list[Vhost]) -> list[dict[str, Any]]:
         return [policy_shape(each, vhost) for vhost in vhosts for each in vhost.policies(of_operators=is_operators)]
@@ -80,7 +81,12 @@ def _add(router: Router, context: HttpContext, path: str, *, is_operators: bool)
                 return json_answer(row)
         raise missing("policy", name, found)
 
-    @router.put(f"{path}/{{vhost}}/{{name}}", GOVERN, summary=f"Put one of the {whose}, effective at once")
+    @router.put(
+        f"{path}/{{vhost}}/{{name}}",
+        GOVERN,
+        change=f"{what} changed",
+        summary=f"Put one of the {whose}, effective at once",
+    )
     async def put_policy(request: Request, vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         body = await body_of(request, context, PolicyBody)
@@ -88,7 +94,13 @@ def _add(router: Router, context: HttpContext, path: str, *, is_operators: bool)
         check(context, request, needs.to_put_policy(found.namespace, policy.definition))
         return created(await virtual_hosts_of(context).put_policy(found, policy))
 
-    @router.delete(f"{path}/{{vhost}}/{{name}}", GOVERN, summary=f"Delete one of the {whose}", status_code=204)
+    @router.delete(
+        f"{path}/{{vhost}}/{{name}}",
+        GOVERN,
+        change=f"{what} deleted",
+        summary=f"Delete one of the {whose}",
+        status_code=204,
+    )
     async def delete_policy(vhost: str, name: str) -> Response:
         found, name = vhost_in_path(context, vhost), name_in_path(name)
         if not await virtual_hosts_of(context).definitions.delete_policy(found, name, is_operators=is_operators):

@@ -44,7 +44,9 @@ class GetBody(LenientBody):
 def queue_message_routes(context: HttpContext) -> Router:
     router = new_router()
 
-    @router.delete("/queues/{vhost}/{name}/contents", CONSUME, summary="Purge a queue", status_code=204)
+    @router.delete(
+        "/queues/{vhost}/{name}/contents", CONSUME, change="queue purged", summary="Purge a queue", status_code=204
+    )
     async def purge_queue(vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)
@@ -53,7 +55,12 @@ def queue_message_routes(context: HttpContext) -> Router:
         await virtual_hosts_of(context).counting.purge(queue)
         return nothing()
 
-    @router.post("/queues/{vhost}/{name}/get", CONSUME, summary="Get messages of a queue, mainly to inspect them")
+    @router.post(
+        "/queues/{vhost}/{name}/get",
+        CONSUME,
+        change="queue messages taken",
+        summary="Get messages of a queue, mainly to inspect them",
+    )
     async def get_messages(request: Request, vhost: str, name: str) -> Response:
         virtual_hosts, found = virtual_hosts_of(context), vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)

@@ -56,7 +56,7 @@ def queue_routes(context: HttpContext) -> Router:
     router = new_router()
     _add_reading(router, context)
 
-    @router.put("/queues/{vhost}/{name}", DECLARE, summary="Declare a queue")
+    @router.put("/queues/{vhost}/{name}", DECLARE, change="queue declared", summary="Declare a queue")
     async def put_queue(request: Request, vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         body = await body_of(request, context, QueueBody)

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator
 
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import body_of, json_answer
+from entrepot.gateway.http.change_names import TOLD_BELOW
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.problems import MissingError, bad_request
 from entrepot.gateway.http.rabbitmq.api import LenientBody, created, new_router, nothing
@@ -55,23 +56,28 @@ def user_routes(context: HttpContext) -> Router:
             raise _missing(name)
         return json_answer(user_shape(user))
 
-    @router.put("/users/{name}", SUPER_USERS, summary="Create or change a user")
+    @router.put("/users/{name}", SUPER_USERS, change=TOLD_BELOW, summary="Create or change a user")
     async def put_user(request: Request, name: str) -> Response:
         body = await body_of(request, context, UserBody)
         strange = unknown_tags(body.tags)
         if strange:
             raise bad_request(f"{', '.join(strange)}: tags are {ADMINISTRATOR} and {MANAGEMENT}; give rights instead")
-        by = By.principal(request.state.principal)
+        by = _author(request)
         return created(await create_user(context, by, name_in_path(name), body))
 
-    @router.delete("/users/{name}", SUPER_USERS, summary="Delete a user", status_code=204)
+    @router.delete("/users/{name}", SUPER_USERS, change=TOLD_BELOW, summary="Delete a user", status_code=204)
     async def delete_user(request: Request, name: str) -> Response:
         name = name_in_path(name)
-        if not await administration.delete_user(By.principal(request.state.principal), name):
+        if not await administration.delete_user(_author(request), name):
             raise _missing(name)
         return nothing()
 
     return router
+
+
+def _author(request: Request) -> By:
+    is_confirmed = request.query_params.get("confirm") == "own-rights"
+    return By.principal(request.state.principal, may_lose_own=is_confirmed)
 
 
 async def create_user(context: HttpContext, by: By, name: str, body: UserBody) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Final
+from typing import Final, Protocol
 
 from fastapi import Header, Query, Request
 from fastapi.responses import StreamingResponse
@@ -36,7 +36,7 @@ KEEP_ALIVE_SECONDS: Final = 15.0
 BATCH: Final = 100
 MAX_CURSOR: Final = 32_768
 MEDIA_TYPE: Final = "text/event-stream"
-EVENT_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+STREAM_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 _ANSWER: Final = {
     200: {
         "description": "Events, each with a cursor as its id",
@@ -91,9 +91,16 @@ def stream_routes(context: HttpContext) -> Routes:
 
         streams.enter()
         body = _body(context, streams, full_name, places, wanted, may_read, named=named)
-        return StreamingResponse(body, media_type=MEDIA_TYPE, headers=EVENT_HEADERS)
+        return StreamingResponse(body, media_type=MEDIA_TYPE, headers=STREAM_HEADERS)
 
     return routes
+
+
+class Endless(Protocol):
+    """An answer without an end of its own."""
+
+    def close(self) -> None:
+        """End it."""
 
 
 class Streams:
@@ -102,7 +109,7 @@ class Streams:
     def __init__(self, most: int) -> None:
         self._most = most
         self.count = 0
-        self.open: set[TopicStream] = set()
+        self.open: set[Endless] = set()
 
     def enter(self) -> None:
         """Count a stream.  Raises TOO_MANY_REQUESTS."""

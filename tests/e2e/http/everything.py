@@ -53,6 +53,8 @@ def ask_everything(server: ServerProcess, client: httpx2.Client, described: Desc
     _amqp(ask, server)
     _server(ask)
     _users(ask)
+    ask("POST", f"{V1}/session", {"name": ROOT[0], "password": ROOT[1]})
+    ask("DELETE", f"{V1}/session", headers={"x-entrepot-dashboard": "1"})
     for method, url in (("GET", f"{V1}/topics/nix"), ("GET", "/api/queues/%2F/nix"), ("PUT", f"{V1}/brokers/b")):
         ask.refused(method, url, {"isDraining": True} if method == "PUT" else None)
 
@@ -219,6 +221,10 @@ def _server(ask: Asking) -> None:
         f"{V1}/tiering",
         f"{V1}/brokers",
         f"{V1}/controllers",
+        f"{V1}/gateways",
+        f"{V1}/overview",
+        f"{V1}/overview/history?span=300",
+        f"{V1}/session",
         f"{V1}/bridges",
     ):
         ask("GET", path)
@@ -259,5 +265,9 @@ def _users(ask: Asking) -> None:
     ask("GET", "/api/topic-permissions")
     ask("GET", f"{V1}/acls:explain?subject=bob&action=PUB&resource=Topic:known")
     ask("GET", f"{V1}/acls:explain?subject=eve&action=PUB&resource=Topic:known")
+    for subject in ("bob", "root", "nobody"):
+        ask("GET", f"{V1}/acls:effective?subject={subject}")
+    ask("GET", f"{V1}/acls:who?resource=Topic:known&may=all")
+    ask("GET", f"{V1}/settings")
     for url in (permission, policy, user, "/api/users/eve"):
         ask("DELETE", url)

@@ -130,6 +130,9 @@ OPERATIONS = [
     http("POST", "/api/v1/namespaces/plant/topics/grid:restore", ("UPDATE", "Cluster:default"), json={}),
     http("POST", "/api/v1/tiering:attach", ("UPDATE", "Cluster:default"), json={"url": "s3://b"}),
     http("POST", "/api/v1/namespaces/plant/tiering:attach", ("UPDATE", "Cluster:default"), json={"url": "s3://b"}),
+    http("GET", "/api/v1/overview", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/overview/history?span=300", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/gateways", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/brokers", ("LIST", "Cluster:default")),
     http("PUT", "/api/v1/brokers/b", ("UPDATE", "Cluster:default"), json={"isDraining": True}),
     http("POST", "/api/v1/brokers/b:elect", ("UPDATE", "Cluster:default"), json={"to": 1}),
@@ -144,6 +147,7 @@ OPERATIONS = [
     http("GET", "/api/v1/retained/grid%2Fa", ("SUB", "Topic:grid/a")),
     http("DELETE", "/api/v1/retained?filter=grid/%23", ("PUB", "Topic:grid/#")),
     http("DELETE", "/api/v1/retained/grid%2Fa", ("PUB", "Topic:grid/a")),
+    http("GET", "/api/v1/settings", ("GET", "Cluster:default")),
     http("GET", "/api/v1/bridges", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/clients", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/clients/c", ("GET", "Cluster:default")),
@@ -162,6 +166,8 @@ ONLY_SUPER = [
     http("DELETE", "/api/v1/users/gone"),
     http("GET", "/api/v1/acls"),
     http("GET", "/api/v1/acls:explain?subject=x&action=PUB&resource=Topic:a"),
+    http("GET", "/api/v1/acls:effective?subject=x"),
+    http("GET", "/api/v1/acls:who?resource=Topic:a"),
     http("GET", "/api/v1/acls/x"),
     http("PUT", "/api/v1/acls/x", json={"statements": []}),
     http("DELETE", "/api/v1/acls/gone"),
@@ -173,12 +179,15 @@ ONLY_SUPER = [
 ]
 OWN = [http("GET", "/asyncapi.json"), http("GET", "/subscriptions"), http("GET", "/namespaces/plant/subscriptions")]
 """They show what the caller may see."""
+LOGIN = [http("POST", "/api/v1/session", json={}), http("DELETE", "/api/v1/session")]
+"""Open to everybody; tests of their own tell what they do (`test_http_login.py`)."""
 BY_TOKEN = [http(method, "/webhooks/consent/default/none/token") for method in ("GET", "POST")]
 """The token in the path is the right."""
 PUBLIC = [
     http("GET", "/healthz"),
     http("GET", "/readyz"),
     http("GET", "/openapi.json"),
+    http("GET", "/api/v1/session"),
     *(http("OPTIONS", f"{below}/topics/grid:publish") for below in ("", "/namespaces/plant")),
 ]
 BY_TIMER_HANDLE = {("DELETE", "/api/v1/timers/{handle}"), ("PUT", "/api/v1/timers/{handle}")}

@@ -18,14 +18,16 @@ from fastapi import FastAPI
 from entrepot.domain.timestamp import to_rfc3339
 from entrepot.gateway.http.access import HttpAccess
 from entrepot.gateway.http.app import build_rest
+from entrepot.gateway.http.overview.overview import Overview
 from entrepot.gateway.http.publish import Publishing
 from entrepot.gateway.http.rights import Open, SuperUsers
-from entrepot.gateway.http.routes import DOCUMENTATION, MissingRightsError, RouteTable, routes_of
+from entrepot.gateway.http.routes import PUBLIC_PAGES, MissingRightsError, RouteTable, routes_of
 from entrepot.gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.operations import (
     BY_TIMER_HANDLE,
     BY_TOKEN,
     EVENT,
+    LOGIN,
     ONLY_SUPER,
     OPERATIONS,
     OWN,
@@ -42,7 +44,11 @@ from tests.support.http_server import HttpServer, serving
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
     cheap = SecuritySettings(
-        argon2_memory_bytes=65_536, argon2_iterations=1, initial_admin="root", initial_admin_password="root"
+        argon2_memory_bytes=65_536,
+        argon2_iterations=1,
+        initial_admin="root",
+        initial_admin_password="root",
+        max_failed_logins=10_000,
     )
     with serving("memory", tmp_path_factory.mktemp("data"), Settings(security=cheap)) as running:
         with as_user(running, "root", "root") as root:
@@ -252,17 +258,18 @@ def rest_of(server: HttpServer) -> tuple[FastAPI, RouteTable]:
 
     def build() -> tuple[FastAPI, RouteTable]:
         access = HttpAccess(context.security, context.clock)
-        return build_rest(context, access, Publishing(context, access))
+        return build_rest(context, access, Publishing(context, access), Overview(context))
 
     return server.call(build)
 
 
 def test_every_route_has_a_rule_and_stands_in_the_grid(server: HttpServer) -> None:
     rest, table = rest_of(server)
-    routes = {route for route in routes_of(rest) if route[1] not in DOCUMENTATION}
+    routes = {route for route in routes_of(rest) if route[1] not in PUBLIC_PAGES}
     assert routes == {(route.method, route.path) for route in table.routes}
     tried = {
-        tuple(one.name.partition("?")[0].split(" ", 1)) for one in (*OPERATIONS, *ONLY_SUPER, *OWN, *BY_TOKEN, *PUBLIC)
+        tuple(one.name.partition("?")[0].split(" ", 1))
+        for one in (*OPERATIONS, *ONLY_SUPER, *OWN, *BY_TOKEN, *LOGIN, *PUBLIC)
     }
     in_the_other = {tuple(row.verb.split(" ", 1)) for row in ROWS}
     """Of the grid of rights, by which names are tried as well."""

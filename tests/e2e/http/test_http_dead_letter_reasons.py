@@ -74,9 +74,8 @@ def test_one_reason_is_resent(server, client, topic, group):
     outcome = act(client, group, "resend", reason="odd <b>")
     assert outcome == {"resentOffsets": [1, 3, 5], "failedOffsets": [], "next": None}
     assert ids(receive(client, topic, group)) == ["e1", "e3", "e5"]
-    entry = server.context.security.audit.newest(1)[0]
-    assert (entry.event, entry.resource) == ("dead letters resent", f"Group:{group}")
-    assert entry.detail == "3 of reason 'odd <b>', 0 failed"
+    entry = next(each for each in server.context.security.audit.newest(10) if each.event == "dead letters resent")
+    assert (entry.resource, entry.detail) == (f"group {group}", "3 of reason 'odd <b>', 0 failed, status 200")
     assert act(client, group, "resend", reason="odd <b>", fromOffset=4)["resentOffsets"] == [5]
 
 
@@ -95,7 +94,7 @@ def test_some_are_deleted(server, client, topic, group):
     assert (resent["resentOffsets"], [one["offset"] for one in resent["failedOffsets"]]) == ([2], [1])
     assert act(client, group, "resend", all=True)["resentOffsets"] == [0, 2, 3, 5]
     entry = next(each for each in server.context.security.audit.newest(10) if each.event == "dead letters deleted")
-    assert entry.resource == f"Group:{group}"
+    assert (entry.resource, entry.detail) == (f"group {group}", "0, 1 failed, status 200")
 
 
 @pytest.mark.everywhere

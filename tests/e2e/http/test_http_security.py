@@ -65,6 +65,42 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
         yield running
 
 
+def test_the_command_line_governs(server: ServerProcess, capsys: Capture) -> None:
+    nobody, root = Operator(server, capsys), Operator(server, capsys, "root", "canary-root")
+    nobody.does("user", "create", "root", "--super", "--password-file", "-", secret="canary-root\n")
+    root.does("user", "create", "till", "--password-file", "-", secret="canary-till\n")
+    root.does("acl", "set", "till", "--allow", "PUB,SUB@Topic:config/#", "--deny", "ALL@Topic:config/secret/#")
+    told = root.does("acl", "explain", "till", "SUB", "Topic:config/secret/keys")
+    assert told.startswith("DENY: a statement denies it")
+    assert "DENY ALL on Topic:config/secret/#" in told
+    assert "Without this statement, statement 1 of User:till would allow it." in told
+    assert "ALLOW PUB, SUB on Topic:config/#" in root.does("acl", "effective", "till")
+    assert root.does("acl", "effective", "root") == "ALLOW: a super user\n"
+    rows = [line.split() for line in root.does("acl", "who", "Topic:config/a").splitlines()]
+    assert ["User:till", "allowed", "allowed", *["none"] * 5] in rows
+    assert "till" in root.does("user", "list", "--find", "TIL")
+    assert "root" not in root.does("user", "list", "--find", "TIL")
+    code, _, complaint = root.run("user", "delete", "root", "--yes")
+    assert (code, "last super user" in complaint) == (1, True)
+    root.does("user", "create", "boss", "--super", "--password-file", "-", secret="canary-boss\n")
+    code, _, complaint = root.run("user", "update", "root", "--no-super")
+    assert (code, "confirm=own-rights" in complaint) == (1, True)
+    root.does("user", "update", "root", "--no-super", "--own")
+    boss = Operator(server, capsys, "boss", "canary-boss")
+    boss.does("topic", "create", "told")
+    changes = boss.does("user", "audit", "--kind", "changes", "--resource", "topic told")
+    assert "topic created" in changes and "PUT /api/v1/topics/{name}" in changes
+    assert "denied" not in boss.does("user", "audit", "--kind", "changes")
+    code, paged, more = boss.run("user", "audit", "--limit", "1", "--event", "user created")
+    assert (code, "boss" in paged, more.startswith("more: --cursor ")) == (0, True, True)
+    following = boss.does("user", "audit", "--limit", "1", "--event", "user created", *more.split()[1:])
+    assert "till" in following
+    settings = boss.does("config", "running", "--only", "set", "--find", "argon2")
+    assert "flag --set security.argon2_iterations" in settings
+    everything = changes + settings + boss.does("config", "running") + boss.does("user", "list")
+    assert "canary" not in everything
+
+
 def test_from_the_first_user_to_a_restart(server: ServerProcess, capsys: Capture) -> None:
     nobody, root = Operator(server, capsys), Operator(server, capsys, "root", "canary-root")
     with client_of(server) as client:

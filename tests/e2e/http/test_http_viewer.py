@@ -290,3 +290,8 @@ def test_each_look_at_bodies_is_audited_once(guarded):
         assert (look.subject, look.resource) == ("reader", "Topic:cards-eu")
         assert look.detail == "queue 0, offsets 0 to 1: 1 body", "the other one was hidden"
         assert (download.resource, download.detail) == ("Topic:open", "queue 0, offset 0: download")
+    with as_user(guarded, "root") as root:
+        looks = get(root, "/api/v1/audit", kind="looks")["value"]
+        assert looks and all((one["isLook"], one["event"]) == (True, "contents seen") for one in looks)
+        for kind in ("changes", "refusals"):
+            assert not any(one["isLook"] for one in get(root, "/api/v1/audit", kind=kind)["value"])

@@ -29,7 +29,7 @@ def events(lines: Iterator[str]) -> Iterator[Event]:
 
 
 @contextmanager
-def watching_of(client: httpx2.Client, topic: str, **query: object) -> Iterator[Iterator[Event]]:
+def watching_of(client: httpx2.Client, topic: str, **query: str | int) -> Iterator[Iterator[Event]]:
     with client.stream("GET", f"/api/v1/topics/{topic}:watch", params=query) as answer:
         assert answer.status_code == 200, answer.read()
         assert answer.headers["content-type"].startswith("text/event-stream")

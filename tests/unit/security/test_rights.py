@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from entrepot.domain.access.model import EVERYBODY, Action, Effect, ResourceType, Statement
+from entrepot.domain.access.model import EVERYBODY, Action, Decision, Effect, Request, ResourceType, Statement
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import KeyValueChange
 from entrepot.gateway.security.administration import UserChange
+from entrepot.gateway.security.explaining import explain
 from entrepot.gateway.security.security import PrincipalChange, Security
 from entrepot.store_client.memory import MemoryStore
 from tests.support.cases import cases
@@ -81,15 +82,24 @@ async def test_remembered_decisions_are_bounded(opened: Opened) -> None:
     assert len(security._decisions) <= 10
 
 
+def decided(security: Security, subject: str, name: str) -> Decision:
+    principal = security.principal_named(subject, "10.0.0.1", "")
+    found = explain(security, principal, Request(Action.SUB, TOPIC, name))
+    assert found.decision == security.why(principal, Action.SUB, TOPIC, name)
+    if found.deciding is not None:
+        assert (found.deciding.subject, found.deciding.statement) == (found.decision.subject, found.decision.statement)
+    return found.decision
+
+
 async def test_explain_names_the_statement(security: Security) -> None:
     statement = allow("Topic:a/#")
     await security.administration.put_policy(ME, "bob", [statement, deny("Topic:a/secret")])
-    said = security.explain("bob", Action.SUB, TOPIC, "a/b", "10.0.0.1", "")
+    said = decided(security, "bob", "a/b")
     assert (said.is_allowed, said.subject, said.statement) == (True, "bob", statement)
-    said = security.explain("bob", Action.SUB, TOPIC, "a/#", "10.0.0.1", "")
+    said = decided(security, "bob", "a/#")
     assert said.statement == deny("Topic:a/secret")
-    assert not security.explain("nobody", Action.SUB, TOPIC, "a/b", "", "").is_allowed
-    assert security.explain("root", Action.SUB, TOPIC, "a/b", "", "").is_allowed
+    assert not decided(security, "nobody", "a/b").is_allowed
+    assert decided(security, "root", "a/b").is_allowed
 
 
 # -- changing --------------------------------------------------------------------------------------------------------

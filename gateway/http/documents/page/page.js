@@ -33,8 +33,8 @@ function json(value) {
 
 function contentsOf(content) {
   return Object.entries(content || {}).map(([type, one]) =>
-    element("div", {}, element("code", {}, type), element("pre", {}, json(one.example ?? "")),
-      element("details", {}, element("summary", {}, "Schema"), element("pre", {}, json(written(one.schema))))));
+    element("div", {}, element("code", {}, type), element("pre", { tabIndex: 0 }, json(one.example ?? "")),
+      element("details", {}, element("summary", {}, "Schema"), element("pre", { tabIndex: 0 }, json(written(one.schema))))));
 }
 
 function fieldsOf(parameters) {
@@ -60,26 +60,40 @@ function targetOf(path, inputs) {
   return path.slice(1) + (query.size ? `?${query}` : "");
 }
 
+// The header goes with the cookie of a login, so that a page of another origin cannot use it.
+const OWN = { "X-Entrepot-Dashboard": "1" };
+
+// The request as a command; whoever runs it shows credentials of their own.
+function command(method, target, headers, body) {
+  const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+  const parts = ["curl", ...(method === "GET" ? [] : ["-X", method]), quoted(new URL(target, location.href).href)];
+  for (const [name, value] of Object.entries(headers)) parts.push("-H", quoted(`${name}: ${value}`));
+  if (body) parts.push("--data-binary", quoted(body));
+  return parts.join(" ");
+}
+
 async function send(method, path, inputs, body, type, shown) {
   const headers = {};
   for (const { parameter, input } of inputs) {
     if (parameter.in === "header" && input.value) headers[parameter.name] = input.value;
   }
+  if (body) headers["Content-Type"] = type;
+  const target = targetOf(path, inputs);
+  const told = command(method, target, headers, body);
   const user = document.getElementById("user").value;
   if (user) {
     const pair = new TextEncoder().encode(`${user}:${document.getElementById("password").value}`);
     headers.Authorization = `Basic ${btoa(String.fromCharCode(...pair))}`;
   }
-  if (body) headers["Content-Type"] = type;
-  shown.textContent = "…";
+  shown.textContent = `${told}\n…`;
   try {
-    const answer = await fetch(targetOf(path, inputs), { method, headers, body: body || undefined });
+    const answer = await fetch(target, { method, headers: { ...OWN, ...headers }, body: body || undefined });
     const text = await answer.text();
     let found = text;
     try { found = json(JSON.parse(text)); } catch { /* it is no JSON */ }
-    shown.textContent = `${answer.status} ${answer.statusText}\n${found}`;
+    shown.textContent = `${told}\n\n${answer.status} ${answer.statusText}\n${found}`;
   } catch (error) {
-    shown.textContent = String(error);
+    shown.textContent = `${told}\n\n${error}`;
   }
 }
 
@@ -87,8 +101,8 @@ function trial(method, path, operation, parameters) {
   const { fields, inputs } = fieldsOf(parameters);
   const request = resolved(operation.requestBody);
   const [type, content] = Object.entries(request?.content ?? {})[0] ?? ["", null];
-  const body = content && element("textarea", { value: json(content.example ?? {}), spellcheck: false });
-  const shown = element("pre", {});
+  const body = content && element("textarea", { value: json(content.example ?? {}), spellcheck: false, ariaLabel: "Body" });
+  const shown = element("pre", { role: "status", tabIndex: 0 });
   const button = element("button", { type: "button" }, "Send");
   button.addEventListener("click", () => send(method, path, inputs, body?.value, type, shown));
   const streams = Object.values(operation.responses).some((each) => resolved(each).content?.["text/event-stream"]);
@@ -113,7 +127,8 @@ function operationOf(method, path, operation) {
   const summary = element("summary", {}, element("span", { className: `method ${name}` }, name),
     element("code", {}, path), " ", element("span", {}, operation.summary ?? ""));
   const one = element("details", { id: operation.operationId }, summary);
-  one.dataset.words = `${operation.operationId} ${path} ${operation.summary}`.toLowerCase();
+  const parameters = (operation.parameters ?? []).map((each) => resolved(each).name).join(" ");
+  one.dataset.words = `${operation.operationId} ${name} ${path} ${operation.summary} ${parameters}`.toLowerCase();
   one.addEventListener("toggle", () => {
     if (one.open && one.childElementCount === 1) one.append(detailsOf(name, path, operation));
     if (one.open) history.replaceState(null, "", `#${one.id}`);
@@ -123,15 +138,34 @@ function operationOf(method, path, operation) {
 
 function find(text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  let count = 0;
   for (const section of document.querySelectorAll("section")) {
     let some = false;
     for (const one of section.querySelectorAll(":scope > details")) {
       one.hidden = !words.every((word) => one.dataset.words.includes(word));
       some ||= !one.hidden;
+      count += one.hidden ? 0 : 1;
     }
     section.hidden = !some;
   }
+  document.getElementById("found").textContent = words.length ? `${count} operations` : "";
 }
+
+// Says whose cookie goes with the requests, where there is one.
+async function showLogin() {
+  const answer = await fetch("api/v1/session", { headers: OWN });
+  if (!answer.ok) return;
+  const login = await answer.json();
+  if (!login.user || login.isAnonymous) return;
+  document.getElementById("login").textContent = `Logged in as ${login.user}: requests without another user are sent as this one.`;
+}
+
+// `/` goes to the search, unless something is being typed.
+addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.target.closest("input, textarea")) return;
+  event.preventDefault();
+  document.getElementById("find").focus();
+});
 
 async function show() {
   api = await (await fetch("openapi.json")).json();
@@ -163,4 +197,7 @@ function openLinked() {
 }
 
 addEventListener("hashchange", openLinked);
-show();
+show().catch((error) => {
+  document.getElementById("about").textContent = `The operations cannot be read: ${error}`;
+});
+showLogin().catch(() => {});

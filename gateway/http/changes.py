@@ -1,0 +1,78 @@
+"""Administrative changes by HTTP, in the audit log: one entry for each, written once its outcome is known.
+
+Invariants: every route of a writing method is audited unless it declares otherwise.  An entry has the route, the
+principal, the names in the path and the status: never a body, a query or a header.  A refused request changed nothing
+and has no entry here; a denial has one by `gateway.security`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableMapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import Request
+
+from entrepot.gateway.http.access import PROTOCOL
+from entrepot.gateway.http.asgi import Scope, Send
+from entrepot.gateway.http.change_names import CHANGED, CREATED, resource_of
+from entrepot.gateway.http.routes import Route
+from entrepot.gateway.security.audit import OUTCOME_UNKNOWN, AuditLog
+
+_UNSURE: Final = frozenset({500, 503, 504})
+"""Statuses after which part of a change may have been made."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A handler's part of its entry; an empty resource leaves the path's."""
+
+    resource: str = ""
+    detail: str = ""
+
+
+def tell(request: Request, resource: str = "", detail: str = "") -> None:
+    """Name the changed resource better than the path does, and add details.  Neither may contain a secret."""
+    request.state.told = _Told(resource, detail)
+
+
+class AuditedChanges:
+    """The entries of all routes that change something."""
+
+    def __init__(self, audit: AuditLog, routes: Iterable[Route]) -> None:
+        self._audit = audit
+        self._routes = {(route.method, route.path): route for route in routes if route.change}
+        self._methods = {method for method, _ in self._routes}
+
+    def noting(self, scope: Scope, send: Send) -> Send:
+        """A `send` that writes the entry before the client learns the outcome."""
+        if scope["method"] not in self._methods:
+            return send
+        state: dict[str, Any] = scope.setdefault("state", {})  # the framework's copies of the scope share it
+
+        async def noted(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                self._note(scope, state, message["status"])
+            await send(message)
+
+        return noted
+
+    def _note(self, scope: Scope, state: dict[str, Any], status: int) -> None:
+        route = self._routes.get((scope["method"], getattr(scope.get("route"), "path", "")))
+        principal = state.get("principal")
+        if route is None or principal is None or not (status < 300 or status in _UNSURE):
+            return
+        event = route.change
+        if status == HTTPStatus.CREATED and event.endswith(CHANGED):
+            event = event.removesuffix(CHANGED) + CREATED
+        told = state.get("told", _Told())
+        self._audit.changed(
+            event + OUTCOME_UNKNOWN if status in _UNSURE else event,
+            principal.name,
+            principal.source,
+            told.resource or resource_of(route.path, scope.get("path_params", {})),
+            f"{told.detail}, status {status}" if told.detail else f"status {status}",
+            PROTOCOL,
+            f"{route.method} {route.path}",
+        )

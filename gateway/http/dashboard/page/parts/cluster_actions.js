@@ -1,0 +1,147 @@
+// What can be done to brokers, replicas and controllers: each asks first, and says what it does.
+
+import { del, post, put, segment } from "../api.js";
+import { h } from "../dom.js";
+import { number } from "../format.js";
+import { may } from "../session.js";
+import { quoted } from "./copying.js";
+import { confirm } from "./dialog.js";
+import { formDialog } from "./form.js";
+
+const MASTER_WORDS = "Messages wait for about 2 s until the new master leads. A replica of the set has all that was confirmed: nothing is lost.";
+
+/** Buttons for things of the cluster.  `tell(kind, fact, meaning)`: shows a result; `reload()`: asks anew. */
+export function clusterActions(tell, reload) {
+  const after = async (result, fact, meaning = "The audit has an entry.") => {
+    if (!result) return;
+    tell("info", fact, meaning);
+    await reload();
+  };
+  const button = (label, act, { isDanger = false, describes = label } = {}) => h("button.small", { type: "button", class: isDanger ? "danger" : "", "aria-label": describes, onclick: act }, label);
+  return {
+    ofBroker: (broker) => (may("Cluster:UPDATE") ? brokerButtons(broker, button, after) : []),
+    ofReplica: (broker, replica) => (may("Cluster:UPDATE") ? replicaButtons(broker, replica, button, after) : null),
+    ofController: (controller) => (may("Cluster:UPDATE") && controller.controller ? controllerButtons(controller, button, after) : null),
+  };
+}
+
+const brokerPath = (broker) => `brokers/${segment(broker.name)}`;
+const replicaPath = (broker, replica) => `${brokerPath(broker)}/replicas/${replica.replica}`;
+const restOf = (method, path, body) => ({ method, path: `/api/v1/${path}`, body });
+
+function brokerButtons(broker, button, after) {
+  const drain = async () => after(await confirm(drainDialog(broker)), `${broker.name} is draining.`, "New messages go to the other brokers.");
+  const undrain = async () => after(await confirm(undrainDialog(broker)), `${broker.name} takes messages again.`);
+  const leave = async () => after(await confirm(leaveDialog(broker)), `${broker.name} was removed.`);
+  const elect = async () => after(await confirm(electDialog(broker, null)), `An election on ${broker.name} is over.`);
+  if (broker.isDraining) {
+    return [button("Undrain", undrain, { describes: `Undrain ${broker.name}` }), may("Cluster:DELETE") && button("Remove", leave, { isDanger: true, describes: `Remove ${broker.name}` })];
+  }
+  return [broker.election && button("Elect", elect, { describes: `Elect a master of ${broker.name}` }), button("Drain", drain, { isDanger: true, describes: `Drain ${broker.name}` })];
+}
+
+function drainDialog(broker) {
+  const path = brokerPath(broker);
+  return {
+    title: `Drain ${broker.name}?`,
+    loss: ["New messages go to the other brokers only. Groups go on until nothing is left: ", number(broker.unsettled), " messages to settle now. You can take it back."],
+    cli: `entrepot cluster drain ${quoted(broker.name)}`,
+    rest: restOf("PUT", path, { isDraining: true }),
+    verb: `Drain ${broker.name}`,
+    run: () => put(path, { isDraining: true }),
+  };
+}
+
+function undrainDialog(broker) {
+  const path = brokerPath(broker);
+  return {
+    title: `Undrain ${broker.name}?`,
+    loss: "New messages go to it again. Nothing is lost.",
+    cli: `entrepot cluster undrain ${quoted(broker.name)}`,
+    rest: restOf("PUT", path, { isDraining: false }),
+    verb: `Undrain ${broker.name}`,
+    run: () => put(path, { isDraining: false }),
+  };
+}
+
+function leaveDialog(broker) {
+  const path = brokerPath(broker);
+  return {
+    title: `Remove ${broker.name} for good?`,
+    loss: ["It is removed once it is empty: ", number(broker.unsettled), " messages to settle, ", number(broker.waiting), " that wait. Its process ends. This cannot be undone."],
+    cli: `entrepot cluster drain ${quoted(broker.name)} --leave`,
+    rest: restOf("DELETE", path),
+    verb: `Remove ${broker.name}`,
+    isDanger: true,
+    typed: broker.name,
+    run: () => del(path),
+  };
+}
+
+function electDialog(broker, replica) {
+  const path = `${brokerPath(broker)}:elect`;
+  const body = replica ? { to: replica.replica } : {};
+  const which = replica ? `r${replica.replica} as master` : "the best replica as master";
+  const isSafe = !replica || replica.isInSync;
+  return {
+    title: `Elect ${which} of ${broker.name}?`,
+    loss: isSafe ? MASTER_WORDS : `r${replica.replica} is not in the set. It has to catch up first; the election is refused if it cannot.`,
+    cli: `entrepot cluster elect ${quoted(broker.name)}${replica ? ` --to ${replica.replica}` : ""}`,
+    rest: restOf("POST", path, body),
+    verb: replica ? `Elect r${replica.replica}` : "Elect",
+    run: () => post(path, body),
+  };
+}
+
+function replicaButtons(broker, replica, button, after) {
+  if (!broker.election || replica.role === "master") return null;
+  return button("Change", () => changeReplica(broker, replica, after), { describes: `Change r${replica.replica} of ${broker.name}` });
+}
+
+/** What can be made of a replica: by value, its words, what it means, its command, its request, and its result. */
+function replicaChanges(broker, replica) {
+  const path = replicaPath(broker, replica);
+  const command = (what) => `entrepot cluster replica ${what} ${quoted(broker.name)} ${replica.replica}`;
+  const fewer = "The broker can then stand one loss less. You can take it back.";
+  const counting = (isObserver, label, loss, result) => ({ label, loss, cli: command(isObserver ? "observer" : "add"), rest: restOf("PUT", path, { isObserver }), run: () => put(path, { isObserver }), result });
+  const elect = electDialog(broker, replica);
+  return {
+    ...(replica.role !== "away" && !replica.isObserver && { elect: { label: "Make it the master", loss: elect.loss, cli: elect.cli, rest: elect.rest, run: elect.run, result: "is the master." } }),
+    ...(replica.isObserver
+      ? { add: counting(false, "Count it: it may then become master", "It counts as soon as it has the whole log. Nothing is lost.", "counts as soon as it has the log.") }
+      : { observer: counting(true, "Make it an observer: it copies the log, and does not count", fewer, "is to be an observer.") }),
+    ...(may("Cluster:DELETE") && { remove: { label: "Remove it: it is stopped, and counts no more", loss: "It has to be stopped. The broker can then stand one loss less. To take it back, it has to join anew.", cli: command("remove"), rest: restOf("DELETE", path), run: () => del(path), result: "is to count no more." } }),
+  };
+}
+
+async function changeReplica(broker, replica, after) {
+  const changes = replicaChanges(broker, replica);
+  const options = Object.entries(changes).map(([value, { label }]) => [value, label]);
+  let chosen = options[0][0];
+  const result = await formDialog(`Change r${replica.replica} of ${broker.name}`, {
+    fields: [{ name: "change", label: "Change", type: "select", options, value: chosen, wide: true }],
+    submit: `Change r${replica.replica}`,
+    same: ({ change }) => changes[change],
+    send: ({ change }) => changes[(chosen = change)].run(),
+  });
+  await after(result, `r${replica.replica} of ${broker.name} ${changes[chosen].result}`);
+}
+
+function controllerButtons(controller, button, after) {
+  if (!may("Cluster:DELETE")) return null;
+  const path = `controllers/${controller.controller}`;
+  const remove = async () => {
+    const result = await confirm({
+      title: `Remove controller ${controller.controller} for good?`,
+      loss: "The others elect masters without it. Its id can never be used again. This cannot be undone.",
+      cli: `entrepot cluster controller remove ${controller.controller}`,
+      rest: restOf("DELETE", path),
+      verb: `Remove controller ${controller.controller}`,
+      isDanger: true,
+      typed: String(controller.controller),
+      run: () => del(path),
+    });
+    await after(result, `Controller ${controller.controller} was removed.`);
+  };
+  return button("Remove", remove, { isDanger: true, describes: `Remove controller ${controller.controller}` });
+}

@@ -1,0 +1,153 @@
+"""Login of people in a browser: `/api/v1/session`, which sets, shows and ends the cookie of `login_cookie`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+from fastapi import Request, Response
+from pydantic import Field
+
+from entrepot.domain.access.model import EVERYTHING, Action, Principal, ResourceType
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.timestamp import to_rfc3339
+from entrepot.gateway.http.access import PROTOCOL, HttpAccess, source_of
+from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Change, schema_of
+from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.change_names import NO_CHANGE, TOLD_BELOW
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.login_cookie import cookie_name, is_https, login_token
+from entrepot.gateway.http.problems import UnknownHostError, bad_request
+from entrepot.gateway.http.rights import DEFAULT_CLUSTER, Open
+from entrepot.gateway.http.routes import Router
+from entrepot.gateway.security.credentials import Credentials
+from entrepot.gateway.security.passwords import MAX_PASSWORD_BYTES
+from entrepot.gateway.security.tokens import MAX_TOKEN_BYTES
+from entrepot.gateway.version import own_version
+
+PATH: Final = "/session"
+ANYBODY: Final = Open(None)
+_SHOWN: Final = (Action.LIST, Action.GET, Action.CREATE, Action.UPDATE, Action.DELETE, Action.PUB, Action.SUB)
+"""Actions of `may`, of those that a resource type has a page for."""
+
+
+class LoginBody(Change):
+    """Credentials: a name with a password, or a token (JWT, or the setup token)."""
+
+    may_be_null: ClassVar[frozenset[str]] = frozenset()
+
+    name: str = Field("", max_length=MAX_PASSWORD_BYTES)
+    password: str = Field("", max_length=MAX_PASSWORD_BYTES)
+    token: str = Field("", max_length=MAX_TOKEN_BYTES)
+
+
+_BODY: Final = schema_of_body(schema_of(LoginBody))
+
+
+def login_routes(context: HttpContext, access: HttpAccess) -> Router:
+    """The routes of logins."""
+    router = Router(["session"], PREFIX)
+    security, logins = context.security, context.logins
+
+    @router.get(PATH, ANYBODY, summary="Get the login of this browser, and what it may do")
+    async def get_session(request: Request) -> Response:
+        return json_answer(_shape(context, request, await _present(access, request)))
+
+    @router.post(PATH, ANYBODY, change=TOLD_BELOW, summary="Log in, in a browser", openapi_extra=_BODY)
+    async def log_in(request: Request) -> Response:
+        await _present(access, request)
+        given = await body_of(request, context, LoginBody)
+        principal = await _recognised(context, request, given)
+        token, expires_ms = logins.open(principal)
+        security.audit.changed("logged in", principal.name, principal.source, "dashboard")
+        login = logins.login_of(token, principal.source)
+        answer = json_answer(_shape(context, request, login.principal))
+        seconds = max((expires_ms - context.clock.now_ms()) // 1000, 1)
+        _set_cookie(answer, request, token, seconds)
+        return answer
+
+    @router.delete(PATH, ANYBODY, change=NO_CHANGE, summary="Log out, at every gateway", status_code=NO_CONTENT)
+    async def log_out(request: Request) -> Response:
+        await _present(access, request)
+        token = login_token(request.scope)
+        if token is not None:
+            await logins.end(token)
+        answer = Response(status_code=NO_CONTENT)
+        _set_cookie(answer, request, "", 0)
+        return answer
+
+    return router
+
+
+async def _present(access: HttpAccess, request: Request) -> Principal | None:
+    """The principal that a browser has already, or None.  Raises UnknownHostError at a gateway that is open to all."""
+    try:
+        return await access.principal(request.scope)
+    except UnknownHostError:
+        raise
+    except EntrepotError as refusal:  # a login that is over, or one without our header, which is replaced now
+        if refusal.code not in (Code.UNAUTHORIZED, Code.FORBIDDEN):
+            raise
+        return None
+
+
+async def _recognised(context: HttpContext, request: Request, given: LoginBody) -> Principal:
+    """The principal of a login form. Raises UNAUTHORIZED, FORBIDDEN, TOO_MANY_REQUESTS, BAD_REQUEST."""
+    source, security = source_of(request.scope), context.security
+    if given.token:
+        shown = Credentials(PROTOCOL, source, password=given.token.encode("utf-8", "replace"), bearer=True)
+        principal = security.setup_token.principal_of(shown)
+        if principal is not None:
+            return principal
+    elif given.name and given.password:
+        password = given.password.encode("utf-8", "surrogatepass")
+        shown = Credentials(PROTOCOL, source, given.name, password)
+    else:
+        raise bad_request("a login needs name and password, or token")
+    principal = await security.authenticate(shown)
+    if principal.is_anonymous:
+        refusal = EntrepotError(Code.UNAUTHORIZED, "no user is defined: log in with the setup token")
+        security.login_refused(shown, refusal)
+        raise refusal
+    return principal
+
+
+def _set_cookie(answer: Response, request: Request, token: str, seconds: int) -> None:
+    answer.set_cookie(
+        cookie_name(request.scope),
+        token,
+        max_age=seconds,
+        path="/",
+        secure=is_https(request.scope),
+        httponly=True,
+        samesite="strict",
+    )
+    answer.headers["cache-control"] = "no-store"
+
+
+def _shape(context: HttpContext, request: Request, principal: Principal | None) -> dict[str, Any]:
+    security = context.security
+    expires_ms = None if principal is None else principal.expires_at_ms
+    return {
+        "user": None if principal is None else principal.name,
+        "isAnonymous": principal is not None and principal.is_anonymous,
+        "isSuper": principal is not None and security.is_super(principal),
+        "expiresAt": None if expires_ms is None else to_rfc3339(expires_ms),
+        "setupNeeded": security.setup_token.value is not None,
+        "tls": is_https(request.scope),
+        "cluster": context.settings.cluster.name or DEFAULT_CLUSTER,
+        "gateway": context.peers.name,
+        "version": own_version(),
+        "may": [] if principal is None else _rights(context, principal),
+    }
+
+
+def _rights(context: HttpContext, principal: Principal) -> list[str]:
+    """What the principal may do to everything of a type, such as `Topic:LIST`; the audit does not tell it."""
+    cluster = context.settings.cluster.name or DEFAULT_CLUSTER
+    names = dict.fromkeys(ResourceType, EVERYTHING) | {ResourceType.CLUSTER: cluster}
+    return [
+        f"{kind}:{action}"
+        for kind, name in names.items()
+        for action in _SHOWN
+        if context.security.why(principal, action, kind, name).is_allowed
+    ]

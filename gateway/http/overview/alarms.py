@@ -1,0 +1,140 @@
+"""Alarms: what an operator should look at now, decided from the overview alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from entrepot.domain.timestamp import to_rfc3339
+from entrepot.gateway.http.overview.lags import Lag
+
+LAG_SECONDS: Final = 120.0
+"""Age of a group's oldest unsettled message at which it is an alarm."""
+LAG_CRITICAL_SECONDS: Final = 900.0
+DISK_FULL: Final = 2
+"""State of the disk at which new messages are refused."""
+
+
+class Severity(StrEnum):
+    """Severity of an alarm."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """An alarm. `subject` and `text` are a sentence together; `link`: the dashboard's page about it."""
+
+    severity: Severity
+    subject: str
+    text: str
+    link: str
+
+
+def alarms_of(overview: dict[str, Any], lags: Iterable[Lag], damage: Iterable[str]) -> list[Alarm]:
+    """The alarms of an overview, critical ones first."""
+    found = [
+        *_of_gateways(overview["answered"]["missing"]),
+        *_of_brokers(overview["brokers"]),
+        *_of_parts(overview),
+        *_of_disk(overview["gauges"]),
+        *_of_lags(lags),
+        *(Alarm(Severity.CRITICAL, "Stored data is damaged", each, "#/cluster") for each in damage),
+    ]
+    return sorted(found, key=lambda alarm: alarm.severity is not Severity.CRITICAL)
+
+
+def _of_gateways(missing: list[dict[str, str]]) -> list[Alarm]:
+    return [
+        Alarm(Severity.WARNING, f"Gateway {each['name']} does not answer", each["reason"], "#/cluster")
+        for each in missing
+    ]
+
+
+def _of_brokers(brokers: list[dict[str, Any]]) -> list[Alarm]:
+    found = []
+    for broker in brokers:
+        name = broker["name"]
+        if not broker["isAvailable"]:
+            text = broker["problem"] or "it cannot be asked now"
+            found.append(Alarm(Severity.CRITICAL, f"Broker {name} is away", text, "#/cluster"))
+        elif broker["problem"]:
+            found.append(Alarm(Severity.CRITICAL, f"Broker {name}", broker["problem"], "#/cluster"))
+        for replica in broker["replicas"]:
+            if replica["role"] == "master" or replica["isObserver"] or replica["isInSync"]:
+                continue
+            text = replica["problem"] or "one more loss may stop publishing there"
+            subject = f"Replica {replica['replica']} of {name} is not in sync"
+            found.append(Alarm(Severity.WARNING, subject, text, "#/cluster"))
+    return found
+
+
+def _of_parts(overview: dict[str, Any]) -> list[Alarm]:
+    found = [
+        Alarm(Severity.WARNING, f"Name server {each['address']} is away", "brokers are known from others", "#/cluster")
+        for each in overview["nameServers"]
+        if not each["isAvailable"]
+    ]
+    found += [
+        Alarm(Severity.WARNING, f"Controller {each['address']} is away", each["problem"] or "no answer", "#/cluster")
+        for each in overview["controllers"]
+        if each["state"] == "away"
+    ]
+    found += [
+        Alarm(Severity.WARNING, f"Bridge {each['name']} is not connected", each["lastError"] or "", "#/bridges")
+        for each in overview["bridges"]
+        if each["state"] == "back-off"
+    ]
+    return found
+
+
+def _of_disk(gauges: dict[str, float]) -> list[Alarm]:
+    state = gauges.get("disk_state", 0)
+    found = []
+    if state >= DISK_FULL:
+        text = "new messages are refused until there is room"
+        found.append(Alarm(Severity.CRITICAL, "A broker's disk is full", text, "#/cluster"))
+    elif state >= 1:
+        text = "less is free than store.disk_warn_free_bytes"
+        found.append(Alarm(Severity.WARNING, "A broker's disk fills up", text, "#/cluster"))
+    if gauges.get("tier_problems", 0):
+        text = "topics are not uploaded to the object store"
+        found.append(Alarm(Severity.WARNING, "The tier has problems", text, "#/cluster"))
+    return found
+
+
+def _of_lags(lags: Iterable[Lag]) -> list[Alarm]:
+    found = []
+    for lag in lags:
+        if lag.seconds is None or lag.seconds < LAG_SECONDS:
+            continue
+        severity = Severity.CRITICAL if lag.seconds >= LAG_CRITICAL_SECONDS else Severity.WARNING
+        shape = lag.shape()
+        subject = f"Group {shape['group']} falls behind on {shape['topic']}"
+        text = f"{lag.messages:,} messages, the oldest {lag.seconds / 60:,.0f} min old"
+        found.append(Alarm(severity, subject, text, f"#/groups/{shape['group']}"))
+    return found
+
+
+class AlarmTimes:
+    """Since when each alarm holds; an alarm that ends and comes again is new."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, str], int] = {}
+
+    def shapes(self, alarms: list[Alarm], now_ms: int) -> list[dict[str, Any]]:
+        """The alarms as JSON, with the time of their beginning."""
+        self._since = {(each.subject, each.link): self._since.get((each.subject, each.link), now_ms) for each in alarms}
+        return [
+            {
+                "severity": each.severity,
+                "subject": each.subject,
+                "text": each.text,
+                "since": to_rfc3339(self._since[each.subject, each.link]),
+                "link": each.link,
+            }
+            for each in alarms
+        ]

@@ -1,0 +1,80 @@
+"""Lag of consumer groups in messages, and in time for those that are furthest behind."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any, Final
+
+from entrepot.domain.consumer_group import GroupStatus, QueueProgress
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.names import split_name
+from entrepot.domain.ports import Store
+from entrepot.gateway.http.admin.common import statuses_of
+
+MAX_GROUPS: Final = 20
+"""Groups whose lag is told, those with most messages."""
+MAX_QUEUES: Final = 8
+"""Queues of a group that are read for its lag in time."""
+READ_SECONDS: Final = 1.5
+"""Longest wait for all reads of one group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """Unsettled messages of a group in a topic. `seconds`: age of the oldest one that was read; None: not known."""
+
+    topic: str
+    group: str
+    messages: int
+    seconds: float | None
+
+    @property
+    def series(self) -> str:
+        return f"lag.{split_name(self.topic)[1]}/{split_name(self.group)[1]}"
+
+    def shape(self) -> dict[str, Any]:
+        """The lag as JSON; the count is text, for JavaScript."""
+        namespace, topic = split_name(self.topic)
+        group = split_name(self.group)[1]
+        return {
+            "namespace": namespace,
+            "topic": topic,
+            "group": group,
+            "messages": str(self.messages),
+            "seconds": self.seconds,
+        }
+
+
+async def furthest_lags(store: Store, now_ms: int) -> list[Lag]:
+    """The groups that are furthest behind, by topic, with most messages first."""
+    names = [group.name for group in store.topology.groups()]
+    statuses = await statuses_of(names, store.topology.group_status)
+    behind = heapq.nlargest(MAX_GROUPS, _behind(statuses), key=lambda each: each[2])
+    ages = await asyncio.gather(*(_age_seconds(store, queues, now_ms) for *_, queues in behind))
+    return [Lag(topic, group, lag, age) for (topic, group, lag, _), age in zip(behind, ages, strict=True)]
+
+
+def _behind(statuses: list[GroupStatus]) -> list[tuple[str, str, int, list[QueueProgress]]]:
+    found: defaultdict[tuple[str, str], list[QueueProgress]] = defaultdict(list)
+    for status in statuses:
+        for queue in status.progress:
+            if queue.lag > 0:
+                found[queue.topic, status.group.name].append(queue)
+    return [(topic, group, sum(each.lag for each in queues), queues) for (topic, group), queues in found.items()]
+
+
+async def _age_seconds(store: Store, queues: list[QueueProgress], now_ms: int) -> float | None:
+    """Age of the oldest unsettled message, of the queues with most of them; None where one cannot be read."""
+    most = heapq.nlargest(MAX_QUEUES, queues, key=lambda each: each.lag)
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            found = await asyncio.gather(
+                *(store.messages.read(each.topic, each.queue_id, each.committed_offset, 1) for each in most)
+            )
+    except (EntrepotError, TimeoutError):
+        return None
+    times = [messages[0].store_time_ms for messages in found if messages]
+    return max((now_ms - min(times)) / 1000, 0.0) if times else None

@@ -1,0 +1,1 @@
+"""Peers: the gateway processes of one cluster, and questions that each of them answers for itself."""
