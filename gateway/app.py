@@ -255,6 +255,7 @@ class Gateway:
             is_ready=lambda: self._is_ready,
             mqtt=self.mqtt,
             amqp=self.amqp if self.settings.amqp.enabled else None,
+            rocketmq=self.rocketmq,
             counters=self._counters(webhooks, deduplication),
             connections={
                 "amqp": lambda: len(self.amqp.conversations),
@@ -263,8 +264,6 @@ class Gateway:
                 "grpc": lambda: self.rocketmq.frontend.counters.clients if self.rocketmq is not None else 0,
             },
             addresses=self.addresses,
-            send_rocketmq=None if self.rocketmq is None else self.rocketmq.send_test_message,
-            group_consumers=[] if self.rocketmq is None else [self.rocketmq.consumers_of],
             bridges=list if self._bridges is None else self._bridges.status,
             background=(
                 self.retained.sweeping,

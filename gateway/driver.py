@@ -278,6 +278,16 @@ class Driver(asyncio.Protocol):
     def is_paused(self) -> bool:
         return bool(self._pauses)
 
+    @property
+    def pauses(self) -> frozenset[Hashable]:
+        """The conversation's reasons not to read."""
+        return self._pauses
+
+    @property
+    def is_choked(self) -> bool:
+        """True if reading has stopped because the peer does not read its answers."""
+        return self._is_choked
+
     def flush(self) -> None:
         """Write what is due."""
         data = self._conversation.data_to_send()

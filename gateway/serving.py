@@ -152,6 +152,7 @@ def _announce(kept: str, addresses: dict[str, str], scheme: str, security: Secur
     if "http" in addresses:
         http = f"{scheme}://{addresses['http']}"
         lines += [
+            f"Look at it: {http}/dashboard/",
             "Try, in another terminal:",
             f"  curl -X POST {http}/topics/factory:publish -H 'ce-specversion: 1.0' -H 'ce-id: 1' -H 'ce-type: hello' "
             "-H 'ce-source: /me' -H 'content-type: application/json' -d '{\"temp\": 21}'",

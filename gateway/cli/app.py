@@ -16,15 +16,18 @@ import typer
 
 from entrepot.gateway.cli import (
     acl,
+    amqp_connection,
     bridge,
     cluster,
     config,
     group,
     importing,
+    job,
     message,
     mqtt_client,
     namespace,
     retained,
+    rocketmq_client,
     session,
     shovel,
     tier,
@@ -32,6 +35,7 @@ from entrepot.gateway.cli import (
     topic,
     transaction,
     user,
+    webhook,
 )
 from entrepot.gateway.cli.commands import CommandGroup
 from entrepot.gateway.cli.deployment import broker, controller, gateway, nameserver, serve
@@ -74,11 +78,15 @@ app.add_typer(transaction.app, name="transaction")
 app.add_typer(retained.app, name="retained")
 app.add_typer(mqtt_client.app, name="client")
 app.add_typer(session.app, name="session")
+app.add_typer(amqp_connection.app, name="amqp")
+app.add_typer(rocketmq_client.app, name="rocketmq")
+app.add_typer(webhook.app, name="webhook")
 app.add_typer(namespace.app, name="namespace")
 app.add_typer(user.app, name="user")
 app.add_typer(acl.app, name="acl")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(bridge.app, name="bridge")
+app.add_typer(job.app, name="job")
 app.add_typer(importing.app, name="import")
 app.add_typer(shovel.app, name="shovel")
 app.add_typer(tier.app, name="tier")

@@ -55,7 +55,7 @@ def running(
         ),
         as_json=as_json,
     )
-    print_missing(answer)
+    print_missing(answer["answered"])
 
 
 def _elsewhere(found: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`entrepot client`: MQTT clients that are connected to a running server."""
+"""`entrepot client`: MQTT clients that are connected to the gateways of a running server."""
 
 from __future__ import annotations
 
@@ -7,19 +7,36 @@ from typing import Annotated, Any
 import typer
 
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from entrepot.gateway.cli.output import JsonOption, print_json, print_listing, print_outcome
-from entrepot.gateway.cli.values import given
+from entrepot.gateway.cli.output import JsonOption, print_json, print_listing, print_outcome, print_outcomes
+from entrepot.gateway.cli.values import GatewayOption, given
 
-app = typer.Typer(help="MQTT clients connected to a running server.", no_args_is_help=True)
+app = typer.Typer(help="MQTT clients connected to the gateways.", no_args_is_help=True)
 
 _PATH = "/api/v1/clients"
 IdArgument = Annotated[str, typer.Argument(metavar="CLIENT", show_default=False)]
 
 
+_SLOW_COLUMNS: tuple[str, ...] = ("id", "address", "behind", "queued", "inFlight", "dropped", "gateway")
+_COLUMNS: tuple[str, ...] = (
+    "id",
+    "user",
+    "version",
+    "address",
+    "connectedSince",
+    "subscriptions",
+    "inFlight",
+    "queued",
+    "dropped",
+    "gateway",
+)
+
+
 @app.command("list")
 def list_clients(
     prefix: Annotated[str | None, typer.Option(help="Prefix of the client ids.")] = None,
+    contains: Annotated[str | None, typer.Option(help="Part of the client ids.")] = None,
     user: Annotated[str | None, typer.Option(help="User name of the clients.")] = None,
+    gateway: GatewayOption = None,
     after: Annotated[
         str | None, typer.Option(metavar="CLIENT", help="Last client id of an earlier list, to continue there.")
     ] = None,
@@ -28,46 +45,57 @@ def list_clients(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """List clients connected to this gateway, ordered by id."""
+    """List clients connected to any gateway, ordered by id."""
     if slow:
-        answer = Client(server).request("GET", "/api/v1/slow-subscribers", query={"limit": limit})
-        columns: tuple[str, ...] = ("id", "address", "behind", "queued", "inFlight", "dropped")
+        query = given(gateway=gateway, limit=limit)
+        answer, columns = Client(server).request("GET", "/api/v1/slow-subscribers", query=query), _SLOW_COLUMNS
     else:
-        answer = Client(server).request("GET", _PATH, query=given(prefix=prefix, user=user, after=after, limit=limit))
-        columns = (
-            "id",
-            "user",
-            "version",
-            "address",
-            "connectedSince",
-            "subscriptions",
-            "inFlight",
-            "queued",
-            "dropped",
-        )
+        query = given(prefix=prefix, contains=contains, user=user, gateway=gateway, after=after, limit=limit)
+        answer, columns = Client(server).request("GET", _PATH, query=query), _COLUMNS
     print_listing(
         answer,
         columns,
         ([one[column] for column in columns] for one in answer["value"]),
         as_json=as_json,
-        continued_by="--after",
+        continued_by="" if slow else "--after",
     )
 
 
 @app.command()
 def show(client: IdArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """Show all details of a client and its subscriptions, always as JSON."""
-    http = Client(server)
-    shown = http.get(f"{_PATH}/{segment(client)}")
-    found = http.request("GET", "/api/v1/subscriptions", query={"client": client, "limit": 1000})["value"]
-    print_json({**shown, "subscribedTo": found})
+    """Show a client of any gateway in full, always as JSON: its subscriptions, messages in flight, and why it does not
+    send or get."""
+    print_json(Client(server).get(f"{_PATH}/{segment(client)}"))
 
 
 @app.command()
-def kick(client: IdArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """Disconnect a client of any gateway. Its session is kept."""
-    Client(server).delete(f"{_PATH}/{segment(client)}")
-    print_outcome({"client": client, "disconnected": True}, f"client {client} disconnected", as_json=as_json)
+def events(
+    client: IdArgument,
+    limit: Annotated[int, typer.Option(help="Maximum number of events.", min=1, max=200)] = 100,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """List recent connects, refusals and ends of a client id at all gateways, the newest first."""
+    answer = Client(server).request("GET", f"{_PATH}/{segment(client)}/events", query={"limit": limit})
+    columns = ("time", "event", "reason", "text", "count", "address", "gateway")
+    print_listing(answer, columns, ([one[column] for column in columns] for one in answer["value"]), as_json=as_json)
+
+
+@app.command()
+def kick(
+    clients: Annotated[list[str], typer.Argument(metavar="CLIENT...", show_default=False)],
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Disconnect clients of any gateways. Their sessions are kept."""
+    http = Client(server)
+    if len(clients) == 1:
+        client = clients[0]
+        http.delete(f"{_PATH}/{segment(client)}")
+        print_outcome({"client": client, "disconnected": True}, f"client {client} disconnected", as_json=as_json)
+    else:
+        outcomes = http.request("POST", f"{_PATH}:disconnect", body={"ids": clients})["value"]
+        print_outcomes(outcomes, "id", "disconnected", as_json=as_json)
 
 
 @app.command()
@@ -80,7 +108,7 @@ def trace(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Trace the packets of a client or of one address, or show a trace."""
+    """Trace the packets of a client or of one address at all gateways, or show a trace."""
     http, path = Client(server), f"/api/v1/traces/{segment(target)}"
     if stop:
         http.delete(path)

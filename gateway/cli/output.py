@@ -35,6 +35,18 @@ def print_outcome(value: Any, line: str, *, as_json: bool) -> None:
         print_line(line)
 
 
+def print_outcomes(outcomes: list[dict[str, Any]], name: str, done: str, *, as_json: bool) -> None:
+    """Print what became of each of several things: `name` and `done` are the members with its name and whether it was
+    done.  Raises CommandError if anything was not done."""
+    if as_json:
+        print_json({"value": outcomes})
+    for each in () if as_json else outcomes:
+        why = each.get("error", {}).get("message", "there is none of that name")
+        print_line(f"{each[name]}: {done}" if each[done] else f"{each[name]}: not {done}: {why}", err=not each[done])
+    if not all(each[done] for each in outcomes):
+        raise CommandError(f"{sum(not each[done] for each in outcomes)} of {len(outcomes)} were not {done}")
+
+
 def print_line(text: str, *, err: bool = False) -> None:
     """Print one line, on standard output or (`err`) standard error."""
     typer.echo(printable(text), err=err)
@@ -110,9 +122,11 @@ def print_listing(
     print_table(columns, rows, title)
     if continued_by and value.get("next") is not None:
         print_line(f"more: {continued_by} {value['next']}", err=True)
+    if isinstance(value, dict) and "answered" in value:
+        print_missing(value["answered"])
 
 
-def print_missing(answer: Any) -> None:
-    """Say on standard error which gateways a list of all gateways lacks."""
-    for missing in answer["answered"]["missing"]:
-        print_line(f"{missing['name']} did not answer: {missing['reason']}", err=True)
+def print_missing(answered: dict[str, Any]) -> None:
+    """Name the gateways that did not answer, on standard error: what they have is not in the listing."""
+    for each in answered["missing"]:
+        print_line(f"not shown: what {each['name']} has ({each['reason']})", err=True)

@@ -12,7 +12,7 @@ import typer
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.errors import USAGE, CommandError
-from entrepot.gateway.cli.output import JsonOption, print_line, print_listing, print_missing, print_outcome
+from entrepot.gateway.cli.output import JsonOption, print_line, print_listing, print_outcome
 from entrepot.gateway.cli.values import given
 
 app = typer.Typer(help="Users of a running server.", no_args_is_help=True)
@@ -176,7 +176,6 @@ def audit(
     print_listing(entries, columns, ([entry[column] for column in columns] for entry in entries), as_json=as_json)
     if answer["next"] is not None:
         print_line(f"more: --cursor {answer['next']}", err=True)
-    print_missing(answer)
 
 
 def all_pages(client: Client, path: str, **query: str) -> list[Any]:

@@ -16,6 +16,10 @@ NamespaceOption = Annotated[
     str, typer.Option("--namespace", "-n", envvar="ENTREPOT_NAMESPACE", metavar="NAME", help="Namespace of the names.")
 ]
 
+GatewayOption = Annotated[
+    str | None, typer.Option("--gateway", metavar="NAME", help="Gateway to ask alone; `here`: the one of --server.")
+]
+
 
 def api_path(namespace: str, *parts: str) -> str:
     """A path of administration: plain in the default namespace, else below it."""

@@ -39,6 +39,7 @@ from entrepot.gateway.http.routes import RouteTable
 from entrepot.gateway.http.streaming.event_socket import EventSockets
 from entrepot.gateway.http.streaming.server_sent_events import stream_routes
 from entrepot.gateway.http.subscriptions import add_consent, subscription_routes
+from entrepot.gateway.http.webhooks import webhook_routes
 from entrepot.gateway.transport.web_origin import WebOrigins
 from entrepot.gateway.version import own_version
 
@@ -122,11 +123,13 @@ def build_rest(
     stream, admin = stream_routes(context), admin_routes(context)
     subscriptions = subscription_routes(context, access)
     add_consent(subscriptions, context)
+    webhooks = webhook_routes(context, access)
     routers = (
         publish.plain,
         receive.plain,
         stream.plain,
         subscriptions.plain,
+        webhooks.plain,
         *(routes.plain for routes in admin),
         health_routes(context),
         login_routes(context, access),
@@ -136,6 +139,7 @@ def build_rest(
         receive.of_namespaces,
         stream.of_namespaces,
         subscriptions.of_namespaces,
+        webhooks.of_namespaces,
         *(routes.of_namespaces for routes in admin),
         *rabbitmq_routes(context),
     )

@@ -34,7 +34,12 @@ class _Told:
 
 def tell(request: Request, resource: str = "", detail: str = "") -> None:
     """Name the changed resource better than the path does, and add details.  Neither may contain a secret."""
-    request.state.told = _Told(resource, detail)
+    request.state.told = (_Told(resource, detail),)
+
+
+def tell_each(request: Request, resources: Iterable[str], detail: str = "") -> None:
+    """Name all changed resources of one request: each has an entry.  None of them: none."""
+    request.state.told = tuple(_Told(resource, detail) for resource in resources)
 
 
 class AuditedChanges:
@@ -66,13 +71,13 @@ class AuditedChanges:
         event = route.change
         if status == HTTPStatus.CREATED and event.endswith(CHANGED):
             event = event.removesuffix(CHANGED) + CREATED
-        told = state.get("told", _Told())
-        self._audit.changed(
-            event + OUTCOME_UNKNOWN if status in _UNSURE else event,
-            principal.name,
-            principal.source,
-            told.resource or resource_of(route.path, scope.get("path_params", {})),
-            f"{told.detail}, status {status}" if told.detail else f"status {status}",
-            PROTOCOL,
-            f"{route.method} {route.path}",
-        )
+        for told in state.get("told", (_Told(),)):
+            self._audit.changed(
+                event + OUTCOME_UNKNOWN if status in _UNSURE else event,
+                principal.name,
+                principal.source,
+                told.resource or resource_of(route.path, scope.get("path_params", {})),
+                f"{told.detail}, status {status}" if told.detail else f"status {status}",
+                PROTOCOL,
+                f"{route.method} {route.path}",
+            )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 
-from entrepot.domain.access.model import Principal
 from entrepot.domain.clock import Clock
 from entrepot.domain.ports import Store
 from entrepot.gateway.amqp.frontend import AmqpFrontend
@@ -20,12 +19,12 @@ from entrepot.gateway.http.request_times import RequestTimes
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.messaging.membership import Memberships
 from entrepot.gateway.messaging.send import Sender
-from entrepot.gateway.messaging.test_message import RocketMqTestMessage
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.mqtt.frontend import MqttFrontend
 from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from entrepot.gateway.peers.peers import Peers
 from entrepot.gateway.periodic_work import PeriodicWork
+from entrepot.gateway.rocketmq.connected import RocketMqClients
 from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings import Settings
@@ -37,7 +36,7 @@ class HttpContext:
 
     `is_ready`: False during the start and the drain.  `registry`: metrics of `/metrics`.  `counters`: totals by name,
     with descriptions.  `connections`: number of open connections by protocol.  `times`: request durations.  `bridges`:
-    state of each bridge.  `mqtt`, `amqp`: those front ends, where enabled.
+    state of each bridge.  `mqtt`, `amqp`, `rocketmq`: those front ends, where enabled.
     """
 
     store: Store
@@ -59,6 +58,7 @@ class HttpContext:
     """Origin of each setting that is not its default, by its key."""
     mqtt: MqttFrontend | None = None
     amqp: AmqpFrontend | None = None
+    rocketmq: RocketMqClients | None = None
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     counters: dict[str, tuple[str, Callable[[], int]]] = field(default_factory=dict)
     connections: dict[str, Callable[[], int]] = field(default_factory=dict)
@@ -70,7 +70,5 @@ class HttpContext:
     """Periodic work of this gateway."""
     group_consumers: list[Callable[[str], Sequence[GroupConsumer]]] = field(default_factory=list)
     """Consumers of a group, by its stored name, at listeners that no other field here has."""
-    send_rocketmq: Callable[[RocketMqTestMessage, Principal], Awaitable[bytes]] | None = None
-    """Sends a test message as a RocketMQ client, where that listener is enabled; returns its id."""
     on_drain: list[Callable[[], None]] = field(default_factory=list)
     """Callbacks for the drain, which end endless requests."""

@@ -92,7 +92,7 @@ SETUP_NEEDED: Final = Problem(401, "setup-token-needed", "The first user is defi
 
 MISSING: Final = (
     *("topic", "namespace", "subscription", "message", "retained", "session", "client", "trace", "user", "consent"),
-    *("vhost", "channel", "connection", "node", "permission", "policy"),
+    *("vhost", "channel", "connection", "node", "permission", "policy", "job"),
 )
 """Nouns of `MissingError`."""
 

@@ -95,7 +95,7 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
         tell(request, f"subscription {made.id}", f"to topic {record.topic}")
         return _answer(context, made, CREATED, {"location": f"{request.url.path.rstrip('/')}/{made.id}"})
 
-    @routes.put(PATH + "/{id}", _CONSUMING, summary="Replace a subscription", openapi_extra=body)
+    @routes.put(PATH + "/{id}", CONSUMING, summary="Replace a subscription", openapi_extra=body)
     async def update(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
         before = found(context, request)
         model = await _model_of(request, context)
@@ -110,7 +110,7 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
         await subscriptions.renew_state(made, state, is_new_sink=record.sink != before.record.sink)
         return _answer(context, made, OK)
 
-    @routes.delete(PATH + "/{id}", _CONSUMING, summary="Delete a subscription", status_code=NO_CONTENT)
+    @routes.delete(PATH + "/{id}", CONSUMING, summary="Delete a subscription", status_code=NO_CONTENT)
     async def delete(request: Request, id: str) -> Response:  # noqa: A002
         await subscriptions.delete(found(context, request))
         return Response(status_code=NO_CONTENT)
@@ -127,7 +127,7 @@ def _add_reads(routes: Routes, context: HttpContext, access: HttpAccess) -> None
         limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
     ) -> Response:
         namespace = asked_namespace(request)
-        if _may_consume(access, request, EVERYTHING):  # without this right, none is visible
+        if may_consume(access, request, EVERYTHING):  # without this right, none is visible
             known_namespace(store, namespace)
         plain = None if source is None else source.rpartition("/")[2]
 
@@ -137,11 +137,11 @@ def _add_reads(routes: Routes, context: HttpContext, access: HttpAccess) -> None
                 if is_here and (plain is None or each.topic.rpartition("/")[2] == plain):
                     yield each
 
-        may = [each for each in wanted() if _may_consume(access, request, whole_topic(each.topic))]
+        may = [each for each in wanted() if may_consume(access, request, whole_topic(each.topic))]
         listed = sorted(may, key=lambda each: each.id)[:limit]
         return json_answer_list([_shape(context, each) for each in listed])
 
-    @routes.get(PATH + "/{id}", _CONSUMING, summary="Get a subscription with its state")
+    @routes.get(PATH + "/{id}", CONSUMING, summary="Get a subscription with its state")
     async def get(request: Request, id: str) -> Response:  # noqa: A002
         return _answer(context, found(context, request), OK)
 
@@ -154,7 +154,7 @@ def _needs(context: HttpContext, request: Request) -> list[Need]:
     return [Need(Action.SUB, ResourceType.TOPIC, name)]
 
 
-_CONSUMING: Final = Veiled(
+CONSUMING: Final = Veiled(
     _needs, lambda request: f"to consume the topic of subscription {shown(request, 'id')} is not allowed"
 )
 
@@ -219,7 +219,8 @@ def _check_rights(access: HttpAccess, request: Request, names: str) -> None:
     access.check(principal, Action.SUB, ResourceType.TOPIC, names)
 
 
-def _may_consume(access: HttpAccess, request: Request, names: str) -> bool:
+def may_consume(access: HttpAccess, request: Request, names: str) -> bool:
+    """True if the caller may consume these topics."""
     try:
         _check_rights(access, request, names)
     except EntrepotError:
@@ -231,7 +232,7 @@ def _shape(context: HttpContext, subscription: Subscription) -> dict[str, Any]:
     shown = shape(subscription, context.subscriptions.state(subscription))
     deliverer = context.webhooks.deliverer(subscription)
     if deliverer is not None:  # this gateway's view
-        shown["status"]["lastanswer"] = deliverer.last_answer or None
+        shown["status"]["lastanswer"] = deliverer.answers.last or None
         shown["status"]["circuitopen"] = deliverer.is_open
     return shown
 

@@ -20,6 +20,7 @@ from entrepot.gateway.mqtt.connections.admission import Admission
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.conversation import MqttConversation
 from entrepot.gateway.mqtt.connections.counters import MqttCounters
+from entrepot.gateway.mqtt.connections.history import ClientHistory
 from entrepot.gateway.mqtt.connections.registry import ClientRegistry
 from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.connections.subscriber_presence import SubscriberPresence
@@ -64,7 +65,8 @@ class MqttFrontend:
         self.registry: ClientRegistry[MqttConversation] = ClientRegistry()
         self.conversations: set[MqttConversation] = set()
         """All conversations, unaccepted ones included."""
-        self.counters, self.traces = MqttCounters(self._clients), Traces(clock, self._clients)
+        self.history, self.traces = ClientHistory(clock), Traces(clock, self._clients)
+        self.counters = MqttCounters(self._clients, self.history)
         routes = Routes(store, topology, settings.topics.rules)
         hub.any_level_topics = routes.rule_topics
         publish_will = WillPublishing(routes, retained, sender, clock).publish
@@ -84,6 +86,7 @@ class MqttFrontend:
             Admission(mqtt, loop.time()),
             self.counters,
             self.traces,
+            self.history,
             Sessions(store, clock, gateway, publish_will, self.census, is_alone=is_alone),
             SubscriberPresence(store, hub) if mqtt.tells_no_subscribers else None,
             mqtt,

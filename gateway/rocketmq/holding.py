@@ -130,6 +130,11 @@ class Holding:
         """Messages that clients of this gateway hold."""
         return sum(len(client.held) for client in self._clients.values())
 
+    def held_by(self, client_id: str) -> int:
+        """Messages that a client holds here."""
+        client = self._clients.get(client_id)
+        return 0 if client is None else len(client.held)
+
     # -- what clients do -----------------------------------------------------------------------------------------
 
     def seen(self, client_id: str) -> None:

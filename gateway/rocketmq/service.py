@@ -47,13 +47,13 @@ class RocketMqService:
         self.holding = Holding(frontend)
         self._lite = LiteSubscriptions(frontend)
         self._telemetry = Telemetry(frontend, self.holding, self._lite)
-        self.consumers_of = self._telemetry.consumers_of
         self._transactions = Transactions(frontend, self._telemetry)
         self._routes = Routes(frontend)
         self._sending = Sending(frontend)
         self.send_test_message = self._sending.send_test_message
         self._receiving = Receiving(frontend, self.holding, self._lite)
         self._offsets = Offsets(frontend)
+        self.clients, self.disconnect = self._telemetry.clients, self._telemetry.disconnect
 
     async def start(self) -> None:
         """Start the background work: renewing held messages, checking transactions."""

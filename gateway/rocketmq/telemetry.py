@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final
 
 import grpc.aio
 import structlog
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.rocketmq.caller import Caller
 from entrepot.gateway.rocketmq.client_settings import consumer_settings, producer_settings
+from entrepot.gateway.rocketmq.connected import RocketMqClient
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
 from entrepot.gateway.rocketmq.holding import Holding
 from entrepot.gateway.rocketmq.lite import LiteSubscriptions
 from entrepot.gateway.rocketmq.names import group_of, topic_of
+from entrepot.gateway.rocketmq.self_description import SelfDescription, described
 from entrepot.gateway.security.security import PrincipalChange
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.errors import OK_STATUS, WireError, status_of
@@ -33,6 +35,8 @@ CONSUMERS: Final = (
     v2.LITE_SIMPLE_CONSUMER,
 )
 PUSHED: Final = (v2.PUSH_CONSUMER, v2.LITE_PUSH_CONSUMER)
+PUSHED_KINDS: Final = ("push-consumer", "lite-push-consumer")
+"""Their words in a description."""
 
 UNDECODABLE: Final = object()
 """Stand-in for a request whose bytes are no message of its type."""
@@ -45,16 +49,14 @@ class UndecodableError(Exception):
 
 
 class ClientStream:
-    """One client's Telemetry stream: its description, and the commands that wait for it."""
+    """One client's Telemetry stream: its description, and the commands that wait for it. `number`: its own at this
+    gateway."""
 
-    def __init__(self, caller: Caller) -> None:
-        self.caller = caller
+    def __init__(self, caller: Caller, number: int, since_ms: int) -> None:
+        self.caller, self.number, self.since_ms = caller, number, since_ms
+        self.description = SelfDescription()
         self.topics: frozenset[str] = frozenset()
         """Topics that it publishes to."""
-        self.group = ""
-        """The group that it consumes for; empty for a producer."""
-        self.reads: tuple[str, ...] = ()
-        """Topics that it consumes."""
         self._commands: deque[v2.TelemetryCommand] = deque(maxlen=MAX_COMMANDS)
         self._woken = asyncio.Event()
         self._is_over = False
@@ -86,6 +88,7 @@ class Telemetry:
     def __init__(self, frontend: RocketMqFrontend, holding: Holding, lite: LiteSubscriptions) -> None:
         self._frontend, self._holding, self._lite = frontend, holding, lite
         self._streams: set[ClientStream] = set()
+        self._numbers = itertools.count(1)
         frontend.stopping.add_done_callback(lambda _: self._end_all())
         frontend.access.watch(self._rights_changed)
 
@@ -95,7 +98,7 @@ class Telemetry:
         """Converse until the client goes. Raises UndecodableError for bytes that are no command."""
         if len(self._streams) >= self._frontend.settings.max_clients:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many clients are connected to this gateway")
-        stream = ClientStream(caller)
+        stream = ClientStream(caller, next(self._numbers), self._frontend.clock.now_ms())
         listening = self._frontend.tasks.spawn(self._listen(questions, stream))
         self._streams.add(stream)
         self._frontend.counters.clients += 1
@@ -137,14 +140,13 @@ class Telemetry:
             elif said.WhichOneof("pub_sub") == "subscription":
                 group = group_of(said.subscription.group)
                 frontend.access.check_group(stream.caller, group)
-                stream.group = group
-                stream.reads = tuple(topic_of(each.topic) for each in said.subscription.subscriptions)
                 known = frontend.store.topology.group(group) or frontend.groups.new_group(group)
                 merged = consumer_settings(said, frontend.settings, known)
             else:
                 raise WireError(v2.UNRECOGNIZED_CLIENT_TYPE, "the settings are neither a producer's nor a consumer's")
         except EntrepotError as refusal:
             return v2.TelemetryCommand(status=status_of(refusal), settings=said)
+        stream.description = described(said)
         return v2.TelemetryCommand(status=OK_STATUS, settings=merged)
 
     # -- calls that say that a client lives, or not ------------------------------------------------------------------
@@ -171,15 +173,33 @@ class Telemetry:
 
     # -- for others --------------------------------------------------------------------------------------------------
 
-    def consumers_of(self, group: str) -> list[GroupConsumer]:
-        """The connected consumers of a group."""
-        return [
-            GroupConsumer(
-                "rocketmq", stream.caller.client_id, stream.caller.principal.name, stream.caller.source, stream.reads
+    def clients(self) -> Iterator[RocketMqClient]:
+        """All connected clients."""
+        for stream in tuple(self._streams):
+            caller, said = stream.caller, stream.description
+            yield RocketMqClient(
+                stream.number,
+                caller.client_id,
+                "" if caller.principal.is_anonymous else caller.principal.name,
+                caller.source,
+                stream.since_ms,
+                said.kind,
+                said.group,
+                said.topics,
+                said.language,
+                said.version,
+                said.hostname,
+                self._holding.held_by(caller.identity) if said.kind in PUSHED_KINDS else None,
             )
-            for stream in self._streams
-            if stream.group == group
-        ]
+
+    async def disconnect(self, client_id: str) -> int:
+        """End a client's streams and release its held messages; return the number of streams."""
+        streams = [stream for stream in self._streams if stream.caller.client_id == client_id]
+        for stream in streams:
+            stream.end()
+        for identity in {stream.caller.identity for stream in streams}:
+            await self._holding.goodbye(identity)
+        return len(streams)
 
     def published_topics(self) -> set[str]:
         """The topics of all connected producers."""

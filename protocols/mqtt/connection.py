@@ -66,12 +66,13 @@ _ACCEPTED: Final = tuple(encode(Connack(present, ConnectReturnCode.ACCEPTED), 4)
 
 class ServerConnection(Outgoing):
     """The server's side of a connection (see the module).  Times are seconds of one monotonic clock.  `counts` are
-    shared with other connections.  `observe`, if set, is called with incoming packets."""
+    shared with other connections.  `observe`, if set, is called with incoming packets.  `heard_at`: time of the
+    client's last packet."""
 
     __slots__ = (
         "_clients_aliases",
         "_has_session_expiry",
-        "_last_packet",
+        "heard_at",
         "_limits",
         "_timeout",
         "observe",
@@ -81,7 +82,7 @@ class ServerConnection(Outgoing):
         most, first = limits.max_packet_size_bytes, limits.max_connect_size_bytes
         super().__init__(Decoder(most, gathers=True, max_connect_size=first), counts)
         self._limits = limits
-        self._last_packet = now
+        self.heard_at = now
         self._timeout = limits.connect_timeout_seconds
         self._clients_aliases: ClientsAliases | None = None
         self._has_session_expiry = False
@@ -111,7 +112,7 @@ class ServerConnection(Outgoing):
         is_first = self._state == WAITING
         packets = self._decoder.feed(data)
         if packets:
-            self._last_packet = now
+            self.heard_at = now
             if self.observe is not None:
                 self.observe(packets)
         yield from self._take_all(packets)
@@ -355,8 +356,8 @@ class ServerConnection(Outgoing):
     def deadline(self) -> float:
         """Return the time at which to call `handle_timeout`; infinity for never."""
         if self._state == DECIDING:
-            return self._last_packet + self._limits.connect_timeout_seconds
-        return self._last_packet + self._timeout if self._state != CLOSED else float("inf")
+            return self.heard_at + self._limits.connect_timeout_seconds
+        return self.heard_at + self._timeout if self._state != CLOSED else float("inf")
 
     def handle_timeout(self, now: float) -> list[Event]:
         """Close if CONNECT did not come in time, or nothing came for 1.5 times the keep alive (3.1.2-22)."""
@@ -371,7 +372,7 @@ class ServerConnection(Outgoing):
 
     def note_alive(self, now: float) -> None:
         """Do not count the silence against the client: the server had stopped reading."""
-        self._last_packet = now
+        self.heard_at = now
 
     # -- the end -------------------------------------------------------------------------------------------------
 

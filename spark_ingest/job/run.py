@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from entrepot.domain.errors import EntrepotError
 from entrepot.spark_ingest.job.batch import BatchJob
 from entrepot.spark_ingest.job.columns import NoMessagesYetError, with_device_columns, with_schema
+from entrepot.spark_ingest.job.reporting import JobReports
 from entrepot.spark_ingest.job.settings import JobSettings, save_settings
 from entrepot.spark_ingest.job.state import read_state
 from entrepot.spark_ingest.job.task_files import TaskFiles
@@ -92,18 +93,24 @@ def start(session: SparkSession, settings: JobSettings, trigger: str, tell: Call
 
 def watch(running: Running, show: Callable[[JobProgress], None]) -> None:
     """Wait until the query ends, showing each batch. Raises JobError with the reason of a failure."""
+    reports = JobReports(running.settings)
     for left in reversed(range(MAX_STARTS)):
-        failure = _follow(running, show)
+        failure = _follow(running, show, reports)
         if failure is None or running.is_stopped:
             break
         if not left or WORKER_IS_LATE not in str(failure):
-            raise JobError(reason_of(failure))
+            reason = reason_of(failure)
+            reports.ended(reason)
+            raise JobError(reason)
         running.query = running.begin()
+    reports.ended()
     _mirror(running)
 
 
-def _follow(running: Running, show: Callable[[JobProgress], None]) -> StreamingQueryException | None:
-    """Show each batch until the query ends; return its failure."""
+def _follow(
+    running: Running, show: Callable[[JobProgress], None], reports: JobReports
+) -> StreamingQueryException | None:
+    """Show and report each batch until the query ends; return its failure."""
     seen = ""
     query = running.query
     while True:
@@ -114,6 +121,7 @@ def _follow(running: Running, show: Callable[[JobProgress], None]) -> StreamingQ
                 seen = found["timestamp"]
                 progress = _counted(running.settings, progress_of(found))
                 _keep(running.settings, progress)
+                reports.progressed(progress)
                 show(progress)
         if is_over:
             break

@@ -43,6 +43,9 @@ class DeltaTableFiles:
     def committed(self, app: str) -> int:
         return last_batch(self.open(), app) if self.exists() else -1
 
+    def version(self) -> str:
+        return str(self.open().version()) if self.exists() else ""
+
     def prepare(self, schema: pa.Schema) -> DeltaTable:
         """Return the table with these columns added; it is made if needed."""
         wanted = Schema.from_arrow(schema)

@@ -64,6 +64,10 @@ class IcebergFiles:
     def committed(self, app: str) -> int:
         return int(self._open().properties.get(PROPERTY + app, -1)) if self.exists() else -1
 
+    def version(self) -> str:
+        snapshot = self._open().current_snapshot() if self.exists() else None
+        return "" if snapshot is None else str(snapshot.snapshot_id)
+
     def commit(self, files: Sequence[StagedFile], schema: pa.Schema, app: str, batch: int) -> None:
         table = self._prepare(schema)
         if int(table.properties.get(PROPERTY + app, -1)) >= batch:

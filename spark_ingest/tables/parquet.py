@@ -51,6 +51,9 @@ class ParquetFolders:
         )
         return max(numbers, default=-1)
 
+    def version(self) -> str:
+        return ""
+
     def commit(self, files: Sequence[StagedFile], schema: pa.Schema, app: str, batch: int) -> None:
         target = self._root / f"{PARTITION}{app[:8]}-{batch:09d}"
         if target.exists() or self.committed(app) >= batch:

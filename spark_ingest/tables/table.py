@@ -31,6 +31,9 @@ class Table(Protocol):
     def committed(self, app: str) -> int:
         """The last batch of a job in the table; -1 for none."""
 
+    def version(self) -> str:
+        """The present version by the format's own count; empty for a format without, and before the first commit."""
+
     def commit(self, files: Sequence[StagedFile], schema: pa.Schema, app: str, batch: int) -> None:
         """Move the files into the table as one batch; nothing if that batch is there already. Columns that the table
         lacks are added. Raises TableError for a column of another type than the table's."""

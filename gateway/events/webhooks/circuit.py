@@ -31,6 +31,11 @@ class Circuit:
         return True
 
     @property
+    def failures(self) -> int:
+        """Failures in a row."""
+        return self._failures
+
+    @property
     def is_trying(self) -> bool:
         return self._is_trying
 

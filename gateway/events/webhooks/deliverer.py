@@ -26,6 +26,7 @@ from entrepot.gateway.events.webhooks.access_tokens import AccessTokens, TokenEr
 from entrepot.gateway.events.webhooks.circuit import Circuit
 from entrepot.gateway.events.webhooks.delivery_request import request_of
 from entrepot.gateway.events.webhooks.handshake import DENIED, GRANTED, Handshake, is_allowed
+from entrepot.gateway.events.webhooks.last_answers import MAX_FAULT, LastAnswers, SinkAnswer
 from entrepot.gateway.events.webhooks.sink_client import Answer, SinkClient
 from entrepot.gateway.limits import TokenBucket
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
@@ -88,7 +89,7 @@ class Deliverer:
         self._requests: set[asyncio.Task[None]] = set()
         self._bucket = TokenBucket(1.0, self._loop.time())
         self._news = asyncio.Event()
-        self.last_answer = ""
+        self.answers = LastAnswers()
         self._task = self._loop.create_task(self._run())
 
     @property
@@ -100,6 +101,13 @@ class Deliverer:
     def is_open(self) -> bool:
         """True if the sink is left alone now."""
         return self._circuit.wait(self._loop.time()) > 0
+
+    @property
+    def circuit(self) -> tuple[str, int, float]:
+        """The sink's circuit: `closed`, `open` or `trying`, failures in a row, and seconds until the next try."""
+        circuit, wait = self._circuit, self._circuit.wait(self._loop.time())
+        state = "trying" if circuit.is_trying else "open" if wait else "closed"
+        return state, circuit.failures, wait
 
     def change(self, subscription: Subscription, circuit: Circuit) -> None:
         """Take a new definition or state of the subscription."""
@@ -225,13 +233,14 @@ class Deliverer:
                 if wait > 0 or self._is_elsewhere(asked) or not circuit.enter(self._loop.time()):
                     self._leased.release(tickets, round(wait * 1000), suspend=True)
                     return
+                began = self._loop.time()
                 try:
                     answer, authorization = await self._send(tickets, asked)
                 except BaseException:
                     circuit.left()
                     raise
             try:
-                await self._settle(tickets, answer, authorization, asked, circuit)
+                await self._settle(tickets, answer, authorization, asked, circuit, self._loop.time() - began)
             except Exception:
                 circuit.left()
                 raise
@@ -274,12 +283,13 @@ class Deliverer:
         authorization: str | None,
         asked: Subscription,
         circuit: Circuit,
+        took_seconds: float,
     ) -> None:
         context, now = self._context, self._loop.time()
-        self.last_answer = str(answer.status) if answer.status else answer.fault
         verdict = verdict_of(answer.status) if answer.status else Verdict.RETRY
         if answer.status == 401 and context.tokens.forget(asked, authorization):
             verdict = Verdict.RETRY  # with a new token
+        self._note(tickets, answer, verdict, took_seconds)
         if verdict is Verdict.DELIVERED:
             circuit.succeeded()
             context.counters.delivered += len(tickets)
@@ -297,6 +307,21 @@ class Deliverer:
         if verdict is Verdict.GONE:
             await self._suspend(why, asked)
         self._bury(tickets, why)
+
+    def _note(self, tickets: Sequence[Ticket], answer: Answer, verdict: Verdict, took_seconds: float) -> None:
+        """Keep the answer for operators."""
+        outcome = Verdict.REFUSED if answer.is_forbidden else verdict
+        self.answers.add(
+            SinkAnswer(
+                self._context.clock.now_ms(),
+                round(took_seconds * 1000),
+                answer.status,
+                answer.fault[:MAX_FAULT],
+                outcome.value,
+                len(tickets),
+                max(each.attempt for each in tickets),
+            )
+        )
 
     async def _retry(self, tickets: list[Ticket], answer: Answer, why: str, now: float, circuit: Circuit) -> None:
         record, context = self.subscription.record, self._context
@@ -318,6 +343,8 @@ class Deliverer:
                 by_delay.setdefault(self._delay_ms(each.attempt, after), []).append(each)
         for delay_ms, some in by_delay.items():
             self._leased.release(some, delay_ms)
+        if by_delay:
+            self.answers.retry_at_ms = context.clock.now_ms() + min(by_delay)
 
     def _delay_ms(self, attempt: int, asked_seconds: float | None) -> int:
         """Exponential back-off with equal jitter (half to whole), but no less than the sink asked for."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from entrepot.gateway.http.admin.access_tester import access_tester_routes
 from entrepot.gateway.http.admin.acls import acl_routes
+from entrepot.gateway.http.admin.amqp import amqp_routes
 from entrepot.gateway.http.admin.audit import audit_routes
 from entrepot.gateway.http.admin.bridges import bridge_routes
 from entrepot.gateway.http.admin.brokers import broker_routes
@@ -17,11 +18,13 @@ from entrepot.gateway.http.admin.event_rules import event_rule_routes
 from entrepot.gateway.http.admin.gateways import gateway_routes
 from entrepot.gateway.http.admin.group_detail import group_detail_routes
 from entrepot.gateway.http.admin.groups import group_routes
+from entrepot.gateway.http.admin.ingest_jobs import ingest_job_routes
 from entrepot.gateway.http.admin.members import member_routes
 from entrepot.gateway.http.admin.messages import message_routes
 from entrepot.gateway.http.admin.namespaces import namespace_routes
 from entrepot.gateway.http.admin.pulling import pulling_routes
 from entrepot.gateway.http.admin.retained import retained_routes
+from entrepot.gateway.http.admin.rocketmq import rocketmq_routes
 from entrepot.gateway.http.admin.sessions import session_routes
 from entrepot.gateway.http.admin.settings import setting_routes
 from entrepot.gateway.http.admin.tiering import tiering_routes
@@ -58,6 +61,8 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         client_routes,
         session_routes,
         trace_routes,
+        amqp_routes,
+        rocketmq_routes,
         namespace_routes,
         gateway_routes,
         broker_routes,
@@ -68,5 +73,6 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         acl_routes,
         bridge_routes,
         setting_routes,
+        ingest_job_routes,
     )
     return [kind(context) for kind in kinds]

@@ -1,59 +1,97 @@
-"""MQTT clients of this gateway: list, show, disconnect, their subscriptions, slow clients."""
+"""MQTT clients of all gateways: list, show, disconnect; their subscriptions, events, and the slow ones."""
 
 from __future__ import annotations
 
-import heapq
 from typing import Any, Final
 
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
+from pydantic import Field
 
 from entrepot.domain.access.model import Action
-from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
+from entrepot.domain.errors import EntrepotError
+from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Body, refusal_shape, schema_of
+from entrepot.gateway.http.admin.local_views import mqtt_client, mqtt_clients
 from entrepot.gateway.http.asgi import name_in_path
-from entrepot.gateway.http.bodies import json_answer
+from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
+from entrepot.gateway.http.changes import tell, tell_each
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.mqtt_metrics import version_name
+from entrepot.gateway.http.everywhere import (
+    AFTER,
+    GATEWAY,
+    found_anywhere,
+    gathered,
+    merged_page,
+    merged_page_by_key,
+)
 from entrepot.gateway.http.problems import MissingError
 from entrepot.gateway.http.rights import cluster
 from entrepot.gateway.http.routes import Routes
-from entrepot.gateway.mqtt.connections.client import MqttClient
-from entrepot.gateway.mqtt.connections.conversation import MqttConversation
-from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
 from entrepot.gateway.mqtt.frontend import MqttFrontend
 
 MAX_LIMIT: Final = 1000
 MAX_TEXT: Final = 1024
 
 
+class Disconnecting(Body):
+    """Clients to disconnect."""
+
+    ids: list[str] = Field(min_length=1, max_length=MAX_LIMIT)
+
+
 def client_routes(context: HttpContext) -> Routes:
     """The routes of connected clients."""
+    mqtt_clients.serve_mqtt_clients(context)
+    mqtt_client.serve_mqtt_client(context)
     routes = Routes(["clients"], PREFIX)
+    _add_clients(routes, context)
+    _add_disconnecting(routes, context)
+    _add_subscriptions(routes, context)
+    return routes
 
+
+def _add_clients(routes: Routes, context: HttpContext) -> None:
     @routes.plain.get(
-        "/clients",
-        cluster(Action.LIST),
-        summary="List clients connected to this gateway, ordered by id",
+        "/clients", cluster(Action.LIST), summary="List MQTT clients connected to any gateway, ordered by id"
     )
     async def list_clients(
         prefix: str = Query("", max_length=MAX_TEXT, description="Prefix of the client ids"),
+        contains: str = Query("", max_length=MAX_TEXT, description="Part of the client ids"),
         user: str | None = Query(None, max_length=MAX_TEXT),
+        gateway: str | None = GATEWAY,
         after: str = Query("", max_length=MAX_TEXT, description="Client id after which the list begins"),
         limit: int = Query(100, ge=1, le=MAX_LIMIT),
     ) -> Response:
-        def is_wanted(client: MqttClient) -> bool:
-            is_in_range = client.client_id.startswith(prefix) and client.client_id > after
-            return is_in_range and user in (None, client.user or None)
+        mqtt_of(context)
+        asked = {"prefix": prefix, "contains": contains, "user": user, "after": after}
+        return await merged_page(context, mqtt_clients.CLIENTS, asked, limit=limit, gateway=gateway)
 
-        wanted = (each for each in accepted(mqtt_of(context)) if is_wanted(each.client))
-        found = heapq.nsmallest(limit + 1, wanted, key=lambda each: each.client.client_id)
-        page = found[:limit]
-        more = page[-1].client.client_id if len(found) > limit else None
-        return json_answer({"value": [client_shape(each) for each in page], "next": more})
-
-    @routes.plain.get("/clients/{id}", cluster(Action.GET), summary="Get a connected client")
+    @routes.plain.get("/clients/{id}", cluster(Action.GET), summary="Get a client of any gateway in full")
     async def get_client(id: str) -> Response:  # noqa: A002 - the parameter's name is the path's
-        return json_answer(client_shape(client_of(mqtt_of(context), name_in_path(id))))
+        mqtt_of(context)
+        client_id = name_in_path(id)
+        asked = {"id": client_id}
+        found = await found_anywhere(context, mqtt_client.CLIENT, asked, _missing(client_id), "connectedSince")
+        return json_answer(found)
 
+    @routes.plain.get(
+        "/clients/{id}/events",
+        cluster(Action.GET),
+        summary="List recent connects, refusals and ends of a client id at all gateways, the newest first",
+    )
+    async def list_client_events(
+        id: str,  # noqa: A002
+        limit: int = Query(100, ge=1, le=mqtt_client.MAX_CLIENT_EVENTS),
+    ) -> Response:
+        found = await context.peers.gather(mqtt_client.EVENTS, {"id": name_in_path(id)})
+        events = [
+            {**event, "gateway": name} for name, answer in sorted(found.answers.items()) for event in answer["value"]
+        ]
+        events.sort(key=lambda event: str(event["time"]), reverse=True)
+        since = {name: answer["since"] for name, answer in found.answers.items()}
+        return json_answer({"value": events[:limit], "since": since, "answered": found.shape()})
+
+
+def _add_disconnecting(routes: Routes, context: HttpContext) -> None:
     @routes.plain.delete(
         "/clients/{id}",
         cluster(Action.UPDATE),
@@ -61,39 +99,62 @@ def client_routes(context: HttpContext) -> Routes:
         summary="Disconnect a client of any gateway",
         status_code=NO_CONTENT,
     )
-    async def kick_client(id: str) -> Response:  # noqa: A002
-        await kick(mqtt_of(context), name_in_path(id))
+    async def kick_client(request: Request, id: str) -> Response:  # noqa: A002
+        client_id = name_in_path(id)
+        await kick(mqtt_of(context), client_id)
+        tell(request, f"MQTT client {client_id}")
         return Response(status_code=NO_CONTENT)
 
-    _add_subscriptions(routes, context)
-    return routes
+    @routes.plain.post(
+        "/clients:disconnect",
+        cluster(Action.UPDATE),
+        change="client disconnected",
+        summary="Disconnect several clients of any gateways",
+        openapi_extra=schema_of_body(schema_of(Disconnecting)),
+    )
+    async def kick_clients(request: Request) -> Response:
+        asked = await body_of(request, context, Disconnecting)
+        mqtt = mqtt_of(context)
+        outcomes: list[dict[str, Any]] = []
+        for client_id in dict.fromkeys(asked.ids):
+            try:
+                await kick(mqtt, client_id)
+            except EntrepotError as refusal:
+                outcomes.append({"id": client_id, "disconnected": False, "error": refusal_shape(refusal)})
+            else:
+                outcomes.append({"id": client_id, "disconnected": True})
+        tell_each(request, [f"MQTT client {each['id']}" for each in outcomes if each["disconnected"]])
+        return json_answer({"value": outcomes})
 
 
 def _add_subscriptions(routes: Routes, context: HttpContext) -> None:
-    @routes.plain.get("/subscriptions", cluster(Action.LIST), summary="List subscriptions of this gateway's clients")
+    @routes.plain.get(
+        "/subscriptions",
+        cluster(Action.LIST),
+        summary="List subscriptions of MQTT clients of all gateways, ordered by client and filter",
+    )
     async def list_subscriptions(
         client: str | None = Query(None, max_length=MAX_TEXT),
         topic_filter: str | None = Query(None, alias="filter", description="Topic filter, as the client wrote it"),
+        gateway: str | None = GATEWAY,
+        after: str = AFTER,
         limit: int = Query(100, ge=1, le=MAX_LIMIT),
-        offset: int = Query(0, ge=0, le=10_000_000, description="Number of subscriptions to skip"),
     ) -> Response:
-        there = sorted(accepted(mqtt_of(context)), key=lambda each: each.client.client_id)
-        found = [
-            {"client": each.client.client_id, **subscription_shape(record)}
-            for each in there
-            if client in (None, each.client.client_id)
-            for text, record in each.subscribing.records.items()
-            if topic_filter in (None, text)
-        ]
-        end = offset + limit
-        return json_answer({"value": found[offset:end], "next": end if len(found) > end else None})
+        mqtt_of(context)
+        asked = {"client": client, "filter": topic_filter}
+        return await merged_page_by_key(
+            context, mqtt_clients.SUBSCRIPTIONS, asked, limit=limit, after=after, gateway=gateway
+        )
 
-    @routes.plain.get("/slow-subscribers", cluster(Action.LIST), summary="List the slowest clients, the slowest first")
-    async def list_slow(limit: int = Query(20, ge=1, le=MAX_LIMIT)) -> Response:
-        hub = mqtt_of(context).services.hub
-        slowness = {each: _slowness(hub, each) for each in accepted(mqtt_of(context))}
-        slowest = heapq.nlargest(limit, (each for each, of in slowness.items() if any(of)), key=slowness.__getitem__)
-        return json_answer({"value": [_slow_shape(each, slowness[each][0]) for each in slowest]})
+    @routes.plain.get(
+        "/slow-subscribers", cluster(Action.LIST), summary="List the slowest clients of all gateways, the slowest first"
+    )
+    async def list_slow(gateway: str | None = GATEWAY, limit: int = Query(20, ge=1, le=MAX_LIMIT)) -> Response:
+        mqtt_of(context)
+        found = await gathered(context, mqtt_clients.SLOW, {"limit": limit}, gateway)
+        rows = [{**row, "gateway": name} for name, answer in found.answers.items() for row in answer["value"]]
+        rows.sort(key=mqtt_clients.slowness, reverse=True)
+        return json_answer({"value": rows[:limit], "answered": found.shape()})
 
 
 def mqtt_of(context: HttpContext) -> MqttFrontend:
@@ -101,21 +162,6 @@ def mqtt_of(context: HttpContext) -> MqttFrontend:
     if context.mqtt is None:
         raise MissingError("no-mqtt", "There is no MQTT listener", "this process has no MQTT listener")
     return context.mqtt
-
-
-def accepted(mqtt: MqttFrontend) -> list[MqttConversation]:
-    """Open connections whose CONNECT was accepted."""
-    return [each for each in mqtt.conversations if each.client.session is not None and each.machine.is_open]
-
-
-def client_of(mqtt: MqttFrontend, client_id: str) -> MqttConversation:
-    """The connection of a client on this gateway.  Raises MissingError."""
-    found = mqtt.registry.of(client_id)
-    if found is None or found.client.session is None or not found.machine.is_open:
-        raise MissingError(
-            "client-not-found", "The client is not connected", f"{client_id[:80]!r} is not connected to this gateway"
-        )
-    return found
 
 
 async def kick(mqtt: MqttFrontend, client_id: str) -> None:
@@ -126,69 +172,9 @@ async def kick(mqtt: MqttFrontend, client_id: str) -> None:
         return
     record = await mqtt.session_operations.get(client_id)
     if record is None or not record.owner:
-        raise MissingError("client-not-found", "The client is not connected", f"{client_id[:80]!r} is not connected")
+        raise _missing(client_id)
     await mqtt.session_operations.kick(client_id, record.owner, ends=False)
 
 
-def client_shape(conversation: MqttConversation) -> dict[str, Any]:
-    """Return a client as JSON."""
-    client = conversation.client
-    session, driver = client.session, client.driver
-    assert session is not None
-    return {
-        "id": client.client_id,
-        "user": client.user or None,
-        "version": version_name(conversation.machine.version),
-        "address": client.peer,
-        "listener": driver.source.listener if driver is not None else None,
-        "tls": driver.source.is_tls if driver is not None else None,
-        "connectedSince": time_shape(client.connected_at_ms),
-        "keepAlive": client.keep_alive,
-        "cleanStart": session.record.clean_start,
-        "sessionExpiry": session.record.expiry_seconds,
-        "subscriptions": len(conversation.subscribing.records),
-        "inFlight": len(conversation.machine.window.held),
-        "queued": conversation.outbox.waiting,
-        "lagging": len(conversation.subscribing.reader.lagging or ()),
-        "dropped": client.dropped,
-        "messagesIn": client.messages_in,
-        "messagesOut": client.messages_out,
-        "bytesIn": client.bytes_in,
-        "bytesOut": client.bytes_out,
-    }
-
-
-def subscription_shape(record: Any) -> dict[str, Any]:
-    """Return a subscription as JSON."""
-    return {
-        "filter": record.filter,
-        "qos": record.qos,
-        "noLocal": record.no_local,
-        "retainAsPublished": record.retain_as_published,
-        "retainHandling": record.retain_handling,
-        "identifier": record.identifier or None,
-    }
-
-
-def _slowness(hub: DeliveryHub, conversation: MqttConversation) -> tuple[int, int, int]:
-    """A client's sort key, the slowest first: messages behind in the log, waiting in memory, dropped."""
-    return _behind(hub, conversation), conversation.outbox.waiting, conversation.client.dropped
-
-
-def _behind(hub: DeliveryHub, conversation: MqttConversation) -> int:
-    """Number of messages in its queues behind its read position; not all of them need match its filters."""
-    return sum(
-        max((hub.tail_position(key) or offset) - offset, 1) if offset >= 0 else 1
-        for key, offset in (conversation.subscribing.reader.lagging or {}).items()
-    )
-
-
-def _slow_shape(conversation: MqttConversation, behind: int) -> dict[str, Any]:
-    return {
-        "id": conversation.client.client_id,
-        "address": conversation.client.peer,
-        "behind": behind,
-        "queued": conversation.outbox.waiting,
-        "inFlight": len(conversation.machine.window.held),
-        "dropped": conversation.client.dropped,
-    }
+def _missing(client_id: str) -> MissingError:
+    return MissingError("client-not-found", "The client is not connected", f"{client_id[:80]!r} is not connected")

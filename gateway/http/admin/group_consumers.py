@@ -10,9 +10,10 @@ from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import split_name
 from entrepot.gateway.amqp.frontend import AmqpFrontend
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.rabbitmq.connections import channel_name
+from entrepot.gateway.http.rabbitmq.connection_shapes import channel_name
 from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.mqtt.frontend import MqttFrontend
+from entrepot.gateway.rocketmq.connected import RocketMqClients
 
 MAX_TOPICS: Final = 100
 """Most topics of a group whose members are looked up."""
@@ -25,6 +26,8 @@ def consumers_here(context: HttpContext, group: str) -> list[GroupConsumer]:
         found += _of_amqp(context.amqp, group)
     if context.mqtt is not None:
         found += _of_mqtt(context.mqtt, group)
+    if context.rocketmq is not None:
+        found += _of_rocketmq(context.rocketmq, group)
     for consumers in context.group_consumers:
         found += consumers(group)
     return found
@@ -62,6 +65,21 @@ def _of_amqp(amqp: AmqpFrontend, group: str) -> Iterator[GroupConsumer]:
                         held=consumer.held,
                         detail=consumer.tag,
                     )
+
+
+def _of_rocketmq(rocketmq: RocketMqClients, group: str) -> Iterator[GroupConsumer]:
+    for client in rocketmq.clients():
+        if client.group == group:
+            topics = tuple(topic for topic, _ in client.topics)
+            yield GroupConsumer(
+                "rocketmq",
+                client.client_id,
+                client.user,
+                client.address,
+                topics,
+                held=client.in_flight,
+                detail=client.kind,
+            )
 
 
 def _of_mqtt(mqtt: MqttFrontend, group: str) -> Iterator[GroupConsumer]:

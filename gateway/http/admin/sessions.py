@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
 
 from entrepot.domain.access.model import Action
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.timestamp import MAX_EPOCH_MS
-from entrepot.gateway.http.admin.clients import MAX_LIMIT, MAX_TEXT, mqtt_of, subscription_shape
+from entrepot.gateway.http.admin.clients import MAX_LIMIT, MAX_TEXT, mqtt_of
 from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
+from entrepot.gateway.http.admin.local_views.mqtt_clients import subscription_shape
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
+from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.mqtt_metrics import version_name
 from entrepot.gateway.http.problems import MissingError
@@ -59,7 +61,7 @@ def session_routes(context: HttpContext) -> Routes:
         summary="Delete a session; a connected client is disconnected",
         status_code=NO_CONTENT,
     )
-    async def delete_session(id: str) -> Response:  # noqa: A002
+    async def delete_session(request: Request, id: str) -> Response:  # noqa: A002
         client_id, mqtt = name_in_path(id), mqtt_of(context)
         here = mqtt.registry.of(client_id)
         if here is None and await mqtt.session_operations.get(client_id) is None:
@@ -69,6 +71,7 @@ def session_routes(context: HttpContext) -> Routes:
         owner = await mqtt.session_operations.end(client_id)
         if owner is not None:  # another gateway's, or the client has just come back
             await mqtt.session_operations.kick(client_id, owner, ends=True)
+        tell(request, f"MQTT session {client_id}")
         return Response(status_code=NO_CONTENT)
 
     return routes

@@ -208,7 +208,7 @@ async def _by_amqp(context: HttpContext, request: Request, trial: AmqpTrial) -> 
 
 
 async def _by_rocketmq(context: HttpContext, principal: Principal, trial: RocketMqTrial) -> Stored:
-    if context.send_rocketmq is None:
+    if context.rocketmq is None:
         raise MissingError("no-rocketmq", "There is no RocketMQ listener", "this process has no RocketMQ listener")
     given = RocketMqTestMessage(
         trial.topic,
@@ -220,7 +220,7 @@ async def _by_rocketmq(context: HttpContext, principal: Principal, trial: Rocket
         trial.properties or {},
         None if trial.deliver_at is None else epoch_ms_of(trial.deliver_at, "deliverAt"),
     )
-    return await context.send_rocketmq(given, principal), True
+    return await context.rocketmq.send_test_message(given, principal), True
 
 
 def _bytes(text: str, encoding: str, where: str) -> bytes:

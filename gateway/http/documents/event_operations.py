@@ -63,21 +63,20 @@ _STATUS: Final = {
     "lastanswer?": Maybe("204"),
     "circuitopen?": False,
 }
+SUBSCRIPTION_FIELDS: Final = {
+    "id": "3f2a9c01d4e5b677",
+    "source": "/default/factory",
+    "types": ["reading"],
+    "config": _CONFIG,
+    "filters": [Anything(_DIALECTS)],
+    "sink": "https://receiver.example/events",
+    "sinkcredential?": _CREDENTIAL,
+    "protocol": Choice(("HTTP",)),
+    "protocolsettings": {"method": Choice(("POST", "PUT")), "headers": Keyed("x-api-key", "***")},
+    "status": _STATUS,
+}
 _SUBSCRIPTION: Final = named(
-    "Subscription",
-    "A subscription (CloudEvents Subscriptions API, draft), without its secrets",
-    {
-        "id": "3f2a9c01d4e5b677",
-        "source": "/default/factory",
-        "types": ["reading"],
-        "config": _CONFIG,
-        "filters": [Anything(_DIALECTS)],
-        "sink": "https://receiver.example/events",
-        "sinkcredential?": _CREDENTIAL,
-        "protocol": Choice(("HTTP",)),
-        "protocolsettings": {"method": Choice(("POST", "PUT")), "headers": Keyed("x-api-key", "***")},
-        "status": _STATUS,
-    },
+    "Subscription", "A subscription (CloudEvents Subscriptions API, draft), without its secrets", SUBSCRIPTION_FIELDS
 )
 _TO_SUBSCRIBE: Final = {
     "source": "factory",

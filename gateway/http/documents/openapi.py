@@ -7,6 +7,7 @@ from typing import Final
 
 from entrepot.gateway.http.documents.access_operations import ACCESS_OPERATIONS
 from entrepot.gateway.http.documents.admin_operations import ADMIN_OPERATIONS
+from entrepot.gateway.http.documents.client_operations import CLIENT_OPERATIONS
 from entrepot.gateway.http.documents.dashboard_operations import DASHBOARD_OPERATIONS
 from entrepot.gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_OPERATIONS, TOKEN
 from entrepot.gateway.http.documents.operation import JSON, Answer, Operation, Operations
@@ -26,6 +27,7 @@ OPERATIONS: Final[Operations] = {
     **EVENT_OPERATIONS,
     **ADMIN_OPERATIONS,
     **VIEWER_OPERATIONS,
+    **CLIENT_OPERATIONS,
     **OPERATOR_OPERATIONS,
     **ACCESS_OPERATIONS,
     **DASHBOARD_OPERATIONS,
@@ -66,9 +68,9 @@ TAGS: Final[Mapping[str, str]] = {
     "timers": "Scheduled messages",
     "transactions": "Half messages",
     "retained": "Retained messages of MQTT",
-    "clients": "MQTT clients of this gateway",
+    "clients": "Connected clients of all gateways: MQTT, AMQP, RocketMQ",
     "sessions": "MQTT sessions of all gateways",
-    "traces": "Packets of one MQTT client",
+    "traces": "Packets of one MQTT client at all gateways",
     "brokers": "Brokers of the store",
     "session": "Login of people in a browser",
     "overview": "Rates, lag, alarms, and the state of every part of the cluster",
@@ -78,6 +80,7 @@ TAGS: Final[Mapping[str, str]] = {
     "acls": "Access policies, and who may what",
     "settings": "Settings of the gateways",
     "bridges": "Bridges to other MQTT brokers",
+    "ingest jobs": "Spark jobs that keep tables of topics",
     "health": "Health, readiness and metrics",
     "documentation": "Documents",
     "rabbitmq": "RabbitMQ's management API",

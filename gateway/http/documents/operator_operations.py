@@ -1,4 +1,4 @@
-"""Operations for operators: clients, sessions, traces, namespaces, brokers, controllers, bridges."""
+"""Operations for operators: namespaces, brokers, controllers."""
 
 from __future__ import annotations
 
@@ -13,80 +13,6 @@ from entrepot.gateway.http.admin.namespaces import NamespaceChange
 from entrepot.gateway.http.documents.operation import GONE, Operation, Operations, answers, put
 from entrepot.gateway.http.documents.shapes import Choice, Maybe, Shape, listed, named, time
 
-_CLIENT: Final = named(
-    "Client",
-    "An MQTT client that is connected to this gateway",
-    {
-        "id": "line-1",
-        "user": Maybe("bob"),
-        "version": "5.0",
-        "address": "192.0.2.7:40112",
-        "listener": Maybe("mqtt"),
-        "tls": Maybe(False),
-        "connectedSince": Maybe(time()),
-        "keepAlive": 60,
-        "cleanStart": True,
-        "sessionExpiry": 3600,
-        "subscriptions": 2,
-        "inFlight": 0,
-        "queued": 0,
-        "lagging": 0,
-        "dropped": 0,
-        "messagesIn": 12,
-        "messagesOut": 40,
-        "bytesIn": 900,
-        "bytesOut": 3100,
-    },
-)
-_FILTER: Final = {
-    "filter": "factory/#",
-    "qos": 1,
-    "noLocal": False,
-    "retainAsPublished": False,
-    "retainHandling": 0,
-    "identifier": Maybe(7),
-}
-_SLOW: Final = {
-    "id": "line-1",
-    "address": "192.0.2.7:40112",
-    "behind": 4000,
-    "queued": 100,
-    "inFlight": 20,
-    "dropped": 0,
-}
-_SESSION_HEAD: Final = {
-    "id": "line-1",
-    "user": Maybe("bob"),
-    "version": "5.0",
-    "connected": True,
-    "gateway": Maybe("gateway-1"),
-    "address": Maybe("192.0.2.7:40112"),
-    "connectedSince": Maybe(time()),
-    "disconnectedSince": Maybe(time()),
-    "sessionExpiry": 3600,
-    "expiresAt": Maybe(time()),
-    "subscriptionCount": 2,
-    "will": Maybe("factory/line1/gone"),
-    "willAt": Maybe(time()),
-}
-_SESSION: Final = named("Session", "An MQTT session of any gateway", _SESSION_HEAD)
-_WHOLE_SESSION: Final = named(
-    "WholeSession",
-    "The same with its subscriptions, and how many messages are on their way",
-    {**_SESSION_HEAD, "inFlight": 1, "halfReceived": 0, "subscriptions": [_FILTER]},
-)
-_PACKET: Final = {
-    "time": Maybe(time()),
-    "client": "line-1",
-    "address": "192.0.2.7:40112",
-    "direction": Choice(("in", "out")),
-    "type": "PUBLISH",
-}
-_TRACE: Final = named(
-    "PacketTrace",
-    "Packets of one client; each has the fields of its type besides",
-    {"target": "line-1", "until": Maybe(time()), "payloads": False, "seen": 1, "packets": [_PACKET]},
-)
 _NAMESPACE: Final = named(
     "Namespace",
     "A namespace, and what is in it; null where AMQP is disabled",
@@ -163,45 +89,24 @@ CONTROLLER: Final = named(
         "problem": Maybe("it does not answer"),
     },
 )
-BRIDGE: Final = named(
-    "Bridge",
-    "A bridge to another MQTT broker",
-    {
-        "name": "plant",
-        "url": "mqtts://plant.example:8883",
-        "version": "5.0",
-        "state": Choice(tuple(each.value for each in BridgeState)),
-        "since": time(),
-        "owner": Maybe("gateway-1"),
-        "isHere": True,
-        "lastError": Maybe("refused"),
-        "received": 12,
-        "sent": 40,
-        "refusedIn": 0,
-        "refusedOut": 0,
-        "ignored": 0,
-        "connects": 1,
-    },
-)
-_NEXT: Final = Maybe("line-2")
-
-CLIENT_OPERATIONS: Final[Operations] = {
-    ("GET", f"{PREFIX}/clients"): Operation("listClients", answers(listed(_CLIENT, next=_NEXT))),
-    ("GET", f"{PREFIX}/clients/{{id}}"): Operation("getClient", answers(_CLIENT)),
-    ("DELETE", f"{PREFIX}/clients/{{id}}"): Operation("disconnectClient", GONE),
-    ("GET", f"{PREFIX}/subscriptions"): Operation(
-        "listClientSubscriptions", answers(listed({"client": "line-1", **_FILTER}, next=Maybe(100)))
-    ),
-    ("GET", f"{PREFIX}/slow-subscribers"): Operation("listSlowSubscribers", answers(listed(_SLOW))),
-    ("GET", f"{PREFIX}/sessions"): Operation("listSessions", answers(listed(_SESSION, next=_NEXT))),
-    ("GET", f"{PREFIX}/sessions/{{id}}"): Operation("getSession", answers(_WHOLE_SESSION)),
-    ("DELETE", f"{PREFIX}/sessions/{{id}}"): Operation("endSession", GONE),
-    ("PUT", f"{PREFIX}/traces/{{client}}"): Operation(
-        "startPacketTrace", answers(_TRACE), example={"seconds": 60, "payloads": False}
-    ),
-    ("GET", f"{PREFIX}/traces/{{client}}"): Operation("getPacketTrace", answers(_TRACE)),
-    ("DELETE", f"{PREFIX}/traces/{{client}}"): Operation("endPacketTrace", GONE),
+BRIDGE_FIELDS: Final = {
+    "name": "plant",
+    "url": "mqtts://plant.example:8883",
+    "version": "5.0",
+    "state": Choice(tuple(each.value for each in BridgeState)),
+    "since": time(),
+    "owner": Maybe("gateway-1"),
+    "isHere": True,
+    "lastError": Maybe("refused"),
+    "received": 12,
+    "sent": 40,
+    "refusedIn": 0,
+    "refusedOut": 0,
+    "ignored": 0,
+    "connects": 1,
 }
+BRIDGE: Final = named("Bridge", "A bridge to another MQTT broker, as one gateway knows it", BRIDGE_FIELDS)
+
 SERVER_OPERATIONS: Final[Operations] = {
     ("GET", f"{PREFIX}/namespaces"): Operation("listNamespaces", answers(listed(_NAMESPACE, next=Maybe("team")))),
     ("GET", f"{PREFIX}/namespaces/{{name}}"): Operation("getNamespace", answers(_NAMESPACE)),
@@ -231,6 +136,5 @@ SERVER_OPERATIONS: Final[Operations] = {
         body=Shape(schema_of(NewController), {"controller": 4, "address": "192.0.2.14:9876", "replaces": 2}),
     ),
     ("DELETE", f"{PREFIX}/controllers/{{controller}}"): Operation("removeController", GONE),
-    ("GET", f"{PREFIX}/bridges"): Operation("listBridges", answers(listed(BRIDGE))),
 }
-OPERATOR_OPERATIONS: Final[Operations] = {**CLIENT_OPERATIONS, **SERVER_OPERATIONS}
+OPERATOR_OPERATIONS: Final[Operations] = SERVER_OPERATIONS

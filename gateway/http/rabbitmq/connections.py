@@ -1,30 +1,33 @@
-"""Connections, channels and consumers of this gateway's AMQP listener: list, show, close."""
+"""AMQP connections, channels and consumers of all gateways: list, show, close.
+
+The forms are RabbitMQ's.  Gateways that did not answer are in a header (`everywhere.MISSING_HEADER`).
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from fastapi import Request, Response
 
 from entrepot.domain.access.model import Action
-from entrepot.gateway.amqp.connections.channel import AmqpChannel
-from entrepot.gateway.amqp.connections.consuming import Consumer
-from entrepot.gateway.amqp.connections.conversation import AmqpConversation
-from entrepot.gateway.amqp.frontend import AmqpFrontend
-from entrepot.gateway.driver import Driver
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
+from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.everywhere import all_rows, check_complete, found_anywhere, with_missing
 from entrepot.gateway.http.problems import MissingError
+from entrepot.gateway.http.rabbitmq import local_views as views
 from entrepot.gateway.http.rabbitmq.api import frontend_of, new_router, nothing, vhost_in_path
 from entrepot.gateway.http.rabbitmq.listing import listing
-from entrepot.gateway.http.rabbitmq.shapes import node_name, plain
 from entrepot.gateway.http.rights import cluster
 from entrepot.gateway.http.routes import Router
-from entrepot.protocols.amqp.reply_codes import ReplyCode
+
+DEFAULT_REASON: Final = "Closed via management plugin"
+MAX_REASON: Final = 200
 
 
 def connection_routes(context: HttpContext) -> Router:
+    views.serve_amqp_connections(context)
     router = new_router()
     _add_connections(router, context)
     _add_channels(router, context)
@@ -34,22 +37,20 @@ def connection_routes(context: HttpContext) -> Router:
 def _add_connections(router: Router, context: HttpContext) -> None:
     @router.get("/connections", cluster(Action.LIST), summary="List open connections")
     async def list_connections(request: Request) -> Response:
-        return await listing(request, [connection_shape(each) for each in _open(frontend_of(context))])
+        return await _listed(context, request, views.CONNECTIONS)
 
     @router.get("/vhosts/{name}/connections", cluster(Action.LIST), summary="List open connections of a virtual host")
     async def list_connections_of(request: Request, name: str) -> Response:
-        vhost = vhost_in_path(context, name)
-        rows = [connection_shape(each) for each in _open(frontend_of(context)) if each.client.vhost is vhost]
-        return await listing(request, rows)
+        return await _listed(context, request, views.CONNECTIONS, vhost=vhost_in_path(context, name).name)
 
     @router.get("/connections/{name}", cluster(Action.GET), summary="Get a connection")
     async def get_connection(name: str) -> Response:
-        return json_answer(connection_shape(_connection(context, name)))
+        return json_answer((await _connection(context, name))["connection"])
 
     @router.get("/connections/{name}/channels", cluster(Action.GET), summary="List the channels of a connection")
     async def list_channels_of(request: Request, name: str) -> Response:
-        channels = _connection(context, name).channels.values()
-        return await listing(request, [channel_shape(each) for each in channels])
+        channels = (await _connection(context, name))["channels"]
+        return await listing(request, [_without(each, "consumer_details") for each in channels])
 
     @router.delete(
         "/connections/{name}",
@@ -59,141 +60,64 @@ def _add_connections(router: Router, context: HttpContext) -> None:
         status_code=204,
     )
     async def delete_connection(request: Request, name: str) -> Response:
-        reason = request.headers.get("x-reason") or "Closed via management plugin"
-        _connection(context, name).close_connection(ReplyCode.CONNECTION_FORCED, reason[:200])
+        frontend_of(context)
+        wanted = name_in_path(name)
+        await close_connection(context, request, wanted, request.headers.get("x-reason") or DEFAULT_REASON)
         return nothing()
+
+
+async def close_connection(context: HttpContext, request: Request, name: str, reason: str) -> None:
+    """Close a connection of any gateway.  Raises MissingError, UNAVAILABLE where a gateway that may have it did not
+    answer."""
+    found = await context.peers.gather(views.CLOSE, {"names": [name], "reason": reason[:MAX_REASON]})
+    if not any(found.answers.values()):
+        missing = missing_connection(name)
+        check_complete(found, missing.message)
+        raise missing
+    tell(request, f"AMQP connection {name}", reason)
 
 
 def _add_channels(router: Router, context: HttpContext) -> None:
     @router.get("/channels", cluster(Action.LIST), summary="List open channels")
     async def list_channels(request: Request) -> Response:
-        return await listing(request, [channel_shape(each) for each in _channels(frontend_of(context))])
+        return await _listed(context, request, views.CHANNELS)
 
     @router.get("/channels/{name}", cluster(Action.GET), summary="Get a channel")
     async def get_channel(name: str) -> Response:
+        frontend_of(context)
         wanted = name_in_path(name)
-        for channel in _channels(frontend_of(context)):
-            if channel_name(channel) == wanted:
-                consumers = [consumer_shape(each, channel) for each in channel.consuming.consumers.values()]
-                return json_answer({**channel_shape(channel), "consumer_details": consumers})
-        raise MissingError("channel-not-found", "The channel does not exist", f"there is no channel {wanted[:120]!r}")
+        missing = MissingError(
+            "channel-not-found", "The channel does not exist", f"there is no channel {wanted[:120]!r}"
+        )
+        found = await found_anywhere(context, views.CHANNEL, {"name": wanted}, missing)
+        return json_answer(_without(found, "gateway", "answered"))
 
     @router.get("/consumers", cluster(Action.LIST), summary="List consumers")
     async def list_consumers(request: Request) -> Response:
-        return await listing(request, _consumers(frontend_of(context), None))
+        return await _listed(context, request, views.CONSUMERS)
 
     @router.get("/consumers/{vhost}", cluster(Action.LIST), summary="List consumers of a virtual host")
     async def list_consumers_of(request: Request, vhost: str) -> Response:
-        return await listing(request, _consumers(frontend_of(context), vhost_in_path(context, vhost).name))
+        return await _listed(context, request, views.CONSUMERS, vhost=vhost_in_path(context, vhost).name)
 
 
-def _open(frontend: AmqpFrontend) -> list[AmqpConversation]:
-    """Logged-in connections, the oldest first."""
-    found = [each for each in frontend.conversations if each.client.vhost is not None and each.driver is not None]
-    return sorted(found, key=lambda each: (each.client.connected_at_ms, each.client.identity))
+async def _listed(context: HttpContext, request: Request, view: str, **asked: Any) -> Response:
+    frontend_of(context)
+    rows, found = await all_rows(context, view, asked)
+    return with_missing(await listing(request, [_without(row, "gateway") for row in rows]), found)
 
 
-def _channels(frontend: AmqpFrontend) -> list[AmqpChannel]:
-    return [channel for conversation in _open(frontend) for channel in conversation.channels.values()]
+async def _connection(context: HttpContext, parameter: str) -> dict[str, Any]:
+    frontend_of(context)
+    name = name_in_path(parameter)
+    return await found_anywhere(context, views.CONNECTION, {"name": name}, missing_connection(name))
 
 
-def _consumers(frontend: AmqpFrontend, vhost: str | None) -> list[dict[str, Any]]:
-    return [
-        consumer_shape(consumer, channel)
-        for channel in _channels(frontend)
-        if vhost is None or channel.vhost.name == vhost
-        for consumer in channel.consuming.consumers.values()
-    ]
-
-
-def _connection(context: HttpContext, parameter: str) -> AmqpConversation:
-    wanted = name_in_path(parameter)
-    for each in _open(frontend_of(context)):
-        if connection_name(each.driver) == wanted:
-            return each
-    raise MissingError(
-        "connection-not-found", "The connection does not exist", f"there is no connection {wanted[:120]!r}"
+def missing_connection(name: str) -> MissingError:
+    return MissingError(
+        "connection-not-found", "The connection does not exist", f"there is no connection {name[:120]!r}"
     )
 
 
-# -- names and shapes ------------------------------------------------------------------------------------------------
-
-
-def connection_name(driver: Driver | None) -> str:
-    """RabbitMQ's name of a connection: the client's address, an arrow, the server's address."""
-    return " -> " if driver is None else f"{driver.peer} -> {driver.local}"
-
-
-def channel_name(channel: AmqpChannel) -> str:
-    return f"{connection_name(channel.out.driver)} ({channel.out.number})"
-
-
-def connection_shape(conversation: AmqpConversation) -> dict[str, Any]:
-    driver, client, tuned = conversation.driver, conversation.client, conversation.machine.tuned
-    local_host, _, local_port = ("" if driver is None else driver.local).rpartition(":")
-    return {
-        "name": connection_name(driver),
-        "user_provided_name": plain(client.properties.get("connection_name")),
-        "user": client.login_name,
-        "vhost": client.vhost_name,
-        "node": node_name(client.gateway),
-        "type": "network",
-        "protocol": "AMQP 0-9-1",
-        "state": "running",
-        "host": local_host,
-        "port": int(local_port or 0),
-        **_peer(driver),
-        "ssl": driver is not None and driver.source.is_tls,
-        "channels": len(conversation.channels),
-        "channel_max": tuned.channel_max,
-        "frame_max": tuned.frame_max,
-        "timeout": tuned.heartbeat_seconds,
-        "connected_at": client.connected_at_ms,
-        "client_properties": plain(client.properties),
-    }
-
-
-def _peer(driver: Driver | None) -> dict[str, Any]:
-    if driver is None:
-        return {"peer_host": "", "peer_port": 0}
-    return {"peer_host": driver.source.host, "peer_port": driver.source.port}
-
-
-def channel_shape(channel: AmqpChannel) -> dict[str, Any]:
-    consuming, publishing = channel.consuming, channel.publishing
-    return {
-        "name": channel_name(channel),
-        "number": channel.out.number,
-        "user": channel.client.login_name,
-        "vhost": channel.vhost.name,
-        "node": node_name(channel.client.gateway),
-        "connection_details": {"name": connection_name(channel.out.driver), **_peer(channel.out.driver)},
-        "state": "running",
-        "consumer_count": len(consuming.consumers),
-        "messages_unacknowledged": len(consuming.held),
-        "prefetch_count": consuming.prefetch,
-        "global_prefetch_count": consuming.channel_prefetch,
-        "confirm": publishing.confirms,
-        "transactional": publishing.is_tx,
-        "messages_uncommitted": len(publishing.transaction),
-        "acks_uncommitted": len(consuming.tx),
-    }
-
-
-def consumer_shape(consumer: Consumer, channel: AmqpChannel) -> dict[str, Any]:
-    return {
-        "consumer_tag": consumer.tag,
-        "queue": {"name": consumer.queue.name, "vhost": channel.vhost.name},
-        "channel_details": {
-            "name": channel_name(channel),
-            "number": channel.out.number,
-            "user": channel.client.login_name,
-            "connection_name": connection_name(channel.out.driver),
-            "node": node_name(channel.client.gateway),
-            **_peer(channel.out.driver),
-        },
-        "ack_required": not consumer.no_ack,
-        "exclusive": consumer.exclusive,
-        "prefetch_count": consumer.prefetch,
-        "arguments": plain(consumer.arguments),
-    }
+def _without(row: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in names}

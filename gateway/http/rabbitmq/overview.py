@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from http import HTTPStatus
 from time import monotonic
 from typing import Any, Final
@@ -16,10 +17,12 @@ from entrepot.gateway.amqp.frontend import AmqpFrontend
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.everywhere import with_missing
 from entrepot.gateway.http.problems import MissingError
 from entrepot.gateway.http.rabbitmq.api import frontend_of, new_router, vhost_in_path, virtual_hosts_of
 from entrepot.gateway.http.rabbitmq.exchanges import PublishBody, publish_of, published
 from entrepot.gateway.http.rabbitmq.listing import listing
+from entrepot.gateway.http.rabbitmq.local_views import COUNTS
 from entrepot.gateway.http.rabbitmq.message_stats import MessageRates, totals_of_all
 from entrepot.gateway.http.rabbitmq.queues import add_counts
 from entrepot.gateway.http.rabbitmq.rights import resource_name
@@ -72,7 +75,9 @@ def _add_overview(router: Router, context: HttpContext) -> None:
         rates.look()
         stats = rates.stats(ALL, totals_of_all(frontend))
         totals = await _queue_totals(context, frontend)
-        return json_answer({**_overview(context, frontend), "message_stats": stats, "queue_totals": totals})
+        counted = await context.peers.gather(COUNTS)
+        shown = {**_overview(context, frontend, counted.answers.values()), "message_stats": stats}
+        return with_missing(json_answer({**shown, "queue_totals": totals}), counted)
 
     @router.get("/whoami", no_rights, summary="Get the authenticated user")
     async def whoami(request: Request) -> Response:
@@ -86,9 +91,10 @@ def _add_overview(router: Router, context: HttpContext) -> None:
         return json_answer({"name": _cluster_name(context)})
 
 
-def _overview(context: HttpContext, frontend: AmqpFrontend) -> dict[str, Any]:
+def _overview(context: HttpContext, frontend: AmqpFrontend, counted: Iterable[dict[str, int]]) -> dict[str, Any]:
+    """The overview; `counted`: the counts of each gateway's connections."""
     settings, vhosts = context.settings, frontend.virtual_hosts.definitions.vhosts()
-    channels = [each for conversation in frontend.conversations for each in conversation.channels.values()]
+    clients = [*counted]
     return {
         "management_version": settings.amqp.product_version,
         "rabbitmq_version": settings.amqp.product_version,
@@ -99,9 +105,7 @@ def _overview(context: HttpContext, frontend: AmqpFrontend) -> dict[str, Any]:
         "rates_mode": "basic",
         "exchange_types": [{"name": each.value, "description": "", "enabled": True} for each in ExchangeType],
         "object_totals": {
-            "connections": len(frontend.conversations),
-            "channels": len(channels),
-            "consumers": sum(len(each.consuming.consumers) for each in channels),
+            **{kind: sum(each[kind] for each in clients) for kind in ("connections", "channels", "consumers")},
             "exchanges": sum(1 for vhost in vhosts for _ in vhost.routing.exchanges()),
             "queues": sum(len(vhost.queues) for vhost in vhosts),
         },

@@ -18,10 +18,10 @@ from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import check_owner
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import body_of, json_answer
 from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.everywhere import all_rows, with_missing
 from entrepot.gateway.http.rabbitmq.api import (
     ArgumentsBody,
     created,
-    frontend_of,
     missing,
     new_router,
     nothing,
@@ -29,8 +29,8 @@ from entrepot.gateway.http.rabbitmq.api import (
     vhost_in_path,
     virtual_hosts_of,
 )
-from entrepot.gateway.http.rabbitmq.connections import consumer_shape
 from entrepot.gateway.http.rabbitmq.listing import Row, listing
+from entrepot.gateway.http.rabbitmq.local_views import CONSUMERS
 from entrepot.gateway.http.rabbitmq.message_stats import MessageRates, totals_of_queue, totals_of_queues
 from entrepot.gateway.http.rabbitmq.rights import DECLARE, DELETE, GET, LIST, check
 from entrepot.gateway.http.rabbitmq.shapes import queue_shape
@@ -108,24 +108,19 @@ def _add_reading(router: Router, context: HttpContext) -> None:
     async def list_queues_of(request: Request, vhost: str) -> Response:
         return await listed(request, [vhost_in_path(context, vhost)])
 
-    @router.get("/queues/{vhost}/{name}", GET, summary="Get a queue with its consumers at this gateway")
+    @router.get("/queues/{vhost}/{name}", GET, summary="Get a queue with its consumers")
     async def get_queue(vhost: str, name: str) -> Response:
-        frontend, found = frontend_of(context), vhost_in_path(context, vhost)
+        found = vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)
         rates.look()
         row = row_of(queue, found)
         await add_counts(context, [row])
         if "messages" not in row:
             raise missing("queue", queue.name, found)
-        consumers = [
-            consumer_shape(consumer, channel)
-            for conversation in frontend.conversations
-            for channel in conversation.channels.values()
-            for consumer in channel.consuming.consumers.values()
-            if consumer.queue is queue
-        ]
+        rows, gathered = await all_rows(context, CONSUMERS, {"vhost": found.name, "queue": queue.name})
+        consumers = [{name: value for name, value in each.items() if name != "gateway"} for each in rows]
         row = {name: value for name, value in row.items() if name != "message_stats" or value is not None}
-        return json_answer({**row, "consumer_details": consumers})
+        return with_missing(json_answer({**row, "consumer_details": consumers}), gathered)
 
 
 async def add_counts(context: HttpContext, rows: list[Row]) -> None:

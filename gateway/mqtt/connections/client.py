@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from entrepot.domain.access.model import Principal
 from entrepot.gateway.driver import Driver
@@ -26,6 +27,7 @@ class MqttClient:
         "close",
         "connected_at_ms",
         "counted_user",
+        "denials",
         "driver",
         "dropped",
         "keep_alive",
@@ -51,6 +53,8 @@ class MqttClient:
         self.traced_by: object | None = None
         self.observe: Callable[[bytes], None] | None = None
         """Called with outgoing bytes while the client is traced."""
+        self.denials: list[Any] | None = None
+        """Kept denials of its publishes and subscriptions (`ClientEvent`)."""
         self.wants_no_local = False
         """True while a subscription excludes the client's own publishes (No Local)."""
         self.bytes_in = self.bytes_out = 0

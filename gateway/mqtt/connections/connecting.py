@@ -140,6 +140,7 @@ class Connecting:
         if not machine.is_closed:
             reference = services.settings.server_reference if reason == ReasonCode.USE_ANOTHER_SERVER else ""
             services.counters.connects[machine.version, reason.name.lower()] += 1
+            services.history.refused(self._client, self._connect, reason, text)
             self._connection.end(machine.refuse(reason, text, reference))
         self._connection.gone()
 
@@ -278,6 +279,7 @@ class Connecting:
             return
         services.counters.connects[machine.version, "accepted"] += 1
         self._client.connected_at_ms = session.record.connected_at_ms
+        services.history.connected(self._client, is_session_present=session.is_present)
         window, restored = machine.window, session.restored
         window.next_id = restored.next_id
         if session.message_ids:

@@ -10,14 +10,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-import structlog
-
 from entrepot.gateway.driver import Driver
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
 from entrepot.gateway.mqtt.connections.admission import Pace
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.connecting import Connecting
-from entrepot.gateway.mqtt.connections.departing import hand_on, leave
+from entrepot.gateway.mqtt.connections.departing import hand_on, leave, note_end
+from entrepot.gateway.mqtt.connections.history import CONNECTION_LOST
 from entrepot.gateway.mqtt.connections.ordering import Later, Ordering, filters_of
 from entrepot.gateway.mqtt.connections.outbox import Outbox
 from entrepot.gateway.mqtt.connections.publishing import Publishing
@@ -36,8 +35,6 @@ MAX_WAITING_BYTES: Final = 64 * 1024
 
 _UNDECIDED: Final = "CONNECT is not decided"
 """Reasons to pause reading."""
-
-log = structlog.get_logger(__name__)
 
 
 class Connections(Protocol):
@@ -138,7 +135,7 @@ class MqttConversation:
 
     def lost(self) -> None:
         self.machine.lost()
-        self.end(Closing(ReasonCode.UNSPECIFIED_ERROR, "the connection was lost", is_clients=True))
+        self.end(Closing(ReasonCode.UNSPECIFIED_ERROR, CONNECTION_LOST, is_clients=True))
         self._connections.closed(self)
         self.client.driver = None
         self._let_go()
@@ -343,16 +340,7 @@ class MqttConversation:
         if self._is_ended:
             return
         self._is_ended = True
-        if not closing.is_clients:
-            log.info(
-                "connection closed by the server",
-                seldom=f"mqtt {closing.reason.name}",
-                protocol="mqtt",
-                client_id=self.client.client_id,
-                peer=self.client.peer,
-                reason=closing.reason.name,
-                text=closing.text,
-            )
+        note_end(self._services, self.client, closing, is_taken=is_taken)
         if self.ordering is not None:
             self.ordering.finish()
         session = self.client.session

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from entrepot.gateway.mqtt.connections.client import MqttClient
+from entrepot.gateway.mqtt.connections.history import ClientHistory
 from entrepot.protocols.mqtt.packet_counts import PacketCounts
 from entrepot.protocols.mqtt.packets import Publish
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
@@ -23,8 +24,8 @@ class MqttCounters:
     """Counters since the process began.  `publishes`: by protocol version and QoS.  `connects`: by version and outcome
     (`accepted` or the reason code's name).  `refused`: refused publishes and subscriptions by reason code."""
 
-    def __init__(self, clients: Callable[[], Iterable[MqttClient]]) -> None:
-        self._clients = clients
+    def __init__(self, clients: Callable[[], Iterable[MqttClient]], history: ClientHistory) -> None:
+        self._clients, self._history = clients, history
         self.packets = PacketCounts()
         self.sockets = 0
         self.publishes: Counter[tuple[int, int]] = Counter()
@@ -52,8 +53,9 @@ class MqttCounters:
         client.dropped += count
 
     def refuse(self, client: MqttClient, name: str, why: str, reason: ReasonCode = ReasonCode.NOT_AUTHORIZED) -> None:
-        """Count and log a refused publish or subscription."""
+        """Count, note and log a refused publish or subscription."""
         self.refused[reason.name] += 1
+        self._history.denied(client, name, why, reason)
         log.info("refused", seldom=f"mqtt {reason.name}", client_id=client.client_id, name=name[:120], reason=why)
 
     def closed(self, client: MqttClient) -> None:

@@ -5,10 +5,32 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import structlog
+
+from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.publishing import Publishing
 from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.sessions.lifecycle import depart
 from entrepot.gateway.mqtt.sessions.session import Session
+from entrepot.protocols.mqtt.connection_events import Closing
+
+log = structlog.get_logger(__name__)
+
+
+def note_end(services: MqttServices, client: MqttClient, closing: Closing, *, is_taken: bool) -> None:
+    """Log and note the end of a connection."""
+    if client.session is not None:
+        services.history.ended(client, closing, is_taken=is_taken)
+    if not closing.is_clients:
+        log.info(
+            "connection closed by the server",
+            seldom=f"mqtt {closing.reason.name}",
+            protocol="mqtt",
+            client_id=client.client_id,
+            peer=client.peer,
+            reason=closing.reason.name,
+            text=closing.text,
+        )
 
 
 async def hand_on(publishing: Publishing, session: Session, gone: Callable[[], None]) -> None:

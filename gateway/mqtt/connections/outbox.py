@@ -79,6 +79,11 @@ class Outbox:
         """Number of waiting messages."""
         return len(self._backlog or ()) + len(self._resends or ())
 
+    @property
+    def waiting_bytes(self) -> tuple[int, int]:
+        """Bytes of messages that wait for room, and of packets that wait for their record."""
+        return self._backlog_bytes, self._not_durable
+
     # -- what comes from the log -------------------------------------------------------------------------------------
 
     def deliver(self, run: Run, replay: str = "") -> int:

@@ -17,6 +17,7 @@ from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.mqtt.connections.access import MqttAccess
 from entrepot.gateway.mqtt.connections.admission import Admission
 from entrepot.gateway.mqtt.connections.counters import MqttCounters
+from entrepot.gateway.mqtt.connections.history import ClientHistory
 from entrepot.gateway.mqtt.connections.subscriber_presence import SubscriberPresence
 from entrepot.gateway.mqtt.connections.traces import Traces
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
@@ -45,6 +46,7 @@ class MqttServices:
     admission: Admission
     counters: MqttCounters
     traces: Traces
+    history: ClientHistory
     sessions: Sessions
     presence: SubscriberPresence | None
     settings: MqttSettings

@@ -11,8 +11,11 @@ import paho.mqtt.client as paho
 import pika  # type: ignore[import-untyped]
 from paho.mqtt.enums import CallbackAPIVersion
 
+from entrepot.protocols.rocketmq.headers import Credentials
 from tests.e2e.http.documented import Described
 from tests.e2e.http.steps import event
+from tests.support.rocketmq_client import GrpcClient
+from tests.support.rocketmq_telemetry import push_consumer, telemetry
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
 
@@ -51,6 +54,7 @@ def ask_everything(server: ServerProcess, client: httpx2.Client, described: Desc
     _messages(ask)
     _mqtt(ask, server)
     _amqp(ask, server)
+    _rocketmq(ask, server)
     _server(ask)
     _users(ask)
     ask("POST", f"{V1}/session", {"name": ROOT[0], "password": ROOT[1]})
@@ -84,6 +88,8 @@ def _topics_and_events(ask: Asking) -> None:
     path = f"/subscriptions/{made['id']}"
     ask("GET", path)
     ask("PUT", path, made)
+    assert ask("GET", f"{V1}/webhooks").json()["value"]
+    ask("GET", f"{V1}/webhooks/{made['id']}")
     ask("DELETE", path)
 
 
@@ -151,12 +157,15 @@ def _mqtt(ask: Asking, server: ServerProcess) -> None:
         assert ask("GET", f"{V1}/traces/line-1").json()["packets"]
         ask("DELETE", f"{V1}/traces/line-1")
         ask("GET", f"{V1}/clients/line-1")
+        assert ask("GET", f"{V1}/clients/line-1/events").json()["value"]
         ask("GET", f"{V1}/slow-subscribers")
         ask("GET", f"{V1}/retained/known%2Fkept")
         ask("DELETE", f"{V1}/retained/known%2Fkept")
         ask("DELETE", f"{V1}/retained?filter=known/%23")
         assert ask("GET", f"{V1}/sessions").json()["value"]
         ask("GET", f"{V1}/sessions/line-1")
+        ask("POST", f"{V1}/clients:disconnect", {"ids": ["line-1", "nobody"]})
+        wait_until(lambda: "line-1" in str(ask("GET", f"{V1}/clients").json()), "the client again")
         ask("DELETE", f"{V1}/clients/line-1")
         wait_until(lambda: "line-1" in str(ask("GET", f"{V1}/clients").json()), "the client once more")
         ask("DELETE", f"{V1}/sessions/line-1")
@@ -195,6 +204,9 @@ def _amqp(ask: Asking, server: ServerProcess) -> None:
             ask("GET", f"/api/{kind}/{quote(one['name'], safe='')}")
         name = quote(one["name"].rpartition(" (")[0], safe="")
         ask("GET", f"/api/connections/{name}/channels")
+        for url in ("amqp/connections", f"amqp/connections/{name}", "amqp/consumers?queue=jobs"):
+            ask("GET", f"{V1}/{url}")
+        ask("POST", f"{V1}/amqp/connections:close", {"names": ["nobody"]})
         ask("DELETE", f"/api/connections/{name}", headers={"x-reason": "done"})
     finally:
         try:
@@ -212,6 +224,19 @@ def _amqp(ask: Asking, server: ServerProcess) -> None:
         ask("DELETE", url)
 
 
+def _rocketmq(ask: Asking, server: ServerProcess) -> None:
+    ask("PUT", f"{V1}/users/rocket", {"password": "a long one", "signingSecret": "a secret", "super": True})
+    credentials = Credentials("rocket", "a secret")
+    with (
+        GrpcClient(server.address("grpc"), credentials, client_id="rocket-1") as client,
+        telemetry(client, push_consumer("workers", "known")),
+    ):
+        assert ask("GET", f"{V1}/rocketmq/clients").json()["value"]
+        ask("DELETE", f"{V1}/rocketmq/clients/rocket-1")
+    ask("POST", f"{V1}/rocketmq/clients:disconnect", {"ids": ["nobody"]})
+    ask("DELETE", f"{V1}/users/rocket")
+
+
 def _server(ask: Asking) -> None:
     for path in (
         "/healthz",
@@ -226,6 +251,7 @@ def _server(ask: Asking) -> None:
         f"{V1}/overview/history?span=300",
         f"{V1}/session",
         f"{V1}/bridges",
+        f"{V1}/ingest-jobs",
     ):
         ask("GET", path)
     for _ in range(2):

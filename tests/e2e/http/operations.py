@@ -65,6 +65,7 @@ OPERATIONS = [
     *of_both("GET", "/topics/grid/events?start=nonsense", ("SUB", "Topic:grid/#")),
     *of_both("POST", "/subscriptions", ("SUB", "Topic:grid/#"), json={**SINK, "source": "grid", "filters": [{}]}),
     *of_both("GET", "/subscriptions/none", ALL_CONTENTS),
+    *of_both("GET", "/api/v1/webhooks/none", ALL_CONTENTS),
     *of_both("PUT", "/subscriptions/none", ALL_CONTENTS, json={}),
     *of_both("DELETE", "/subscriptions/none", ALL_CONTENTS),
     *of_both("GET", "/api/v1/topics/grid/event-rules", ("GET", "Topic:grid")),
@@ -149,9 +150,20 @@ OPERATIONS = [
     http("DELETE", "/api/v1/retained/grid%2Fa", ("PUB", "Topic:grid/a")),
     http("GET", "/api/v1/settings", ("GET", "Cluster:default")),
     http("GET", "/api/v1/bridges", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/ingest-jobs", ("LIST", "Cluster:default")),
+    http("DELETE", "/api/v1/ingest-jobs/none", ("UPDATE", "Cluster:default")),
     http("GET", "/api/v1/clients", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/clients/c", ("GET", "Cluster:default")),
     http("DELETE", "/api/v1/clients/c", ("UPDATE", "Cluster:default")),
+    http("GET", "/api/v1/clients/c/events", ("GET", "Cluster:default")),
+    http("POST", "/api/v1/clients:disconnect", ("UPDATE", "Cluster:default"), json={"ids": ["c"]}),
+    http("GET", "/api/v1/amqp/connections", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/amqp/connections/c", ("GET", "Cluster:default")),
+    http("GET", "/api/v1/amqp/consumers", ("LIST", "Cluster:default")),
+    http("POST", "/api/v1/amqp/connections:close", ("UPDATE", "Cluster:default"), json={"names": ["c"]}),
+    http("GET", "/api/v1/rocketmq/clients", ("LIST", "Cluster:default")),
+    http("DELETE", "/api/v1/rocketmq/clients/c", ("UPDATE", "Cluster:default")),
+    http("POST", "/api/v1/rocketmq/clients:disconnect", ("UPDATE", "Cluster:default"), json={"ids": ["c"]}),
     http("GET", "/api/v1/subscriptions", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/slow-subscribers", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/sessions", ("LIST", "Cluster:default")),
@@ -177,7 +189,13 @@ ONLY_SUPER = [
     http("DELETE", "/api/v1/traces/c"),
     *(http(method, path, json=body) for method, path, _, body in rabbitmq_grid.FOR_SUPER_USERS),
 ]
-OWN = [http("GET", "/asyncapi.json"), http("GET", "/subscriptions"), http("GET", "/namespaces/plant/subscriptions")]
+OWN = [
+    http("GET", "/asyncapi.json"),
+    http("GET", "/subscriptions"),
+    http("GET", "/namespaces/plant/subscriptions"),
+    http("GET", "/api/v1/webhooks"),
+    http("GET", "/api/v1/namespaces/plant/webhooks"),
+]
 """They show what the caller may see."""
 LOGIN = [http("POST", "/api/v1/session", json={}), http("DELETE", "/api/v1/session")]
 """Open to everybody; tests of their own tell what they do (`test_http_login.py`)."""

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from entrepot.gateway.cli.app import run
-from entrepot.protocols.mqtt.packets import Connack, Disconnect, Will
+from entrepot.protocols.mqtt.packets import Connack, Connect, Disconnect, Will
 from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 from tests.support.cases import cases
@@ -57,17 +57,30 @@ def test_a_client_is_shown_as_it_is(watched: Deployment) -> None:
         assert told.pop("address") == "{}:{}".format(*client.socket.getsockname())
         assert told.pop("bytesIn") > 50
         assert told.pop("bytesOut") > 20
+        assert told.pop("answered") == {"asked": 1, "answered": 1, "missing": []}
+        subscribed, session = told.pop("subscribedTo"), told.pop("session")
+        assert [each["filter"] for each in subscribed] == ["shown/#", "shown/+"]
+        assert (session["continued"], session["isDurable"], session["receiveMaximum"]) == (False, True, 5)
+        assert (told.pop("will"), told.pop("inFlightMessages"), told.pop("halfReceived")) == (None, [], [])
+        assert (told.pop("facts"), told.pop("isTraced")) == ([], False)
+        assert told.pop("lastPacketSeconds") < 60
+        assert told.pop("output")["isReadingPaused"] is False
+        gateway = told.pop("gateway")
         assert told == {
             "id": "shown/1", "user": None, "version": "5", "listener": "mqtt", "tls": False, "keepAlive": 30,
             "cleanStart": True, "sessionExpiry": 1000, "subscriptions": 2, "inFlight": 0, "queued": 0, "lagging": 0,
             "dropped": 0, "messagesIn": 1, "messagesOut": 1,
         }  # fmt: skip
         listed = get(watched, "/clients?prefix=shown/&limit=1")
-        assert [each["id"] for each in listed["value"]] == ["shown/1"]
+        assert [(each["id"], each["gateway"]) for each in listed["value"]] == [("shown/1", gateway)]
         rest = get(watched, f"/clients?prefix=shown/&limit=1&after={quote(listed['next'])}")
         assert [(each["id"], each["version"]) for each in rest["value"]] == [("shown/2", "3.1.1")]
         assert rest["next"] is None
         assert get(watched, "/clients?user=nobody")["value"] == []
+        assert [each["id"] for each in get(watched, "/clients?contains=wn/2")["value"]] == ["shown/2"]
+        here = get(watched, "/clients?prefix=shown/&gateway=here")
+        assert [each["id"] for each in here["value"]] == ["shown/1", "shown/2"]
+        assert status(watched, "GET", "/clients?gateway=nobody") == 400
         assert status(watched, "GET", "/clients/absent") == 404
 
 
@@ -82,7 +95,16 @@ def test_subscriptions_by_client_and_filter(watched: Deployment) -> None:
         by_filter = get(watched, "/subscriptions?filter=subs/a")
         assert [(each["client"], each["qos"]) for each in by_filter["value"]] == [("subs-1", 0), ("subs-2", 1)]
         first = get(watched, "/subscriptions?filter=subs/a&limit=1")
-        assert (len(first["value"]), first["next"]) == (1, 1)
+        assert [each["client"] for each in first["value"]] == ["subs-1"]
+        rest = get(watched, f"/subscriptions?filter=subs/a&limit=1&after={first['next']}")
+        assert ([each["client"] for each in rest["value"]], rest["next"]) == (["subs-2"], None)
+        pages, after = [], ""
+        while after is not None:
+            page = get(watched, f"/subscriptions?limit=1&after={after}")
+            pages += [(each["client"], each["filter"]) for each in page["value"]]
+            after = page["next"]
+        assert pages == [("subs-1", "subs/a"), ("subs-1", "subs/b"), ("subs-2", "subs/a")]
+        assert status(watched, "GET", "/subscriptions?after=%C3%A9") == 400
 
 
 @cases("version", [4, 5])
@@ -152,6 +174,57 @@ def test_slow_subscribers_come_first_by_how_far_they_are_behind(watched: Deploym
         assert (told["inFlight"], told["queued"], told["behind"]) == (5, 10, 25)
         assert get(watched, "/slow-subscribers?limit=1")["value"][0]["id"] == "slow-one"
         assert "slow-quick" not in found()
+
+
+def test_why_a_client_gets_no_more(watched: Deployment) -> None:
+    """Its window is full, and more waits in memory and in the log; what is in flight is named."""
+    port = watched.port("mqtt")
+    with RawClient(port, acknowledges=False) as stuck, RawClient(port) as publisher:
+        stuck.connect("why/stuck", properties=LASTS, will=Will("why/will", b"secret-body", 1, retain=True))
+        stuck.subscribe("why/+")
+        publisher.connect("why-publisher")
+        for number in range(30):
+            publisher.publish(f"why/{number}", b"x")
+
+        def detail() -> dict:
+            return get(watched, "/clients/why%2Fstuck")
+
+        wait_until(lambda: len(detail()["inFlightMessages"]) == 5 and detail()["queued"] == 10, "it is full")
+        told = detail()
+        assert {each["kind"] for each in told["facts"]} >= {"window-full", "queue-full", "behind"}
+        assert all(each["isTrouble"] for each in told["facts"])
+        assert [each["name"] for each in told["inFlightMessages"]] == [f"why/{number}" for number in range(5)]
+        first = told["inFlightMessages"][0]
+        assert (first["qos"], first["waitsFor"], first["topic"]) == (1, "PUBACK or PUBREC is due", "why")
+        assert first["offset"].isdecimal()
+        assert 0 <= first["ageSeconds"] < 600
+        assert told["will"] == {"topic": "why/will", "qos": 1, "retain": True, "size": 11, "delaySeconds": 0}
+        assert told["output"]["queuedBytes"] > 0
+        assert "secret-body" not in str(told)
+
+
+def test_why_a_client_does_not_send_and_what_became_of_it(watched: Deployment) -> None:
+    with RawClient(watched.port("mqtt")) as client:
+        client.connect("denied-1")
+        reasons = {client.publish("$SYS/mine").reason for _ in range(3)}
+        assert reasons == {ReasonCode.NOT_AUTHORIZED} or reasons == {ReasonCode.TOPIC_NAME_INVALID}
+        facts = {each["kind"]: each for each in get(watched, "/clients/denied-1")["facts"]}
+        assert "3 times: $SYS/mine" in facts["denied"]["text"]
+        assert (facts["no-subscription"]["isTrouble"], facts["denied"]["isTrouble"]) == (False, True)
+        client.say(Disconnect())
+        client.read_to_end()
+    wait_until(lambda: status(watched, "GET", "/clients/denied-1") == 404, "it is away")
+    events = get(watched, "/clients/denied-1/events")["value"]
+    assert [(each["event"], each["count"]) for each in events] == [
+        ("disconnected", 1), ("denied", 3), ("connected", 1),
+    ]  # fmt: skip
+    assert events[0]["reason"] == "NORMAL_DISCONNECTION"
+    assert events[2]["version"] == "5"
+    with RawClient(watched.port("mqtt")) as refused:
+        refused.say(Connect("refused-1", 5, properties={PropertyId.AUTHENTICATION_METHOD: "none"}))
+        assert refused.expect(Connack).reason == ReasonCode.BAD_AUTHENTICATION_METHOD
+    [event] = get(watched, "/clients/refused-1/events")["value"]
+    assert (event["event"], event["reason"]) == ("refused", "BAD_AUTHENTICATION_METHOD")
 
 
 def test_a_trace_has_the_packets_of_its_client_alone(watched: Deployment) -> None:

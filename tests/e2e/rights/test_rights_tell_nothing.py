@@ -136,3 +136,24 @@ def test_a_permission_of_rabbitmq_is_on_an_exchange_with_any_key(doors: Doors) -
     bare = doors.user(*said("ALLOW", ("PUB", "Topic:grid%2Ex")))
     assert refusal(doors, bare, publish, "") == ""
     assert refusal(doors, bare, publish, "open").startswith("403 ")
+
+
+def test_webhooks_of_other_topics_are_on_no_page(doors: Doors) -> None:
+    """Rights come before pages: a page of one is not empty, and the last page is known to be the last."""
+    body = {"sink": "https://receiver.example/", "protocol": "HTTP", "config": {"handshake": "off"}}
+    made = {}
+    for number in range(6):
+        topic = "mine-hook" if number % 3 == 2 else "other-hook"
+        answer = doors.root.post("/subscriptions", json={**body, "source": topic})
+        assert answer.status_code == 201, answer.text
+        made[answer.json()["id"]] = topic
+    mine = sorted(each for each, topic in made.items() if topic == "mine-hook")
+    with doors.http(doors.user(*said("ALLOW", ("SUB", "Topic:mine-hook/#")))) as client:
+        first = client.get("/api/v1/webhooks?limit=1").json()
+        rest = client.get(f"/api/v1/webhooks?limit=1&after={first['next']}").json()
+        assert [each["id"] for page in (first, rest) for each in page["value"]] == mine
+        assert rest["next"] is None
+        for each, topic in made.items():
+            assert client.get(f"/api/v1/webhooks/{each}").status_code == (200 if topic == "mine-hook" else 403)
+    for each in made:
+        assert doors.root.delete(f"/subscriptions/{each}").status_code == 204

@@ -31,13 +31,18 @@ class Query:
 def running(*failures: str) -> tuple[Running, list[Query]]:
     """A query that ends with these texts, one a start, and what is left of its starts."""
     queries = [Query(failure) for failure in failures]
-    job = Running(cast(Any, SimpleNamespace()), cast(Any, queries.pop(0)), lambda: cast(Any, queries.pop(0)))
+    job = Running(
+        cast(Any, SimpleNamespace(table="t", format="delta")),
+        cast(Any, queries.pop(0)),
+        lambda: cast(Any, queries.pop(0)),
+    )
     return job, queries
 
 
 @pytest.fixture(autouse=True)
 def no_mirror(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_mirror", lambda job: None)
+    monkeypatch.setattr("entrepot.spark_ingest.job.reporting.JobReports.ended", lambda *_: None)
 
 
 def test_it_is_started_again() -> None:

@@ -44,15 +44,17 @@ def numbers(table: Table) -> list[int]:
 
 
 def test_a_batch_is_in_it_once(table: Table, tmp_path: Path):
-    assert (table.exists(), table.committed(APP)) == (False, -1)
+    assert (table.exists(), table.committed(APP), table.version()) == (False, -1, "")
     for _ in range(2):
         table.commit(staged(tmp_path, rows(0, 5)), rows(0, 1).schema, APP, 0)
     table.commit(staged(tmp_path, rows(5, 5)), rows(0, 1).schema, APP, 1)
     table.commit(staged(tmp_path, rows(0, 5)), rows(0, 1).schema, APP, 0)
     assert numbers(table) == list(range(10))
+    before = table.version()
     assert (table.exists(), table.committed(APP), table.committed("another-job")) == (True, 1, -1)
     table.commit(staged(tmp_path, rows(10, 1)), rows(0, 1).schema, "another-job", 0)
     assert numbers(table) == list(range(11))
+    assert (table.version() != before) is (kind_of(table) is not TableFormat.PARQUET or "Delta" in type(table).__name__)
     again = open_table(TableFormat.DELTA if "Delta" in type(table).__name__ else kind_of(table), table.path)
     assert again.committed(APP) == 1
 

@@ -1,0 +1,91 @@
+"""Connections, channels and consumers in RabbitMQ's JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from entrepot.gateway.amqp.connections.channel import AmqpChannel
+from entrepot.gateway.amqp.connections.consuming import Consumer
+from entrepot.gateway.amqp.connections.conversation import AmqpConversation
+from entrepot.gateway.driver import Driver
+from entrepot.gateway.http.rabbitmq.shapes import node_name, plain
+
+
+def connection_name(driver: Driver | None) -> str:
+    """RabbitMQ's name of a connection: the client's address, an arrow, the server's address."""
+    return " -> " if driver is None else f"{driver.peer} -> {driver.local}"
+
+
+def channel_name(channel: AmqpChannel) -> str:
+    return f"{connection_name(channel.out.driver)} ({channel.out.number})"
+
+
+def connection_shape(conversation: AmqpConversation) -> dict[str, Any]:
+    driver, client, tuned = conversation.driver, conversation.client, conversation.machine.tuned
+    local_host, _, local_port = ("" if driver is None else driver.local).rpartition(":")
+    return {
+        "name": connection_name(driver),
+        "user_provided_name": plain(client.properties.get("connection_name")),
+        "user": client.login_name,
+        "vhost": client.vhost_name,
+        "node": node_name(client.gateway),
+        "type": "network",
+        "protocol": "AMQP 0-9-1",
+        "state": "running",
+        "host": local_host,
+        "port": int(local_port or 0),
+        **_peer(driver),
+        "ssl": driver is not None and driver.source.is_tls,
+        "channels": len(conversation.channels),
+        "channel_max": tuned.channel_max,
+        "frame_max": tuned.frame_max,
+        "timeout": tuned.heartbeat_seconds,
+        "connected_at": client.connected_at_ms,
+        "client_properties": plain(client.properties),
+    }
+
+
+def _peer(driver: Driver | None) -> dict[str, Any]:
+    if driver is None:
+        return {"peer_host": "", "peer_port": 0}
+    return {"peer_host": driver.source.host, "peer_port": driver.source.port}
+
+
+def channel_shape(channel: AmqpChannel) -> dict[str, Any]:
+    consuming, publishing = channel.consuming, channel.publishing
+    return {
+        "name": channel_name(channel),
+        "number": channel.out.number,
+        "user": channel.client.login_name,
+        "vhost": channel.vhost.name,
+        "node": node_name(channel.client.gateway),
+        "connection_details": {"name": connection_name(channel.out.driver), **_peer(channel.out.driver)},
+        "state": "running",
+        "consumer_count": len(consuming.consumers),
+        "messages_unacknowledged": len(consuming.held),
+        "prefetch_count": consuming.prefetch,
+        "global_prefetch_count": consuming.channel_prefetch,
+        "confirm": publishing.confirms,
+        "transactional": publishing.is_tx,
+        "messages_uncommitted": len(publishing.transaction),
+        "acks_uncommitted": len(consuming.tx),
+    }
+
+
+def consumer_shape(consumer: Consumer, channel: AmqpChannel) -> dict[str, Any]:
+    return {
+        "consumer_tag": consumer.tag,
+        "queue": {"name": consumer.queue.name, "vhost": channel.vhost.name},
+        "channel_details": {
+            "name": channel_name(channel),
+            "number": channel.out.number,
+            "user": channel.client.login_name,
+            "connection_name": connection_name(channel.out.driver),
+            "node": node_name(channel.client.gateway),
+            **_peer(channel.out.driver),
+        },
+        "ack_required": not consumer.no_ack,
+        "exclusive": consumer.exclusive,
+        "prefetch_count": consumer.prefetch,
+        "arguments": plain(consumer.arguments),
+    }
