@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fastapi import Request
 
 from entrepot.domain.access.model import ResourceType, access_name
+from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.masking import Masking, Shown, unmasked
@@ -26,3 +27,11 @@ def note_seen(context: HttpContext, request: Request, topic: str, detail: str) -
     by = request.state.principal
     resource = f"{ResourceType.TOPIC}:{access_name(topic)}"
     context.security.audit.seen("contents seen", by.name, by.source, resource, detail)
+
+
+def body_shown(context: HttpContext, request: Request, message: StoredMessage) -> bytes:
+    """The whole body as the caller is shown it.  Raises FORBIDDEN where it is hidden."""
+    body = shown_to(context, request)(message).body
+    if body is None:
+        raise EntrepotError(Code.FORBIDDEN, "the bodies of this topic are shown to super users only")
+    return body

@@ -16,7 +16,7 @@ from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.gateway.http.admin.common import MAX_CURSOR_LENGTH, MAX_NUMBER, PREFIX, epoch_ms_of
 from entrepot.gateway.http.admin.pulling import MAX_FILTER_LENGTH
-from entrepot.gateway.http.admin.seen import note_seen
+from entrepot.gateway.http.admin.seen import body_shown, note_seen
 from entrepot.gateway.http.admin.viewer import NEWEST_FIRST, View, Viewer
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
@@ -97,9 +97,9 @@ def viewing_routes(context: HttpContext) -> Routes:
     async def download(request: Request, name: str, queue: str, offset: str) -> Response:
         viewer = Viewer(context, request, topic_name(store, request, name))
         message = await viewer.message_at(queue, offset)
-        body = viewer.shown(message).body
-        if body is None or not viewer.sees_contents:
-            raise EntrepotError(Code.FORBIDDEN, "the bodies of this topic are shown to super users only")
+        if not viewer.sees_contents:
+            raise EntrepotError(Code.FORBIDDEN, f"topic {viewer.topic!r} is not readable")
+        body = body_shown(context, request, message)
         note_seen(context, request, viewer.topic, f"queue {message.queue_id}, offset {message.queue_offset}: download")
         file_name = _FILE_NAME.sub("_", f"{name_in_path(name)}-{message.queue_id}-{message.queue_offset}")
         disposition = f'attachment; filename="{file_name}.bin"'

@@ -269,6 +269,21 @@ def test_masks_hold_on_every_way_that_shows_contents(guarded):
         assert "4111" not in base64.b64decode(shown["body"]).decode() and "4111" not in shown["text"]
 
 
+def test_masks_hold_for_retained_messages(guarded):
+    def kept(name: str, body: bytes) -> None:
+        message = Message("cards-kept", body, name, message_id=b"id", system={SystemProperty.RETAIN: "1"})
+        guarded.run(guarded.context.retained.keep_and_wait([message]))
+
+    kept("cards-kept/json", SECRET.encode())
+    kept("cards-kept/text", b"pan=4111")
+    with as_user(guarded, "reader") as reader, as_user(guarded, "root") as root:
+        before = len(contents_seen(guarded))
+        assert b"4111" not in reader.get("/api/v1/retained/cards-kept%2Fjson").content
+        is_problem(reader.get("/api/v1/retained/cards-kept%2Ftext"), 403, "super users")
+        assert root.get("/api/v1/retained/cards-kept%2Ftext").content == b"pan=4111"
+        assert len(contents_seen(guarded)) == before + 2
+
+
 def test_masks_follow_a_message_to_the_dead_letters(guarded):
     with as_user(guarded, "root") as root, as_user(guarded, "reader") as reader:
         settle(root, "reject", "cards-eu", receive(root, "cards-eu", "g"))
