@@ -1,5 +1,6 @@
 """`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [cores] [exchanges]
-[amqp] [filters] [spark] [rocketmq] [unauthenticated] [replication] [failover] [tier]`.
+[amqp] [filters] [spark] [rocketmq] [unauthenticated] [replication] [failover] [tier]
+[dashboard]`.
 
 Run, print, keep it all."""
 
@@ -17,7 +18,7 @@ from benchmarks.report import machine_facts
 
 NAMES: Final = (
     "store", "mqtt", "sessions", "http", "remote", "cores", "exchanges", "amqp", "filters", "spark", "rocketmq",
-    "unauthenticated", "replication", "failover", "tier",
+    "unauthenticated", "replication", "failover", "tier", "dashboard",
 )  # fmt: skip
 
 

@@ -133,6 +133,7 @@ OPERATIONS = [
     http("POST", "/api/v1/namespaces/plant/tiering:attach", ("UPDATE", "Cluster:default"), json={"url": "s3://b"}),
     http("GET", "/api/v1/overview", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/overview/history?span=300", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/overview:watch?every=0", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/gateways", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/brokers", ("LIST", "Cluster:default")),
     http("PUT", "/api/v1/brokers/b", ("UPDATE", "Cluster:default"), json={"isDraining": True}),
