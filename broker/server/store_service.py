@@ -297,6 +297,7 @@ class StoreService:
             wire.TIMED_MESSAGES: self._timed_messages,
             wire.END_TRANSACTIONS: store.transactions.end_transactions,
             wire.TAKE_CHECKS: stored(store.transactions.take_checks),
+            wire.HALF_MESSAGES: self._half_messages,
         }
 
     async def _timed_messages(
@@ -304,6 +305,10 @@ class StoreService:
     ) -> tuple[bytes, list[int]]:
         found = await self.store.timers.timed_messages(topic, after=after, limit=limit)
         return encode_stored([timed.message for timed in found]), [timed.deliver_at_ms for timed in found]
+
+    async def _half_messages(self, topic: str | None, after: int, limit: int) -> tuple[bytes, list[tuple[int, int]]]:
+        found = await self.store.transactions.half_messages(topic, after=after, limit=limit)
+        return encode_stored([half.message for half in found]), [(half.due_ms, half.checks) for half in found]
 
     async def _measure(self) -> tuple[Any, Any, EntrepotError | None]:
         return (

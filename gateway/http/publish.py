@@ -180,7 +180,7 @@ class Publishing:
         """The request's events as messages of a topic, which is created if needed."""
         topic = qualified(namespace, plain)
         is_known = self._store.topology.topic(topic) is not None
-        if not is_known or _is_reserved(plain):
+        if not is_known or is_reserved(plain):
             check_topic_name(plain)
         content_type, declared, trace, _ = examined(headers)
         if self._store.messages.backlogged and self._store.condition.failure is None:
@@ -230,10 +230,10 @@ def _topic_at(url: bytes) -> str:
     """The topic in a publish URL of the default namespace; empty where the fast path does not apply."""
     found = _PATH.fullmatch(url)
     topic = "" if found is None or found["namespace"] or b"?" in found["topic"] else decoded_name(found["topic"])
-    return "" if _is_reserved(topic) else topic
+    return "" if is_reserved(topic) else topic
 
 
-def _is_reserved(plain: str) -> bool:
+def is_reserved(plain: str) -> bool:
     """True for names of internal topics, which clients do not publish to."""
     return NAMESPACE_SEPARATOR in plain or is_system_topic(plain) or is_subscription_feed(plain)
 

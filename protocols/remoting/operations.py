@@ -174,6 +174,10 @@ TIMED_MESSAGES: Final = _operation(
 )
 END_TRANSACTIONS: Final = _operation(63, "end_transactions", tuple[list[TransactionEnd]], Outcomes)
 TAKE_CHECKS: Final = _operation(64, "take_checks", tuple[list[str], int], RAW)
+HALF_MESSAGES: Final = _operation(
+    65, "half_messages", tuple[str | None, int, int], tuple[bytes, list[tuple[int, int]]], again=True
+)
+"""The half messages; for each, when its producer is asked next, and how often it was."""
 
 
 # -- the broker as a whole -------------------------------------------------------------------------------------------

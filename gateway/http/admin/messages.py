@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from fastapi import Query, Request, Response
 
-from entrepot.domain.message import PropertyValue, StoredMessage, as_texts
+from entrepot.domain.message import PropertyValue, StoredMessage
 from entrepot.domain.names import is_hidden_topic, split_name
 from entrepot.domain.ports import Store
 from entrepot.domain.query import (
@@ -21,9 +21,11 @@ from entrepot.domain.query import (
 )
 from entrepot.gateway.http.admin.common import MAX_CURSOR_LENGTH, PREFIX, epoch_ms_of, time_shape
 from entrepot.gateway.http.admin.journeys.looking_up import ids_of
+from entrepot.gateway.http.admin.seen import note_seen, shown_to
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.masking import Shown
 from entrepot.gateway.http.namespaced import topic_name
 from entrepot.gateway.http.problems import MissingError
 from entrepot.gateway.http.rights import ANY_CONTENTS, contents_in_query
@@ -72,9 +74,10 @@ def message_routes(context: HttpContext) -> Routes:
         return json_answer({"value": [message_shape(message) for message in page.messages], "next": page.next})
 
     @routes.plain.get("/messages/{id}", ANY_CONTENTS, summary="Get a message with all its properties")
-    async def get_message(id: str) -> Response:  # noqa: A002 - the path's word
+    async def get_message(request: Request, id: str) -> Response:  # noqa: A002 - the path's word
         message, others = await _by_id(store, name_in_path(id))
-        return json_answer({**full_shape(message), "others": others})
+        note_seen(context, request, message.topic, f"queue {message.queue_id}, offset {message.queue_offset}: 1 body")
+        return json_answer({**full_shape(shown_to(context, request)(message)), "others": others})
 
     @routes.plain.get(
         "/messages/{id}/consumers", ANY_CONTENTS, summary="Get the state of a message in each consumer group"
@@ -133,20 +136,22 @@ def message_shape(message: StoredMessage) -> dict[str, Any]:
     }
 
 
-def full_shape(message: StoredMessage) -> dict[str, Any]:
-    """Return a whole message as JSON."""
+def full_shape(shown: Shown) -> dict[str, Any]:
+    """Return a whole message as JSON, as far as it is shown."""
+    message = shown.message
     shape = message_shape(message)
     shape["qos"] = message.qos
-    shape["properties"] = [_property_shape(name, value) for name, value in message.properties]
-    shape["systemProperties"] = [_property_shape(name, value) for name, value in as_texts(message.system).items()]
+    shape["properties"] = [property_shape(name, value) for name, value in shown.properties]
+    shape["systemProperties"] = [property_shape(name, value) for name, value in shown.system.items()]
     own = (message.topic, message.queue_id, message.queue_offset)
     places = [own, *(place for place in message.further_places if place != own)]
     shape["places"] = [_place_shape(*place) for place in places]
-    shape["body"] = b64encode(message.body).decode("ascii")
+    shape["body"] = None if shown.body is None else b64encode(shown.body).decode("ascii")
     try:
-        shape["text"] = message.body.decode()
+        shape["text"] = None if shown.body is None else shown.body.decode()
     except UnicodeDecodeError:
         shape["text"] = None
+    shape["isMasked"] = shown.is_masked
     return shape
 
 
@@ -155,7 +160,7 @@ def id_text(message_id: bytes) -> str:
     return message_id.hex().upper()
 
 
-def _property_shape(name: str, value: PropertyValue) -> dict[str, str]:
+def property_shape(name: str, value: PropertyValue) -> dict[str, str]:
     """Return a property as JSON.  Names may repeat; values may be bytes."""
     if isinstance(value, str):
         return {"name": name, "value": value}

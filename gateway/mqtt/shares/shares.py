@@ -149,6 +149,11 @@ class Shares:
         for pump in self._pumps.get(share, {}).values():
             pump.task.cancel()
 
+    def held_by(self, share_name: str, topic_filter: str, member: ShareMember) -> int:
+        """Number of a member's unsettled messages."""
+        share = self._shares.get((share_name, topic_filter))
+        return 0 if share is None else len(share.held_by(member))
+
     def has_room(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
         """Note that the member's credit grew."""
         share = self._shares.get((share_name, topic_filter))

@@ -203,7 +203,8 @@ def test_pages_and_filters(server: HttpServer, root: httpx2.Client) -> None:
     refusals = entries(root, kind="refusals")
     assert refusals[0]["event"] == "login refused"
     assert all(each["isRefusal"] for each in refusals)
-    assert len(refusals) + len(entries(root, kind="changes")) == len(everything)
+    others = [*entries(root, kind="changes"), *entries(root, kind="looks")]
+    assert len(refusals) + len(others) == len(everything)
     assert {each["event"] for each in entries(root, event="LOGIN")} == {"login refused"}
     newest = everything[0]["time"]
     assert entries(root, until=everything[-1]["time"]) == []
