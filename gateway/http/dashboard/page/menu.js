@@ -10,9 +10,16 @@ export const SECTIONS = ["Watch", "Messages", "Clients", "Move", "Govern"];
 export const PAGES = [
   { route: "overview", page: "overview", section: "Watch", label: "Overview" },
   { route: "cluster", page: "cluster", section: "Watch", label: "Cluster", right: "Cluster:LIST" },
+  { route: "journey", page: "journey", section: "Messages", label: "Message journey" },
+  { route: "journey/:id", page: "journey", under: "journey", finds: { what: "message", exists: isMessage } },
   { route: "components", page: "components", section: "Govern", label: "Component sheet" },
   { route: "find/:text", page: "find" },
 ];
+
+/** Loaded when it is first asked: the menu is below all pages. */
+async function isMessage(text, signal) {
+  return (await import("./parts/journey_words.js")).isMessage(text, signal);
+}
 
 /** The first page. */
 export const START = "overview";
