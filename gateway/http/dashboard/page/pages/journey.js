@@ -83,8 +83,8 @@ function lookUp(wanted, load) {
     fields: [
       { name: "id", label: "Id", value: wanted.id, required: true, maxlength: 1024, class: "mono", wide: true },
       { name: "by", label: "Look by", type: "select", options: KINDS, value: wanted.by },
-      { name: "source", label: "Source, if you know it", value: wanted.source, maxlength: 4096 },
-      { name: "topic", label: "Topic, if you know it", value: wanted.topic },
+      { name: "source", label: "Source", value: wanted.source, placeholder: "any", maxlength: 4096 },
+      { name: "topic", label: "Topic", value: wanted.topic, placeholder: "any" },
       { name: "from", label: "Stored at or after", value: wanted.from, placeholder: "2026-01-31T12:00:00Z" },
       { name: "to", label: "Stored before", value: wanted.to, placeholder: "2026-01-31T12:00:00Z" },
       { name: "namespace", label: "Namespace", value: wanted.namespace },
@@ -101,7 +101,7 @@ function lookUp(wanted, load) {
     const isNeeded = WITHOUT_INDEX.has(by.input.value);
     const isEvent = by.input.value === "event";
     topic.input.required = isNeeded;
-    fill(topic.element.querySelector("label"), isNeeded ? "Topic" : "Topic, if you know it");
+    topic.input.placeholder = isNeeded ? "needed" : "any";
     source.element.hidden = !isEvent;
     source.input.disabled = !isEvent;
     if (!isEvent) source.input.value = "";
