@@ -141,6 +141,7 @@ def _mqtt(ask: Asking, server: ServerProcess) -> None:
         wait_until(lambda: ask("GET", f"{V1}/subscriptions").json()["value"], "its subscription")
         wait_until(lambda: ask("GET", f"{V1}/retained").json()["value"], "what is retained")
         assert ask("GET", f"{V1}/traces/line-1").json()["packets"]
+        assert [each["target"] for each in ask("GET", f"{V1}/traces").json()["value"]] == ["line-1"]
         ask("DELETE", f"{V1}/traces/line-1")
         ask("GET", f"{V1}/clients/line-1")
         assert ask("GET", f"{V1}/clients/line-1/events").json()["value"]

@@ -164,6 +164,7 @@ ONLY_SUPER = [
     http("PUT", "/api/v1/acls/x", json={"statements": []}),
     http("DELETE", "/api/v1/acls/gone"),
     http("GET", "/api/v1/audit"),
+    http("GET", "/api/v1/traces"),
     http("PUT", "/api/v1/traces/c", json={}),
     http("GET", "/api/v1/traces/c"),
     http("DELETE", "/api/v1/traces/c"),
