@@ -46,8 +46,8 @@ class SessionOperations:
     ) -> tuple[list[SessionRecord], str | None]:
         """Return records in the order of their keys behind `after`, with a prefix of client ids, and the next start.
 
-        `connected`: only sessions that are connected, or only others. After MAX_SCANNED records the list ends early, with
-        a next start.
+        `connected`: only sessions that are connected, or only others. After MAX_SCANNED records the list ends early,
+        with a next start.
         """
         found: list[SessionRecord] = []
         now_ms = self._clock.now_ms()

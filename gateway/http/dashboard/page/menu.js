@@ -10,23 +10,32 @@ export const SECTIONS = ["Watch", "Messages", "Clients", "Move", "Govern"];
 export const PAGES = [
   { route: "overview", page: "overview", section: "Watch", label: "Overview" },
   { route: "cluster", page: "cluster", section: "Watch", label: "Cluster", right: "Cluster:LIST" },
-  { route: "clients", page: "clients", section: "Clients", label: "MQTT clients", count: (overview) => connections(overview, "mqtt"), right: "Cluster:LIST" },
-  { route: "clients/:id", page: "client", under: "clients", finds: { what: "MQTT client", exists: async (text, signal) => (await import("./parts/client_lists.js")).isMqttClient(text, signal) } },
+  { route: "clients", page: "clients", section: "Clients", label: "MQTT clients", count: connections("mqtt"), right: "Cluster:LIST" },
+  { route: "clients/:id", page: "client", under: "clients", finds: { what: "MQTT client", exists: isMqttClient } },
   { route: "sessions", page: "sessions", under: "clients" },
   { route: "subscriptions", page: "subscriptions", under: "clients" },
   { route: "slow-subscribers", page: "slow_subscribers", under: "clients" },
-  { route: "amqp-connections", page: "amqp_connections", section: "Clients", label: "AMQP connections", count: (overview) => connections(overview, "amqp"), right: "Cluster:LIST" },
+  { route: "amqp-connections", page: "amqp_connections", section: "Clients",
+    label: "AMQP connections", count: connections("amqp"), right: "Cluster:LIST" },
   { route: "amqp-connections/:name", page: "amqp_connection", under: "amqp-connections" },
-  { route: "rocketmq-clients", page: "rocketmq_clients", section: "Clients", label: "RocketMQ clients", count: (overview) => connections(overview, "rocketmq"), right: "Cluster:LIST" },
+  { route: "rocketmq-clients", page: "rocketmq_clients", section: "Clients",
+    label: "RocketMQ clients", count: connections("rocketmq"), right: "Cluster:LIST" },
   { route: "components", page: "components", section: "Govern", label: "Component sheet" },
   { route: "find/:text", page: "find" },
 ];
 
-/** Connections to a door, at least so many where a gateway did not answer. */
-function connections({ doors, answered }, wanted) {
-  const found = doors.find((each) => each.door === wanted)?.connections ?? null;
-  if (found === null) return null;
-  return answered.answered < answered.asked ? `≥ ${found.toLocaleString("en-US")}` : found;
+/** The number of connections to a door; at least so many where a gateway did not answer. */
+function connections(door) {
+  return ({ doors, answered }) => {
+    const found = doors.find((each) => each.door === door)?.connections ?? null;
+    if (found === null) return null;
+    return answered.answered < answered.asked ? `≥ ${found.toLocaleString("en-US")}` : found;
+  };
+}
+
+/** Loaded when it is first asked: the menu is below all pages. */
+async function isMqttClient(text, signal) {
+  return (await import("./parts/client_lists.js")).isMqttClient(text, signal);
 }
 
 /** The first page. */

@@ -20,17 +20,23 @@ export async function show(place, { name: wanted }, signal) {
   const content = h("div.stack.wide-gaps");
   place.append(top.element, told.element, content);
   let channels = null;
-  const close = h("button.danger", {
-    type: "button",
-    onclick: async () => (await closeAmqp([wanted], [number(channels), channels === 1 ? " channel ends." : " channels end."], told.tell)) && load(),
-  }, "Close");
+  const close = h(
+    "button.danger",
+    {
+      type: "button",
+      onclick: async () =>
+        (await closeAmqp([wanted], [number(channels), channels === 1 ? " channel ends." : " channels end."], told.tell)) && load(),
+    },
+    "Close",
+  );
   const draw = (found) => {
     channels = found.whole?.channels.length ?? null;
     top.acts(found.whole && may(TO_DISCONNECT) ? close : []);
     top.sub(found.whole ? about(found.whole) : []);
     return found.whole ? sections(found.whole, load) : gone(found.answered, load);
   };
-  const load = () => ask(content, (asked) => find(wanted, asked), draw, { what: "all gateways", fact: "The connection was not loaded", signal });
+  const load = () =>
+    ask(content, (asked) => find(wanted, asked), draw, { what: "all gateways", fact: "The connection was not loaded", signal });
   await load();
   every(REFRESH_SECONDS, () => refresh(wanted, content, draw, signal), signal);
 }
@@ -54,14 +60,24 @@ async function refresh(wanted, content, draw, signal) {
 
 function gone(answered, again) {
   const isKnown = answered.missing.length === 0;
-  const means = isKnown ? "It has ended, or never was. A client that comes back has a connection of another name." : "A gateway that gave no answer may have it.";
-  return [partial(answered, { means: "It may be open there.", again }), banner("info", isKnown ? "No gateway has this connection." : "No gateway that answered has this connection.", means)];
+  const means = isKnown
+    ? "It has ended, or never was. A client that comes back has a connection of another name."
+    : "A gateway that gave no answer may have it.";
+  return [
+    partial(answered, { means: "It may be open there.", again }),
+    banner("info", isKnown ? "No gateway has this connection." : "No gateway that answered has this connection.", means),
+  ];
 }
 
 function about({ connection, gateway }) {
   const since = (Date.now() - connection.connected_at) / 1000;
   return [
-    state("ok", ["open at ", name(gateway), " for ", h("span", { title: fullTime(connection.connected_at) }, duration(Math.max(0, since)))]),
+    state("ok", [
+      "open at ",
+      name(gateway),
+      " for ",
+      h("span", { title: fullTime(connection.connected_at) }, duration(Math.max(0, since))),
+    ]),
     connection.protocol,
     connection.ssl ? "over TLS" : "without TLS",
     ["user ", nameOrNone(connection.user || null)],
@@ -76,7 +92,11 @@ function sections({ connection, channels, answered }, again) {
   return [
     partial(answered, { means: "This connection is not there: it is whole here.", again }),
     keyNumbers([
-      { label: "Channels", value: number(channels.length), unit: ["of ", connection.channel_max ? number(connection.channel_max) : "no limit"] },
+      {
+        label: "Channels",
+        value: number(channels.length),
+        unit: ["of ", connection.channel_max ? number(connection.channel_max) : "no limit"],
+      },
       { label: "Consumers", value: number(consumers.length) },
       { label: "Unacknowledged", value: number(unacknowledged), unit: "messages", more: "they go back to their queues at the end" },
       { label: "Heartbeat", value: connection.timeout ? number(connection.timeout) : "off", unit: connection.timeout ? "s" : null },
@@ -86,11 +106,44 @@ function sections({ connection, channels, answered }, again) {
   ];
 }
 
-const tableOf = (label, heads, rows) => scrolling(label, h("table", h("thead", h("tr", heads.map(([title, classes = ""]) => h("th", { scope: "col", class: classes }, title)))), h("tbody", rows)));
+const tableOf = (label, heads, rows) =>
+  scrolling(
+    label,
+    h(
+      "table",
+      h(
+        "thead",
+        h(
+          "tr",
+          heads.map(([title, classes = ""]) => h("th", { scope: "col", class: classes }, title)),
+        ),
+      ),
+      h("tbody", rows),
+    ),
+  );
 
 function channelPanel(channels) {
-  const rows = channels.map((each) => h("tr", h("th.n", { scope: "row" }, number(each.number)), h("td", modeOf(each)), h("td.n", number(each.consumer_count)), h("td.n", number(each.messages_unacknowledged)), h("td.n.opt", prefetch(each.prefetch_count)), h("td.n.opt", prefetch(each.global_prefetch_count)), h("td.n.opt", each.transactional ? [number(each.messages_uncommitted), " and ", count(each.acks_uncommitted, "ack")] : none())));
-  const heads = [["Channel", "n"], ["Mode"], ["Consumers", "n"], ["Unacknowledged", "n"], ["Prefetch", "n opt"], ["Of the channel", "n opt"], ["Uncommitted", "n opt"]];
+  const rows = channels.map((each) =>
+    h(
+      "tr",
+      h("th.n", { scope: "row" }, number(each.number)),
+      h("td", modeOf(each)),
+      h("td.n", number(each.consumer_count)),
+      h("td.n", number(each.messages_unacknowledged)),
+      h("td.n.opt", prefetch(each.prefetch_count)),
+      h("td.n.opt", prefetch(each.global_prefetch_count)),
+      h("td.n.opt", each.transactional ? [number(each.messages_uncommitted), " and ", count(each.acks_uncommitted, "ack")] : none()),
+    ),
+  );
+  const heads = [
+    ["Channel", "n"],
+    ["Mode"],
+    ["Consumers", "n"],
+    ["Unacknowledged", "n"],
+    ["Prefetch", "n opt"],
+    ["Prefetch of all", "n opt"],
+    ["Uncommitted", "n opt"],
+  ];
   const nothing = h("div.pad", empty("No channel is open", "A client publishes and consumes by channels."));
   return panel("Channels", { span: 8, unit: number(channels.length), flush: rows.length ? tableOf("Channels", heads, rows) : nothing });
 }
@@ -118,7 +171,17 @@ function connectionPanel(connection) {
 
 function consumerPanel(channels) {
   const rows = channels.flatMap((channel) =>
-    channel.consumer_details.map((each) => h("tr", h("th.brk", { scope: "row" }, name(each.consumer_tag)), h("td.brk", name(each.queue.name)), h("td.n", number(channel.number)), h("td.opt", each.ack_required ? "yes" : "no"), h("td.opt", each.exclusive ? "yes" : "no"), h("td.n", prefetch(each.prefetch_count)))),
+    channel.consumer_details.map((each) =>
+      h(
+        "tr",
+        h("th.brk", { scope: "row" }, name(each.consumer_tag)),
+        h("td.brk", name(each.queue.name)),
+        h("td.n", number(channel.number)),
+        h("td.opt", each.ack_required ? "yes" : "no"),
+        h("td.opt", each.exclusive ? "yes" : "no"),
+        h("td.n", prefetch(each.prefetch_count)),
+      ),
+    ),
   );
   const heads = [["Consumer tag"], ["Queue"], ["Channel", "n"], ["Acknowledges", "opt"], ["Exclusive", "opt"], ["Prefetch", "n"]];
   const nothing = h("div.pad", empty("No consumer", "This connection gets no messages but by basic.get."));

@@ -18,7 +18,11 @@ export async function show(place, parameters, signal) {
   place.append(top.element, told.element);
   const close = (rows) => {
     const channels = rows.reduce((sum, row) => sum + row.channels, 0);
-    return closeAmqp(rows.map((row) => row.name), `${number(channels)} ${channels === 1 ? "channel ends" : "channels end"}.`, told.tell);
+    return closeAmqp(
+      rows.map((row) => row.name),
+      `${number(channels)} ${channels === 1 ? "channel ends" : "channels end"}.`,
+      told.tell,
+    );
   };
   const filters = [
     { name: "contains", label: "Name contains", hint: "client's address" },
@@ -42,7 +46,12 @@ export async function show(place, parameters, signal) {
 }
 
 const COLUMNS = [
-  { id: "name", label: "Connection", isHead: true, cell: (row) => h("a.mono.xs", { href: link(path("amqp-connections", row.name)) }, name(row.name)) },
+  {
+    id: "name",
+    label: "Connection",
+    isHead: true,
+    cell: (row) => h("a.mono.xs", { href: link(path("amqp-connections", row.name)) }, name(row.name)),
+  },
   { id: "called", label: "Calls itself", optional: 1, cell: (row) => nameOrNone(row.user_provided_name || null) },
   { id: "user", label: "User", cell: (row) => nameOrNone(row.user || null) },
   { id: "vhost", label: "Virtual host", optional: 1, cell: (row) => name(row.vhost) },

@@ -8,8 +8,17 @@ import { every } from "../live.js";
 import { ask } from "../parts/answers.js";
 import { banner, partial, results } from "../parts/banner.js";
 import { disconnectMqtt, endSessions } from "../parts/client_actions.js";
-import { connectedClient, lackingRight, nameOrNone, REFRESH_SECONDS, sessionHead, TO_DISCONNECT } from "../parts/client_lists.js";
-import { clientNumbers, expiryWords, factPanel, historyPanel, inFlightPanel, outputPanel, sessionPanel, subscriptionPanel } from "../parts/client_panels.js";
+import { connectedClient, lackingRight, REFRESH_SECONDS, sessionHead, TO_DISCONNECT } from "../parts/client_lists.js";
+import {
+  clientNumbers,
+  expiryWords,
+  factPanel,
+  historyPanel,
+  inFlightPanel,
+  outputPanel,
+  sessionPanel,
+  subscriptionPanel,
+} from "../parts/client_panels.js";
 import { head } from "../parts/head.js";
 import { packetTrace } from "../parts/packet_trace.js";
 import { columns, facts, panel } from "../parts/panel.js";
@@ -35,9 +44,21 @@ class ClientPage {
     this.trace = packetTrace(id, this.told.tell, signal);
   }
 
-  load = () => ask(this.content, (asked) => this.find(asked), (found) => this.draw(found), { ...ASKED, fact: "The client was not loaded", signal: this.signal });
+  load = () =>
+    ask(
+      this.content,
+      (asked) => this.find(asked),
+      (found) => this.draw(found),
+      { ...ASKED, fact: "The client was not loaded", signal: this.signal },
+    );
 
-  loadPast = () => ask(this.past, (asked) => this.findPast(asked), (found) => historyPanel(found), { ...ASKED, fact: "Its history was not loaded", signal: this.signal });
+  loadPast = () =>
+    ask(
+      this.past,
+      (asked) => this.findPast(asked),
+      (found) => historyPanel(found),
+      { ...ASKED, fact: "Its history was not loaded", signal: this.signal },
+    );
 
   findPast(signal) {
     return get(`clients/${segment(this.id)}/events`, { query: { limit: 50 }, signal });
@@ -87,14 +108,35 @@ class ClientPage {
     const lacking = partial(answered, { means: "It may be connected there.", again: this.load });
     const owner = session?.connected ? session.gateway : null;
     const words = isKnown ? state("idle", "not connected") : state("unknown", "not known if it is connected");
-    this.top.sub([words, session && h("span", "user ", nameOrNone(session.user)), lackingRight("Disconnecting")]);
-    if (session) return [lacking, ownerBanner(owner, isKnown), awaySession(session), subscriptionPanel(session.subscriptions, session.subscriptionCount, this.id, null)];
-    const nothing = isKnown ? "No gateway has this client, and it has no session." : "No gateway that answered has this client, and it has no session in the store.";
-    return [lacking, banner("info", nothing, "Ids are compared whole, with upper and lower case. Its past is below, as far as gateways remember it.")];
+    this.top.sub([
+      words,
+      session && (session.user === null ? "anonymous" : h("span", "user ", name(session.user))),
+      lackingRight("Disconnecting"),
+    ]);
+    if (session)
+      return [
+        lacking,
+        ownerBanner(owner, isKnown),
+        awaySession(session),
+        subscriptionPanel(session.subscriptions, session.subscriptionCount, this.id, null),
+      ];
+    const nothing = isKnown
+      ? "No gateway has this client, and it has no session."
+      : "No gateway that answered has this client, and it has no session in the store.";
+    return [
+      lacking,
+      banner("info", nothing, "Ids are compared whole, with upper and lower case. Its past is below, as far as gateways remember it."),
+    ];
   }
 
   rates(client) {
-    const now = { at: performance.now() / 1000, since: client.connectedSince, gateway: client.gateway, in: client.messagesIn, out: client.messagesOut };
+    const now = {
+      at: performance.now() / 1000,
+      since: client.connectedSince,
+      gateway: client.gateway,
+      in: client.messagesIn,
+      out: client.messagesOut,
+    };
     const before = this.last;
     this.last = now;
     if (!before || before.since !== now.since || before.gateway !== now.gateway || now.at - before.at < 1) return null;
@@ -103,11 +145,16 @@ class ClientPage {
 
   /** Buttons are made anew only where they change: they keep the focus. */
   setActions(client, session) {
-    const kinds = may(TO_DISCONNECT) ? [(client || session) && "end", (client || session?.connected) && "disconnect"].filter(Boolean).join(" ") : "";
+    const kinds = may(TO_DISCONNECT)
+      ? [(client || session) && "end", (client || session?.connected) && "disconnect"].filter(Boolean).join(" ")
+      : "";
     if (kinds === this.buttons) return;
     this.buttons = kinds;
     const button = (label, act) => h("button.danger", { type: "button", onclick: act }, label);
-    this.top.acts([kinds.includes("end") && button("End session", () => this.end()), kinds.includes("disconnect") && button("Disconnect", () => this.disconnect())]);
+    this.top.acts([
+      kinds.includes("end") && button("End session", () => this.end()),
+      kinds.includes("disconnect") && button("Disconnect", () => this.disconnect()),
+    ]);
   }
 
   async disconnect() {
@@ -115,8 +162,18 @@ class ClientPage {
   }
 
   async end() {
-    const amount = await this.find(this.signal).then(({ client, session }) => client?.subscriptions ?? session?.subscriptionCount ?? null, () => null);
-    if (await endSessions([this.id], ["Its ", number(amount), amount === 1 ? " subscription is" : " subscriptions are", " gone, and its client is disconnected."], this.told.tell)) await this.lookAgain();
+    const amount = await this.find(this.signal).then(
+      ({ client, session }) => client?.subscriptions ?? session?.subscriptionCount ?? null,
+      () => null,
+    );
+    if (
+      await endSessions(
+        [this.id],
+        ["Its ", number(amount), amount === 1 ? " subscription is" : " subscriptions are", " gone, and its client is disconnected."],
+        this.told.tell,
+      )
+    )
+      await this.lookAgain();
   }
 
   async lookAgain() {
@@ -127,13 +184,22 @@ class ClientPage {
 const isHeld = (element) => element.contains(document.activeElement);
 
 function connectedWords(client) {
-  const since = isUnknown(client.connectedSince) ? unknown() : h("span", { title: fullTime(client.connectedSince) }, duration(Math.max(0, (Date.now() - Date.parse(client.connectedSince)) / 1000)));
-  const how = [`MQTT ${client.version} `, client.tls === null ? "" : client.tls ? "over TLS " : "without TLS ", "from ", h("span.mono", name(client.address))];
+  const since = isUnknown(client.connectedSince)
+    ? unknown()
+    : h("span", { title: fullTime(client.connectedSince) }, duration(Math.max(0, (Date.now() - Date.parse(client.connectedSince)) / 1000)));
+  const how = [
+    `MQTT ${client.version} `,
+    client.tls === null ? "" : client.tls ? "over TLS " : "without TLS ",
+    "from ",
+    h("span.mono", name(client.address)),
+  ];
   return [
     state("ok", ["connected to ", name(client.gateway), " for ", since]),
     how,
     client.user === null ? "anonymous" : ["user ", name(client.user)],
-    client.keepAlive ? [`keep alive ${client.keepAlive} s, last packet `, duration(client.lastPacketSeconds), " ago"] : ["no keep alive, last packet ", duration(client.lastPacketSeconds), " ago"],
+    client.keepAlive
+      ? [`keep alive ${client.keepAlive} s, last packet `, duration(client.lastPacketSeconds), " ago"]
+      : ["no keep alive, last packet ", duration(client.lastPacketSeconds), " ago"],
     lackingRight("Disconnecting"),
   ];
 }
@@ -141,7 +207,13 @@ function connectedWords(client) {
 function ownerBanner(owner, isKnown) {
   if (owner === null) return null;
   const fact = h("span", "Its session says that ", name(owner), " has the connection.");
-  return banner("warn", fact, isKnown ? "That gateway is not there, or the client has just gone. Another connection of the client takes the session." : "That gateway may be the one that gave no answer.");
+  return banner(
+    "warn",
+    fact,
+    isKnown
+      ? "That gateway is not there, or the client has just gone. Another connection of the client takes the session."
+      : "That gateway may be the one that gave no answer.",
+  );
 }
 
 function awaySession(session) {
@@ -155,7 +227,10 @@ function awaySession(session) {
       ["Protocol", `MQTT ${session.version}`],
       ["In flight to it", [number(session.inFlight), " messages without its last answer"]],
       ["Half received from it", [number(session.halfReceived), " messages of QoS 2"]],
-      ["Will", session.will ? [h("span.mono", name(session.will)), session.willAt ? [", sent at ", time(session.willAt), " UTC"] : ""] : null],
+      [
+        "Will",
+        session.will ? [h("span.mono", name(session.will)), session.willAt ? [", sent at ", time(session.willAt), " UTC"] : ""] : null,
+      ],
     ]),
   });
 }

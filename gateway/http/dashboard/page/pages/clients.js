@@ -32,8 +32,19 @@ export async function show(place, parameters, signal) {
     columns: COLUMNS,
     filters,
     load: ({ after, limit, filter, signal: asked }) => get("clients", { query: { after, limit, ...filter }, signal: asked }),
-    actions: may(TO_DISCONNECT) ? [{ label: (rows) => `Disconnect ${rows.length}`, isDanger: true, act: (rows) => disconnectMqtt([...new Set(rows.map((row) => row.id))], told.tell) }] : [],
-    empty: { title: "No MQTT client is connected", text: "Each client of any gateway is listed here while it is connected. Sessions of clients that are away are in the next list." },
+    actions: may(TO_DISCONNECT)
+      ? [
+          {
+            label: (rows) => `Disconnect ${rows.length}`,
+            isDanger: true,
+            act: (rows) => disconnectMqtt([...new Set(rows.map((row) => row.id))], told.tell),
+          },
+        ]
+      : [],
+    empty: {
+      title: "No MQTT client is connected",
+      text: "Each client of any gateway is listed here while it is connected. Sessions of clients that are away are in the next list.",
+    },
   });
   place.append(panel("Connected", { unit: "in the order of their ids", flush: list.element }));
 }

@@ -37,8 +37,19 @@ export async function show(place, parameters, signal) {
     columns: COLUMNS,
     filters,
     load: ({ after, limit, filter, signal: asked }) => get("rocketmq/clients", { query: { after, limit, ...filter }, signal: asked }),
-    actions: may(TO_DISCONNECT) ? [{ label: (rows) => `Disconnect ${rows.length}`, isDanger: true, act: (rows) => disconnectRocketMq([...new Set(rows.map((row) => row.id))], told.tell) }] : [],
-    empty: { title: "No RocketMQ client is connected", text: "Each client is listed here while its Telemetry stream to any gateway is open." },
+    actions: may(TO_DISCONNECT)
+      ? [
+          {
+            label: (rows) => `Disconnect ${rows.length}`,
+            isDanger: true,
+            act: (rows) => disconnectRocketMq([...new Set(rows.map((row) => row.id))], told.tell),
+          },
+        ]
+      : [],
+    empty: {
+      title: "No RocketMQ client is connected",
+      text: "Each client is listed here while its Telemetry stream to any gateway is open.",
+    },
   });
   place.append(panel("Clients", { unit: "in the order of their ids", flush: list.element }));
 }
@@ -51,13 +62,26 @@ const COLUMNS = [
   { id: "inFlight", label: "Holds", align: "n", optional: 1, cell: (row) => (isUnknown(row.inFlight) ? none() : number(row.inFlight)) },
   { id: "user", label: "User", optional: 2, cell: (row) => nameOrNone(row.user) },
   { id: "sdk", label: "SDK", optional: 2, cell: (row) => [nameOrNone(row.language), " ", row.version ? name(row.version) : ""] },
-  { id: "from", label: "From", optional: 2, cell: (row) => [h("span.mono.xs", name(row.address)), row.hostname ? [" ", name(row.hostname)] : ""] },
-  { id: "since", label: "Connected for", align: "n", optional: 2, cell: (row) => duration(isUnknown(row.connectedSince) ? null : Math.max(0, (Date.now() - Date.parse(row.connectedSince)) / 1000)) },
+  {
+    id: "from",
+    label: "From",
+    optional: 2,
+    cell: (row) => [h("span.mono.xs", name(row.address)), row.hostname ? [" ", name(row.hostname)] : ""],
+  },
+  {
+    id: "since",
+    label: "Connected for",
+    align: "n",
+    optional: 2,
+    cell: (row) => duration(isUnknown(row.connectedSince) ? null : Math.max(0, (Date.now() - Date.parse(row.connectedSince)) / 1000)),
+  },
   { id: "gateway", label: "Gateway", optional: 1, cell: (row) => name(row.gateway) },
 ];
 
 function topicsOf(row) {
   if (row.topics.length === 0) return none();
-  const shown = row.topics.slice(0, MOST_TOPICS).map((each, at) => [at > 0 && ", ", name(each.name), each.filter ? [" (", name(each.filter), ")"] : ""]);
+  const shown = row.topics
+    .slice(0, MOST_TOPICS)
+    .map((each, at) => [at > 0 && ", ", name(each.name), each.filter ? [" (", name(each.filter), ")"] : ""]);
   return [shown, row.topics.length > MOST_TOPICS ? ` and ${row.topics.length - MOST_TOPICS} more` : ""];
 }

@@ -13,11 +13,17 @@ import { table } from "../parts/table.js";
 import { may } from "../session.js";
 
 export async function show(place, parameters, signal) {
-  const top = head("MQTT sessions that are away", { sub: ["messages wait for them in the log", "times in UTC", lackingRight("Ending a session")] });
+  const top = head("MQTT sessions that are away", {
+    sub: ["messages wait for them in the log", "times in UTC", lackingRight("Ending a session")],
+  });
   const told = results();
   const end = (rows) => {
     const subscriptions = rows.reduce((sum, row) => sum + row.subscriptionCount, 0);
-    return endSessions(rows.map((row) => row.id), `${number(subscriptions)} ${subscriptions === 1 ? "subscription is" : "subscriptions are"} gone.`, told.tell);
+    return endSessions(
+      rows.map((row) => row.id),
+      `${number(subscriptions)} ${subscriptions === 1 ? "subscription is" : "subscriptions are"} gone.`,
+      told.tell,
+    );
   };
   const list = table({
     label: "Sessions",
@@ -27,11 +33,22 @@ export async function show(place, parameters, signal) {
     key: (row) => row.id,
     columns: COLUMNS,
     filters: [{ name: "prefix", label: "Client id begins with" }],
-    load: ({ after, limit, filter, signal: asked }) => get("sessions", { query: { connected: "false", after, limit, ...filter }, signal: asked }),
-    actions: may(TO_DISCONNECT) ? [{ label: (rows) => (rows.length === 1 ? "End 1 session" : `End ${rows.length} sessions`), isDanger: true, act: end }] : [],
-    empty: { title: "No session is away", text: "A session stays here after its client has gone, until its expiry. Clients ask for it by a session expiry (MQTT 5), or by clean session 0." },
+    load: ({ after, limit, filter, signal: asked }) =>
+      get("sessions", { query: { connected: "false", after, limit, ...filter }, signal: asked }),
+    actions: may(TO_DISCONNECT)
+      ? [{ label: (rows) => (rows.length === 1 ? "End 1 session" : `End ${rows.length} sessions`), isDanger: true, act: end }]
+      : [],
+    empty: {
+      title: "No session is away",
+      text: "A session stays after its client has gone, by a session expiry (MQTT 5) or clean session 0.",
+    },
   });
-  place.append(top.element, mqttTabs("sessions"), told.element, panel("Sessions", { unit: "in the order of their ids", flush: list.element }));
+  place.append(
+    top.element,
+    mqttTabs("sessions"),
+    told.element,
+    panel("Sessions", { unit: "in the order of their ids", flush: list.element }),
+  );
 }
 
 const COLUMNS = [

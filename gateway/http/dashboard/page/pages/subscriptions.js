@@ -32,7 +32,10 @@ export async function show(place, parameters, signal) {
     ],
     filters,
     load: ({ after, limit, filter, signal: asked }) => get("subscriptions", { query: { after, limit, ...filter }, signal: asked }),
-    empty: { title: "No connected client subscribes", text: "Subscriptions of connected clients are listed here. Those of sessions that are away are on the page of their client." },
+    empty: {
+      title: "No connected client subscribes",
+      text: "Subscriptions of connected clients are listed here. Those of sessions that are away are on the page of their client.",
+    },
   });
   place.append(panel("Subscriptions", { unit: "by client and filter", flush: list.element }));
 }

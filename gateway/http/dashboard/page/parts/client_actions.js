@@ -9,6 +9,7 @@ import { formDialog } from "./form.js";
 
 const V1 = "/api/v1/";
 const IN_AUDIT = "The audit has an entry for each.";
+const DISCONNECT_WORDS = "Its will is published, its session stays. It may come back at once.";
 const MAX_NAMED = 5; // names in a result
 
 /** Names as arguments of a command: none is taken for an option. */
@@ -21,14 +22,24 @@ function tellOutcomes(tell, outcomes, one, done, answered = null) {
   const failed = outcomes.filter((each) => !each.isDone);
   const amount = outcomes.length - failed.length;
   if (failed.length === 0) {
-    tell("info", [outcomes.length === 1 ? name(outcomes[0].what) : count(amount, one), ` ${outcomes.length === 1 ? "was" : "were"} ${done}.`], IN_AUDIT);
+    tell(
+      "info",
+      [outcomes.length === 1 ? name(outcomes[0].what) : count(amount, one), ` ${outcomes.length === 1 ? "was" : "were"} ${done}.`],
+      IN_AUDIT,
+    );
     return;
   }
   const missing = answered?.missing ?? [];
   const why = failed.slice(0, MAX_NAMED).map((each) => [name(each.what), `: ${each.why}. `]);
   const more = failed.length > MAX_NAMED && `And ${number(failed.length - MAX_NAMED)} more. `;
   const unknown = missing.map((each) => [name(each.name), ` ${each.reason}: it was not told. `]);
-  tell("warn", `${number(amount)} of ${count(outcomes.length, one)} ${amount === 1 ? "was" : "were"} ${done}.`, [" ", why, more, unknown, amount > 0 && IN_AUDIT]);
+  tell("warn", `${number(amount)} of ${count(outcomes.length, one)} ${amount === 1 ? "was" : "were"} ${done}.`, [
+    " ",
+    why,
+    more,
+    unknown,
+    amount > 0 && IN_AUDIT,
+  ]);
 }
 
 /** Disconnect MQTT clients; true where it was done. */
@@ -36,16 +47,23 @@ export async function disconnectMqtt(ids, tell) {
   const isOne = ids.length === 1;
   const result = await confirm({
     title: question("Disconnect", ids, "MQTT client"),
-    loss: `${isOne ? "It gets" : "Each gets"} DISCONNECT 0x98, administrative action (MQTT 3: an end). Its will is published, its session stays. It may come back at once.`,
+    loss: `${isOne ? "It gets" : "Each gets"} DISCONNECT 0x98, administrative action. ${DISCONNECT_WORDS}`,
     cli: `entrepot client kick ${words(ids)}`,
-    rest: isOne ? { method: "DELETE", path: `${V1}clients/${segment(ids[0])}` } : { method: "POST", path: `${V1}clients:disconnect`, body: { ids } },
+    rest: isOne
+      ? { method: "DELETE", path: `${V1}clients/${segment(ids[0])}` }
+      : { method: "POST", path: `${V1}clients:disconnect`, body: { ids } },
     verb: isOne ? "Disconnect" : `Disconnect ${ids.length}`,
     isDanger: true,
     run: () => (isOne ? del(`clients/${segment(ids[0])}`) : post("clients:disconnect", { ids })),
   });
   if (!result) return false;
   const outcomes = isOne ? [{ id: ids[0], disconnected: true }] : result.done.value;
-  tellOutcomes(tell, outcomes.map((each) => ({ what: each.id, isDone: each.disconnected, why: each.error?.message ?? "not connected" })), "MQTT client", "disconnected");
+  tellOutcomes(
+    tell,
+    outcomes.map((each) => ({ what: each.id, isDone: each.disconnected, why: each.error?.message ?? "not connected" })),
+    "MQTT client",
+    "disconnected",
+  );
   return true;
 }
 
@@ -84,15 +102,33 @@ async function endAll(ids) {
 export async function closeAmqp(names, loss, tell) {
   const result = await formDialog(question("Close", names, "AMQP connection"), {
     loss: [loss, " Unacknowledged messages go back to their queues. Clients may come back at once."],
-    fields: [{ name: "reason", label: "Reason that the clients are told", value: "an operator closed the connection", maxlength: 200, required: true, wide: true }],
+    fields: [
+      {
+        name: "reason",
+        label: "Reason that the clients are told",
+        value: "an operator closed the connection",
+        maxlength: 200,
+        required: true,
+        wide: true,
+      },
+    ],
     submit: names.length === 1 ? "Close" : `Close ${names.length}`,
     isDanger: true,
-    same: ({ reason = "" }) => ({ cli: `entrepot amqp close --reason ${quoted(reason)} ${words(names)}`, rest: { method: "POST", path: `${V1}amqp/connections:close`, body: { names, reason } } }),
+    same: ({ reason = "" }) => ({
+      cli: `entrepot amqp close --reason ${quoted(reason)} ${words(names)}`,
+      rest: { method: "POST", path: `${V1}amqp/connections:close`, body: { names, reason } },
+    }),
     send: ({ reason }) => post("amqp/connections:close", { names, reason }),
   });
   if (!result) return false;
   const { value, answered } = result.done;
-  tellOutcomes(tell, value.map((each) => ({ what: each.name, isDone: each.closed, why: "not connected" })), "AMQP connection", "closed", answered);
+  tellOutcomes(
+    tell,
+    value.map((each) => ({ what: each.name, isDone: each.closed, why: "not connected" })),
+    "AMQP connection",
+    "closed",
+    answered,
+  );
   return true;
 }
 
@@ -109,6 +145,12 @@ export async function disconnectRocketMq(ids, tell) {
   });
   if (!result) return false;
   const { value, answered } = result.done;
-  tellOutcomes(tell, value.map((each) => ({ what: each.id, isDone: each.disconnected, why: "not connected" })), "RocketMQ client", "disconnected", answered);
+  tellOutcomes(
+    tell,
+    value.map((each) => ({ what: each.id, isDone: each.disconnected, why: "not connected" })),
+    "RocketMQ client",
+    "disconnected",
+    answered,
+  );
   return true;
 }

@@ -21,7 +21,11 @@ const MQTT_LISTS = [
 ];
 
 /** The lists of MQTT, of which `current` is shown. */
-export const mqttTabs = (current) => tabs("Lists of MQTT", MQTT_LISTS.map(([route, label]) => ({ label, href: link(route), isCurrent: route === current })));
+export const mqttTabs = (current) =>
+  tabs(
+    "Lists of MQTT",
+    MQTT_LISTS.map(([route, label]) => ({ label, href: link(route), isCurrent: route === current })),
+  );
 
 /** A client's id as a link to its page. */
 export const clientLink = (id) => h("a", { href: link(path("clients", id)) }, name(id));

@@ -23,24 +23,53 @@ export function clientNumbers(client, rates) {
   return keyNumbers([
     { label: "From the client", value: number(client.messagesIn), unit: "messages", more: [rate(rates?.in), ", ", bytes(client.bytesIn)] },
     { label: "To the client", value: number(client.messagesOut), unit: "messages", more: [rate(rates?.out), ", ", bytes(client.bytesOut)] },
-    { label: "In flight to it", value: number(client.inFlight), unit: ["of ", number(session.receiveMaximum)], kind: client.inFlight >= session.receiveMaximum ? "warn" : "", more: windowOf(client.inFlight, session.receiveMaximum) },
-    { label: "Half received from it", value: number(client.halfReceived.length, { atLeast: client.halfReceived.length >= MOST_IN_FLIGHT }), unit: ["of ", number(session.receiveMaximumFromClient)], more: "QoS 2, PUBREL is due" },
-    { label: "Waits in memory", value: number(client.queued), unit: ["of ", number(session.maxQueued)], kind: client.queued >= session.maxQueued ? "warn" : "", more: client.lagging ? [count(client.lagging, "queue"), " read from the log"] : "the rest would wait in the log" },
-    { label: "Dropped", value: number(client.dropped), unit: "messages", kind: client.dropped ? "warn" : "", more: "QoS 0, read too slowly" },
+    {
+      label: "In flight to it",
+      value: number(client.inFlight),
+      unit: ["of ", number(session.receiveMaximum)],
+      kind: client.inFlight >= session.receiveMaximum ? "warn" : "",
+      more: windowOf(client.inFlight, session.receiveMaximum),
+    },
+    {
+      label: "Half received from it",
+      value: number(client.halfReceived.length, { atLeast: client.halfReceived.length >= MOST_IN_FLIGHT }),
+      unit: ["of ", number(session.receiveMaximumFromClient)],
+      more: "QoS 2, PUBREL is due",
+    },
+    {
+      label: "Waits in memory",
+      value: number(client.queued),
+      unit: ["of ", number(session.maxQueued)],
+      kind: client.queued >= session.maxQueued ? "warn" : "",
+      more: client.lagging ? [count(client.lagging, "queue"), " read from the log"] : "the rest would wait in the log",
+    },
+    {
+      label: "Dropped",
+      value: number(client.dropped),
+      unit: "messages",
+      kind: client.dropped ? "warn" : "",
+      more: "QoS 0, read too slowly",
+    },
   ]);
 }
 
 function windowOf(held, maximum) {
   const boxes = Math.min(maximum, MOST_BOXES);
   const full = held === 0 ? 0 : Math.max(1, Math.floor((held / maximum) * boxes));
-  return s("svg.win", { viewBox: "0 0 112 12", "aria-hidden": "true" }, Array.from({ length: boxes }, (_, at) => s("rect", { class: at < full ? "on mqtt" : "off", x: at * 7, width: 6, height: 12, rx: 1 })));
+  return s(
+    "svg.win",
+    { viewBox: "0 0 112 12", "aria-hidden": "true" },
+    Array.from({ length: boxes }, (_, at) => s("rect", { class: at < full ? "on mqtt" : "off", x: at * 7, width: 6, height: 12, rx: 1 })),
+  );
 }
 
 /** Why the client does not send or get, in the gateway's sentences. */
 export function factPanel(found) {
   const troubles = found.filter((each) => each.isTrouble).length;
-  const lines = found.map((each) => h("li", state(each.isTrouble ? "warn" : "idle", h("span.wrapped", name(each.text)))));
-  const body = lines.length ? h("ul.stack.s", lines) : h("p", state("ok", "Nothing keeps messages from passing in either direction."));
+  const lines = found.map((each) => h("li", state(each.isTrouble ? "warn" : "idle", h("span.brk", name(each.text)))));
+  const body = lines.length
+    ? h("ul.stack.s.sentences", lines)
+    : h("p", state("ok", "Nothing keeps messages from passing in either direction."));
   return panel("Why it does not send or get", { unit: troubles ? `${count(troubles, "reason")} now` : "no reason now", body });
 }
 
@@ -60,10 +89,17 @@ export function subscriptionOptions(each) {
 
 /** Subscriptions of a client or of a session. */
 export function subscriptionPanel(subscribed, total, id, span = 8) {
-  const rows = subscribed.map((each) => h("tr", h("th.mono.brk", { scope: "row" }, name(each.filter)), h("td.n", number(each.qos)), h("td.opt.q2", subscriptionOptions(each))));
+  const rows = subscribed.map((each) =>
+    h("tr", h("th.mono.brk", { scope: "row" }, name(each.filter)), h("td.n", number(each.qos)), h("td.opt.q2", subscriptionOptions(each))),
+  );
   const all = total > MOST_SUBSCRIPTIONS ? h("a", { href: link("subscriptions", { client: id }) }, "All subscriptions") : null;
   const nothing = h("div.pad", empty("No subscription", "It gets no message, whatever is published."));
-  return panel("Subscriptions", { span, unit: number(total), flush: rows.length ? tableOf("Subscriptions", [["Filter"], ["QoS", "n"], ["Options", "opt"]], rows) : nothing, footer: all });
+  return panel("Subscriptions", {
+    span,
+    unit: number(total),
+    flush: rows.length ? tableOf("Subscriptions", [["Filter"], ["QoS", "n"], ["Options", "opt"]], rows) : nothing,
+    footer: all,
+  });
 }
 
 /** When a session ends after its connection. */
@@ -83,7 +119,18 @@ export function sessionPanel(client) {
       ["Kept in the store", session.isDurable ? "yes, so any gateway can go on with it" : "no, it is in the gateway's memory"],
       ["Clean start", client.cleanStart ? "on" : "off"],
       ["Largest packet to it", session.maxPacketSize === null ? "no limit" : bytes(session.maxPacketSize)],
-      ["Will", will ? [h("span.mono", name(will.topic)), `, QoS ${will.qos}, `, bytes(will.size), will.retain ? ", retained" : "", will.delaySeconds ? [", after ", duration(will.delaySeconds)] : ""] : none()],
+      [
+        "Will",
+        will
+          ? [
+              h("span.mono", name(will.topic)),
+              `, QoS ${will.qos}, `,
+              bytes(will.size),
+              will.retain ? ", retained" : "",
+              will.delaySeconds ? [", after ", duration(will.delaySeconds)] : "",
+            ]
+          : none(),
+      ],
     ]),
   });
 }
@@ -97,14 +144,27 @@ export function inFlightPanel(client) {
       h("td.n", number(each.qos)),
       h("td", each.waitsFor),
       h("td.mono.brk", isUnknown(each.name) ? unknown("not kept") : name(each.name), each.isRetained ? " (retained)" : ""),
-      h("td.opt", isUnknown(each.queueId) ? none() : [name(each.topic), ", queue ", number(each.queueId), ", offset ", h("span.mono", number(each.offset))]),
+      h(
+        "td.opt",
+        isUnknown(each.queueId)
+          ? none()
+          : [name(each.topic), ", queue ", number(each.queueId), ", offset ", h("span.mono", number(each.offset))],
+      ),
       h("td.n", isUnknown(each.ageSeconds) ? none() : duration(each.ageSeconds)),
     ),
   );
   const heads = [["Packet id", "n"], ["QoS", "n"], ["Waits for"], ["Name"], ["Place", "opt"], ["Stored", "n"]];
-  const nothing = h("div.pad", empty("Nothing is in flight", "Messages of QoS 1 and 2 are here from their sending to the client's last answer."));
+  const nothing = h(
+    "div.pad",
+    empty("Nothing is in flight", "Messages of QoS 1 and 2 are here from their sending to the client's last answer."),
+  );
   const footer = client.inFlight > MOST_IN_FLIGHT ? `The first ${MOST_IN_FLIGHT} of ${client.inFlight} in the order of sending` : null;
-  return panel("In flight to it", { span: 8, unit: number(client.inFlight), flush: rows.length ? tableOf("In flight", heads, rows) : nothing, footer });
+  return panel("In flight to it", {
+    span: 8,
+    unit: number(client.inFlight),
+    flush: rows.length ? tableOf("In flight", heads, rows) : nothing,
+    footer,
+  });
 }
 
 /** What waits between the gateway and the client's socket. */
@@ -137,13 +197,33 @@ export function historyPanel({ value, since, answered }) {
   const lines = value.map((each) => {
     const [kind, words] = EVENTS[each.event] ?? ["idle", `${each.event} at `];
     const repeated = each.count > 1 ? [`, ${count(each.count, "time")}, the last one at `, time(each.lastTime)] : "";
-    return h("li", h("span.mono.xs.q2", { title: fullTime(each.time) }, time(each.time)), h("span.b", state(kind, [words, name(each.gateway)])), h("span.q2.s.brk", name(each.text), each.reason ? ` (${each.reason})` : "", repeated, ", from ", h("span.mono", nameOrNone(each.address))));
+    return h(
+      "li",
+      h("span.mono.xs.q2", { title: fullTime(each.time) }, time(each.time)),
+      h("span.b", state(kind, [words, name(each.gateway)])),
+      h(
+        "span.q2.s.brk",
+        name(each.text),
+        each.reason ? ` (${each.reason})` : "",
+        repeated,
+        ", from ",
+        h("span.mono", nameOrNone(each.address)),
+      ),
+    );
   });
   const starts = Object.values(since).filter(Boolean).sort();
   const footer = [
     starts.length ? ["Complete since ", time(starts.at(-1)), " UTC"] : null,
     ...answered.missing.map((each) => [name(each.name), ` ${each.reason}: its events are not here`]),
   ].filter(Boolean);
-  const nothing = h("div.pad", empty("Nothing is remembered", "Connects, refusals, denials and ends of this client id are here. Gateways forget them at a restart."));
-  return panel("History", { span: 4, unit: "all gateways, UTC", flush: lines.length ? h("ol.hist", lines) : nothing, footer: footer.length ? footer : null });
+  const nothing = h(
+    "div.pad",
+    empty("Nothing is remembered", "Connects, refusals, denials and ends of this client id are here. Gateways forget them at a restart."),
+  );
+  return panel("History", {
+    span: 4,
+    unit: "all gateways, UTC",
+    flush: lines.length ? h("ol.hist", lines) : nothing,
+    footer: footer.length ? footer : null,
+  });
 }

@@ -36,7 +36,10 @@ class PacketTrace {
 
   start() {
     if (!session()?.isSuper) {
-      fill(this.list, h("div.pad", empty("Traces are for super users", "A packet trace may show messages, whatever the rights on their topics.")));
+      fill(
+        this.list,
+        h("div.pad", empty("Traces are for super users", "A packet trace may show messages, whatever the rights on their topics.")),
+      );
       return this;
     }
     this.look();
@@ -67,15 +70,33 @@ class PacketTrace {
     fill(this.said, lacking && h("div.pad", lacking));
     this.showHead(wasThere);
     if (this.list.matches(":hover") || this.list.contains(document.activeElement)) return;
-    if (found === null) fill(this.list, h("div.pad", empty("It is not traced", "A trace keeps the last packets in both directions, at whichever gateway the client is. It ends by itself.")));
-    else if (found.packets.length === 0) fill(this.list, h("div.pad", empty("No packet yet", "Packets are here as soon as the client sends or gets one.")));
+    if (found === null)
+      fill(
+        this.list,
+        h(
+          "div.pad",
+          empty(
+            "It is not traced",
+            "A trace keeps the last packets in both directions, at whichever gateway the client is. It ends by itself.",
+          ),
+        ),
+      );
+    else if (found.packets.length === 0)
+      fill(this.list, h("div.pad", empty("No packet yet", "Packets are here as soon as the client sends or gets one.")));
     else fill(this.list, packetTable(found.packets));
   }
 
   showHead(wasThere) {
     const { found } = this;
-    const running = found && (this.isRunning() ? state("ok", ["on until ", clock(found.until), " UTC"]) : state("idle", ["over since ", clock(found.until), " UTC"]));
-    fill(this.about, found && [running, found.payloads ? ", with payloads, " : ", without payloads, ", number(found.seen), " packets seen"]);
+    const running =
+      found &&
+      (this.isRunning()
+        ? state("ok", ["on until ", clock(found.until), " UTC"])
+        : state("idle", ["over since ", clock(found.until), " UTC"]));
+    fill(
+      this.about,
+      found && [running, found.payloads ? ", with payloads, " : ", without payloads, ", number(found.seen), " packets seen"],
+    );
     if (this.acts.childElementCount && wasThere === (found !== null)) return; // the buttons stay, with their focus
     const begin = h("button.small", { type: "button", onclick: () => this.begin() }, found ? "Begin anew" : "Start trace");
     const stop = found && h("button.small", { type: "button", onclick: () => this.stop() }, "Stop trace");
@@ -90,7 +111,10 @@ class PacketTrace {
         { name: "payloads", label: "With payloads", type: "checkbox", hint: "the first 1,024 bytes of each message" },
       ],
       submit: "Start trace",
-      same: ({ seconds, payloads }) => ({ cli: `entrepot client trace --seconds ${seconds ?? SECONDS_OF_TRACE}${payloads ? " --payloads" : ""} ${words([this.target])}`, rest: { method: "PUT", path: `/api/v1/${this.path}`, body: { seconds, payloads } } }),
+      same: ({ seconds, payloads }) => ({
+        cli: `entrepot client trace --seconds ${seconds ?? SECONDS_OF_TRACE}${payloads ? " --payloads" : ""} ${words([this.target])}`,
+        rest: { method: "PUT", path: `/api/v1/${this.path}`, body: { seconds, payloads } },
+      }),
       send: (values) => put(this.path, values),
     });
     if (!result) return;
@@ -117,9 +141,18 @@ class PacketTrace {
 function packetTable(packets) {
   const rows = packets.toReversed().map((each) => {
     const isFailure = [each.reason ?? 0, ...(each.reasons ?? [])].some((code) => code >= FAILURES);
-    return h("tr", h("td.mono.xs.q2.nw", each.time.slice(11, 23)), h("td.nw", each.direction === "in" ? "from client" : "to client"), h("td.b", each.type), h("td.brk", { class: isFailure ? "bad-t" : "q2" }, contents(each)), h("td.opt.opt2.q2.nw", name(each.gateway)));
+    return h(
+      "tr",
+      h("td.mono.xs.q2.nw", each.time.slice(11, 23)),
+      h("td.nw", each.direction === "in" ? "from client" : "to client"),
+      h("td.b", each.type),
+      h("td.brk", { class: isFailure ? "bad-t" : "q2" }, contents(each)),
+      h("td.opt.opt2.q2.nw", name(each.gateway)),
+    );
   });
-  const heads = [["Time, UTC"], ["Way"], ["Packet"], ["What it says"], ["Gateway", "opt opt2"]].map(([title, classes = ""]) => h("th", { scope: "col", class: classes }, title));
+  const heads = [["Time, UTC"], ["Way"], ["Packet"], ["What it says"], ["Gateway", "opt opt2"]].map(([title, classes = ""]) =>
+    h("th", { scope: "col", class: classes }, title),
+  );
   return scrolling("Packet trace", h("table", h("thead", h("tr", heads)), h("tbody", rows)));
 }
 
@@ -144,7 +177,10 @@ const FIELDS = {
   username: (value) => ["user ", name(value)],
   will_topic: (value) => ["will to ", name(value)],
   session_present: (value) => (value ? "session present" : "new session"),
-  filters: (value) => (Array.isArray(value) ? value.map((each, at) => [at > 0 && ", ", h("span.mono", name(each))]) : Object.entries(value).map(([each, qos], at) => [at > 0 && ", ", h("span.mono", name(each)), ` QoS ${qos}`])),
+  filters: (value) =>
+    Array.isArray(value)
+      ? value.map((each, at) => [at > 0 && ", ", h("span.mono", name(each))])
+      : Object.entries(value).map(([each, qos], at) => [at > 0 && ", ", h("span.mono", name(each)), ` QoS ${qos}`]),
 };
 
 function contents(packet) {
