@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
@@ -14,6 +15,7 @@ from axe_playwright_python.sync_playwright import Axe
 from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from paho.mqtt.subscribeoptions import SubscribeOptions
 from playwright.sync_api import Locator, Page, expect
 
 from entrepot.protocols.rocketmq.headers import Credentials
@@ -21,12 +23,14 @@ from tests.support.amqp_load import parameters
 from tests.support.deployment import ClusterProcesses
 from tests.support.http_client import http_client
 from tests.support.rocketmq_client import GrpcClient
-from tests.support.rocketmq_telemetry import push_consumer, telemetry
+from tests.support.rocketmq_telemetry import OpenTelemetry, push_consumer, telemetry
 from tests.support.server import Process
 from tests.support.waiting import wait_until
 
 ROOT: Final = ("root", "rootpw")
 ADMIN: Final = {"security.initial_admin": ROOT[0], "security.initial_admin_password": ROOT[1]}
+SIGNER: Final = ("signer", "a-signing-secret")
+"""A user whose signing secret RocketMQ clients have."""
 V1: Final = "/api/v1"
 WINDOW: Final = 4
 """Messages in flight that the slow client allows."""
@@ -64,7 +68,7 @@ class MqttClient:
         self.client.loop_start()
         wait_until(self.client.is_connected, "connected")
         if filters:
-            self.client.subscribe([(each, paho.SubscribeOptions(qos=1)) for each in filters])
+            self.client.subscribe([(each, SubscribeOptions(qos=1)) for each in filters])
             wait_until(lambda: bool(subscribed), "subscribed")
 
     def publish(self, topic: str, amount: int) -> None:
@@ -108,11 +112,13 @@ def amqp(
 
 
 @contextmanager
-def rocketmq(server: Process | ClusterProcesses, client_id: str, user: tuple[str, str] | None = ROOT) -> Iterator[Any]:
+def rocketmq(
+    server: Process | ClusterProcesses, client_id: str, user: tuple[str, str] | None = SIGNER
+) -> Iterator[OpenTelemetry]:
     """A push consumer with its stream."""
     credentials = None if user is None else Credentials(*user)
     with (
-        GrpcClient(server.address("grpc"), credentials, client_id=client_id) as client,
+        GrpcClient(server.address("grpc"), credentials, client_id=client_id, now_ms=int(time.time() * 1000)) as client,
         telemetry(client, push_consumer("workers", "rockets")) as stream,
     ):
         yield stream

@@ -1,4 +1,4 @@
-"""Pages of clients at one of two gateways: they show and disconnect the other's, and say what a killed one leaves open."""
+"""Pages of clients at one of two gateways: they show and disconnect the other's, and name a killed one."""
 
 from __future__ import annotations
 
