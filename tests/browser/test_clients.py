@@ -287,7 +287,7 @@ def test_rocketmq_clients_are_disconnected(open_page: Opened, server: ServerProc
 
 
 @pytest.mark.interop
-def test_a_trace_is_started_shown_and_stopped(open_page: Opened, server: ServerProcess) -> None:
+def test_a_trace_is_started_shown_and_stopped(open_page: Opened, server: ServerProcess, messages: list[str]) -> None:
     with mqtt(server, "spied-on", "spied/#") as client:
         page = log_in(open_page("clients/spied-on", answers=None))
         page.get_by_role("button", name="Start trace").click()
@@ -297,7 +297,8 @@ def test_a_trace_is_started_shown_and_stopped(open_page: Opened, server: ServerP
         assert shown == "entrepot client trace --seconds 60 --payloads spied-on"
         dialog.get_by_label("Seconds").fill("4000")
         dialog.get_by_role("button", name="Start trace").click()
-        expect(dialog.get_by_text("seconds")).to_be_visible()
+        expect(dialog.get_by_text("seconds: Input should be less than")).to_be_visible()
+        assert messages.pop().endswith("the server responded with a status of 400 (Bad Request)")
         dialog.get_by_label("Seconds").fill("90")
         press_danger(dialog, "Start trace")
         expect(page.get_by_text("spied-on is traced until")).to_be_visible()

@@ -106,7 +106,6 @@ class ClientPage {
   drawAway(session, answered) {
     const isKnown = answered.missing.length === 0;
     const lacking = partial(answered, { means: "It may be connected there.", again: this.load });
-    const owner = session?.connected ? session.gateway : null;
     const words = isKnown ? state("idle", "not connected") : state("unknown", "not known if it is connected");
     this.top.sub([
       words,
@@ -116,7 +115,7 @@ class ClientPage {
     if (session)
       return [
         lacking,
-        ownerBanner(owner, isKnown),
+        ownerBanner(session, isKnown),
         awaySession(session),
         subscriptionPanel(session.subscriptions, session.subscriptionCount, this.id, null),
       ];
@@ -204,16 +203,13 @@ function connectedWords(client) {
   ];
 }
 
-function ownerBanner(owner, isKnown) {
-  if (owner === null) return null;
-  const fact = h("span", "Its session says that ", name(owner), " has the connection.");
-  return banner(
-    "warn",
-    fact,
-    isKnown
-      ? "That gateway is not there, or the client has just gone. Another connection of the client takes the session."
-      : "That gateway may be the one that gave no answer.",
-  );
+/** The store names a gateway by an id that nobody knows: it is not shown. */
+function ownerBanner(session, isKnown) {
+  if (!session.connected) return null;
+  const means = isKnown
+    ? "Its gateway has gone, or the client has just left: the session is away in a moment."
+    : "A gateway that gave no answer may have the connection.";
+  return banner("warn", "Its session counts as connected.", means);
 }
 
 function awaySession(session) {
