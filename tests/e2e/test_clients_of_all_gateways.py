@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -157,8 +158,8 @@ def test_the_command_lists_sessions_that_are_away(
         wait_until(lambda: not get(here, "/sessions/lists-goes")["connected"], "it is away")
         for flag, expected in (("--away", "lists-goes"), ("--connected", "lists-stays")):
             server = ["--server", f"http://{here.address('http')}"]
-            assert run(["session", "list", "--prefix", "lists-", flag, *server]) == 0
-            assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == [expected]
+            assert run(["session", "list", "--prefix", "lists-", flag, "--json", *server]) == 0
+            assert [each["id"] for each in json.loads(capsys.readouterr().out)["value"]] == [expected]
 
 
 def test_a_trace_follows_a_client_to_the_other_gateway(here: GatewayProcess, there: GatewayProcess) -> None:
