@@ -20,7 +20,7 @@ const maybe = (text) => (text === "" ? none() : name(text));
 
 export function show(place, parameters, signal) {
   const top = head("Audit", { sub: ["failed logins, denials and administrative changes", "of all gateways, the newest first", "times in UTC"] });
-  const lost = h("div");
+  const lost = h("div.results");
   const load = async ({ after, limit, filter, signal: asked }) => {
     const { from, until, ...rest } = filter;
     const page = await get("audit", { query: { cursor: after, limit, ...rest, from: inUtc(from), until: inUtc(until) }, signal: asked });
@@ -46,7 +46,7 @@ export function show(place, parameters, signal) {
     empty: { title: "No entries", text: "Each gateway keeps its newest ones; its log has all. Reading, publishing and consuming have none." },
   });
   const same = sameFromOutside({ cli: "entrepot user audit --limit 50", rest: { method: "GET", path: "/api/v1/audit?limit=50" } });
-  place.append(top.element, lost, panel("Entries", { flush: list.element }), panel("The same from outside", { body: same }));
+  place.append(top.element, lost, panel("Entries", { flush: list.element }), h("section.panel.pad", same));
 }
 
 const COLUMNS = [
@@ -55,7 +55,7 @@ const COLUMNS = [
   { id: "subject", label: "By", cell: (row) => (row.subject === "" ? none() : h("a", { href: link("audit", { subject: row.subject }) }, name(row.subject))) },
   { id: "source", label: "From", optional: 1, cell: (row) => h("span.mono.xs", maybe(row.source)) },
   { id: "action", label: "Action", optional: 1, cell: (row) => [maybe(row.action), row.protocol !== "" && h("span.q.xs", " ", row.protocol)] },
-  { id: "resource", label: "Resource", cell: (row) => h("span.brk", maybe(row.resource)) },
-  { id: "detail", label: "Detail", optional: 1, cell: (row) => h("span.brk.q2", maybe(row.detail)) },
-  { id: "gateway", label: "Gateway", optional: 2, cell: (row) => h("span.q.xs", name(row.gateway)) },
+  { id: "resource", label: "Resource", cell: (row) => h("div.roomy-cell", maybe(row.resource)) },
+  { id: "detail", label: "Detail", optional: 1, cell: (row) => h("div.roomy-cell.q2", maybe(row.detail)) },
+  { id: "gateway", label: "Gateway", optional: 2, cell: (row) => h("span.q.xs.nw", name(row.gateway)) },
 ];

@@ -9,7 +9,7 @@ import { confirm } from "../parts/dialog.js";
 import { formDialog } from "../parts/form.js";
 import { head } from "../parts/head.js";
 import { panel } from "../parts/panel.js";
-import { chip, none } from "../parts/states.js";
+import { none } from "../parts/states.js";
 import { table } from "../parts/table.js";
 import { audited } from "../parts/user_actions.js";
 
@@ -27,7 +27,7 @@ export function show(place, parameters, signal) {
     signal,
     key: (row) => row.name,
     columns: [
-      { id: "name", label: "Namespace", isHead: true, cell: (row) => [name(row.name), row.name === DEFAULT && [" ", chip("without a name in paths")]] },
+      { id: "name", label: "Namespace", isHead: true, cell: (row) => name(row.name) },
       { id: "topics", label: "Topics", align: "n", cell: (row) => number(row.topics) },
       { id: "groups", label: "Groups", align: "n", cell: (row) => number(row.groups) },
       { id: "vhost", label: "AMQP virtual host", optional: 1, cell: (row) => (row.vhost === null ? none() : name(row.vhost)) },

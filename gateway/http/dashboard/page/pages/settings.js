@@ -13,7 +13,7 @@ const ONLY = [["", "all"], ["set", "not left to the default"], ["different", "no
 
 export function show(place, parameters, signal) {
   const top = head("Settings");
-  const outside = h("div");
+  const outside = h("section.panel.pad");
   const load = async ({ filter, signal: asked }) => {
     const page = await get("settings", { query: filter, signal: asked });
     top.sub([["of ", name(page.gateway)], count(page.value.length, "setting"), `${page.value.filter((each) => each.isSet).length} set`, differing(page), "changed by file, environment or flag, and a restart"]);
@@ -30,7 +30,7 @@ export function show(place, parameters, signal) {
     filters: [{ name: "find", label: "Key or description contains" }, { name: "only", label: "Only", type: "select", options: ONLY }],
     load,
   });
-  place.append(top.element, panel("Settings", { unit: "secrets are masked", flush: list.element }), panel("The same from outside", { body: outside }));
+  place.append(top.element, panel("Settings", { unit: "secrets are masked", flush: list.element }), outside);
 }
 
 const queryOf = (filter) => {
@@ -48,18 +48,18 @@ function differing({ value, answered }) {
 function valueNode(value) {
   if (value === null) return none();
   if (value === "" || (Array.isArray(value) && value.length === 0)) return h("span.q", "(empty)");
-  return h("span.mono.xs.brk", name(typeof value === "string" ? value : JSON.stringify(value)));
+  return h("div.roomy-cell.mono.xs", name(typeof value === "string" ? value : JSON.stringify(value)));
 }
 
 const COLUMNS = [
-  { id: "key", label: "Setting", isHead: true, cell: (row) => [h("span.mono.xs.brk", row.key), row.isSecret && [" ", chip("secret")], h("p.q2.xs.said", row.description)] },
-  { id: "value", label: "Value", cell: (row) => (row.isSet ? h("b", valueNode(row.value)) : valueNode(row.value)) },
-  { id: "default", label: "Default", optional: 1, cell: (row) => h("span.q2", valueNode(row.default)) },
+  { id: "key", label: "Setting", isHead: true, cell: (row) => h("div.roomy-cell", h("span.mono.xs", row.key), row.isSecret && [" ", chip("secret")], h("p.q2.xs.said", row.description)) },
+  { id: "value", label: "Value", cell: (row) => (row.isSet ? h("div.b", valueNode(row.value)) : valueNode(row.value)) },
+  { id: "default", label: "Default", optional: 1, cell: (row) => h("div.q2", valueNode(row.default)) },
   { id: "origin", label: "From", optional: 1, cell: (row) => h("span.brk", { class: row.isSet ? "" : "q" }, name(row.origin)) },
   { id: "different", label: "Other gateways", cell: (row) => others(row.different) },
 ];
 
 function others(different) {
   if (different.length === 0) return h("span.q", "same");
-  return h("ul.lines.s", different.map((each) => h("li", state("warn", [name(each.gateway), each.origin === null ? ": does not know it" : [": ", valueNode(each.value), h("span.q.xs", " ", name(each.origin))]]))));
+  return h("ul.lines.s", different.map((each) => h("li", state("warn", [name(each.gateway), each.origin === null ? ": does not know it" : [": ", valueNode(each.value)]]))));
 }

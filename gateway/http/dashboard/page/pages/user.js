@@ -24,9 +24,10 @@ export async function show(place, { name: user }, signal) {
     top.acts([]);
     fill(content, panel("This user was deleted", { body: h("p", "Its logins are refused. ", h("a", { href: link("audit", { resource: user }) }, "Show the audit"), " or ", h("a", { href: link("users") }, "all users"), ".") }));
   };
+  const outside = { cli: `entrepot user show ${quoted(user)}`, rest: { method: "GET", path: `/api/v1/users/${segment(user)}` } };
   const draw = ([found, effective]) => {
     top.acts(userButtons(found, told, { reload: load, leave }));
-    return [overview(found), rights(found, effective), panel("The same from outside", { body: sameFromOutside({ cli: `entrepot user show ${quoted(user)}`, rest: { method: "GET", path: `/api/v1/users/${segment(user)}` } }) })];
+    return [overview(found), rights(found, effective), h("section.panel.pad", sameFromOutside(outside))];
   };
   await load();
 }

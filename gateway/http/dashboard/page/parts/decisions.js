@@ -5,7 +5,7 @@ import { state } from "./states.js";
 import { policyLink, statementNodes, subjectName, subjectWords } from "./statements.js";
 
 const SIGNS = { yes: "M2.5 7.5 5.5 10.5 11.5 3.5", no: "M4 7h6", deny: "M3 3l8 8m0-8-8 8" };
-const REACHES = { allowed: ["yes", "allowed"], none: ["no", "no statement allows it"], denied: ["deny", "denied by a statement"] };
+const REACHES = { allowed: ["yes", "allowed"], none: ["no", "no statement allows it"], denied: ["deny", "denied"] };
 const OUTCOMES = {
   decides: (statement) => h("b", { class: statement.effect === "DENY" ? "bad-t" : "" }, statement.effect === "DENY" ? "denies it" : "allows it"),
   holds: (statement) => (statement.effect === "DENY" ? "would deny it, too" : "would allow it"),
