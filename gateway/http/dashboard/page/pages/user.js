@@ -10,7 +10,7 @@ import { head } from "../parts/head.js";
 import { facts, panel } from "../parts/panel.js";
 import { chip, state } from "../parts/states.js";
 import { effectiveTrail } from "../parts/decisions.js";
-import { userButtons } from "../parts/user_actions.js";
+import { audited, userButtons } from "../parts/user_actions.js";
 import { session } from "../session.js";
 
 export async function show(place, { name: user }, signal) {
@@ -22,7 +22,8 @@ export async function show(place, { name: user }, signal) {
   const load = () => ask(content, (asked) => both(user, asked), draw, { fact: "The user was not loaded", signal });
   const leave = () => {
     top.acts([]);
-    fill(content, panel("This user was deleted", { body: h("p", "Its logins are refused. ", h("a", { href: link("audit", { resource: user }) }, "Show the audit"), " or ", h("a", { href: link("users") }, "all users"), ".") }));
+    audited(told, ["The user ", name(user), " was deleted."], user, "Its logins are refused.");
+    fill(content, h("div.empty", h("h3", "This user was deleted"), h("a.btn.small", { href: link("users") }, "All users")));
   };
   const outside = { cli: `entrepot user show ${quoted(user)}`, rest: { method: "GET", path: `/api/v1/users/${segment(user)}` } };
   const draw = ([found, effective]) => {

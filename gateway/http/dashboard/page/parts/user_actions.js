@@ -11,6 +11,7 @@ import { formDialog } from "./form.js";
 export const HIDDEN_PASSWORD = "<password>";
 const HIDDEN_SECRET = "<secret>";
 const SECRET_BYTES = 24;
+const SECRET_HINT = "8 to 1024 characters. Empty: one is made here and shown once.";
 const LOSES_OWN = "This is your own user: you lose your rights at once. Only another super user can give them back.";
 
 /** Show the result of a change of users or policies, with the way to its entry. */
@@ -41,6 +42,8 @@ export function userButtons(user, told, { reload, leave }) {
   ];
 }
 
+/** Tells password stores whose password it is. */
+const ownerOf = (user) => ({ name: "user", label: "User", value: user.name, readonly: true, autocomplete: "username", wide: true });
 const isOwn = (user) => user.name === session().user;
 const pathOf = (user) => `users/${segment(user.name)}`;
 const restOf = (user, method, body, query = "") => ({ method, path: `/api/v1/${pathOf(user)}${query}`, body });
@@ -50,6 +53,7 @@ function passwordDialog(user) {
   return formDialog(`Change the password of ${user.name}`, {
     loss: isOwn(user) ? "Your logins and connections made with the old one end, this one too." : "Logins and connections made with the old one end.",
     fields: [
+      ownerOf(user),
       { name: "password", label: "New password", type: "password", required: true, autocomplete: "new-password" },
       { name: "again", label: "New password again", type: "password", required: true, autocomplete: "new-password" },
     ],
@@ -66,7 +70,10 @@ async function signingSecret(user, after) {
   let generated = null;
   const result = await formDialog(`Signing secret of ${user.name}`, {
     loss: user.hasSigningSecret ? "RocketMQ clients that sign with the old secret are refused." : "RocketMQ clients sign with it. Their access key is the name of the user.",
-    fields: [{ name: "secret", label: "Secret", type: "password", wide: true, autocomplete: "new-password", problem: ["signing secret"], hint: "8 to 1024 characters. Empty: one is made here and shown once." }],
+    fields: [
+      ownerOf(user),
+      { name: "secret", label: "Secret", type: "password", wide: true, autocomplete: "new-password", problem: ["signing secret"], hint: SECRET_HINT },
+    ],
     submit: user.hasSigningSecret ? "Change signing secret" : "Set signing secret",
     same: ({ secret }) => ({ cli: `entrepot user signing-secret ${quoted(user.name)}${secret === undefined ? "" : " --secret-file FILE"}`, rest: restOf(user, "PUT", { signingSecret: HIDDEN_SECRET }) }),
     send: ({ secret }) => {
