@@ -14,8 +14,10 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.answers import HOSTILE
 from tests.browser.conftest import PHONE, Opened
 from tests.browser.test_real_login import log_in
+from tests.support.deployment import ClusterProcesses
 from tests.support.http_client import http_client
 from tests.support.server import ServerProcess
+from tests.support.waiting import wait_until
 
 PASSWORD: Final = "correct horse battery"
 CHEAP: Final = {"security.argon2_memory_bytes": "65536", "security.argon2_iterations": "1"}
@@ -475,3 +477,35 @@ def test_a_phone_scrolls_down_only(shown: Shown) -> None:
         go(page, address)
         settled(page, title)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0], address
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    made = ClusterProcesses(tmp_path_factory.mktemp("two"), brokers=1, gateways=0)
+    made.add_gateway(**CHEAP, **OWN, **{"server.name": "gw-a"})
+    made.add_gateway(**CHEAP, **{"server.name": "gw-b", "mqtt.receive_maximum": "7"})
+    with made:
+        yield made
+
+
+@pytest.mark.interop
+def test_two_gateways_tell_what_differs_and_who_is_missing(
+    open_page: Opened, server: ServerProcess, cluster: ClusterProcesses, messages: list[str]
+) -> None:
+    first, second = (f"http://{gateway.address('http')}" for gateway in cluster.gateways)
+    with http_client(first, auth=("root", PASSWORD)) as root, http_client(second, auth=("root", PASSWORD)) as other:
+        wait_until(lambda: root.get("/api/v1/settings").json()["answered"]["answered"] == 2, "both gateways answer")
+        wait_until(lambda: other.put("/api/v1/acls/at-b", json={"statements": []}).is_success, "gw-b knows the user")
+    page = open_page("audit", answers=None)
+    page.goto(f"{first}/dashboard/#/settings?only=different&find=receive_maximum")
+    log_in(page, "root", PASSWORD)
+    expect(rows(page, "Settings")).to_have_count(1)
+    expect(rows(page, "Settings").first).to_contain_text("gw-b: 7")
+    expect(page.get_by_text("1 not the same at all gateways")).to_be_visible()
+    go(page, "audit?resource=at-b")
+    expect(rows(page, "Entries").first).to_contain_text("gw-b")
+    cluster.gateways[1].kill()
+    go(page, "audit")
+    expect(page.get_by_text("1 of 2 gateways answered.").first).to_be_visible()
+    expect(page.get_by_text(re.compile("^gw-b ")).first).to_be_visible()
+    expect(rows(page, "Entries").filter(has_text="root").first).to_be_visible()

@@ -34,7 +34,16 @@ export function show(place, parameters, signal) {
       { id: "queues", label: "Queues", align: "n", optional: 1, cell: (row) => maybe(row.queues) },
       { id: "exchanges", label: "Exchanges", align: "n", optional: 2, cell: (row) => maybe(row.exchanges) },
       { id: "queuePolicies", label: "Queue policies", align: "n", optional: 2, cell: (row) => maybe(row.queuePolicies) },
-      { id: "do", label: "", align: "n", cell: (row) => row.name !== DEFAULT && h("button.small.danger", { type: "button", "aria-label": `Delete ${row.name}`, onclick: () => remove(row) }, "Delete") },
+      {
+        id: "do",
+        label: "",
+        align: "n",
+        cell: (row) => row.name !== DEFAULT && h(
+          "button.small.danger",
+          { type: "button", "aria-label": `Delete ${row.name}`, onclick: () => remove(row) },
+          "Delete",
+        ),
+      },
     ],
     filters: [{ name: "find", label: "Name contains" }],
     load: ({ after, limit, filter, signal: asked }) => get("namespaces", { query: { after, limit, ...filter }, signal: asked }),
@@ -48,7 +57,10 @@ async function createNamespace(told, reload) {
   const result = await formDialog("Create a namespace", {
     fields: [{ name: "name", label: "Name", required: true, wide: true, problem: ["namespace"], hint: "An existing one stays as it is." }],
     submit: "Create the namespace",
-    same: (values) => ({ cli: `entrepot namespace create ${quoted(values.name ?? "NAME")}`, rest: { method: "PUT", path: `/api/v1/${pathOf(values.name ?? "NAME")}`, body: {} } }),
+    same: (values) => ({
+      cli: `entrepot namespace create ${quoted(values.name ?? "NAME")}`,
+      rest: { method: "PUT", path: `/api/v1/${pathOf(values.name ?? "NAME")}`, body: {} },
+    }),
     send: (values) => put(pathOf((made = values.name)), {}),
   });
   if (!result) return;
@@ -59,7 +71,13 @@ async function createNamespace(told, reload) {
 async function deleteNamespace(row, told, reload) {
   const result = await confirm({
     title: `Delete the namespace ${row.name}?`,
-    loss: ["It has ", number(row.topics), " topics and ", number(row.groups), " groups. It is deleted only if it has none, so no message is lost. You can create it again."],
+    loss: [
+      "It has ",
+      number(row.topics),
+      " topics and ",
+      number(row.groups),
+      " groups. It is deleted only if it has none, so no message is lost. You can create it again.",
+    ],
     cli: `entrepot namespace delete ${quoted(row.name)}`,
     rest: { method: "DELETE", path: `/api/v1/${pathOf(row.name)}` },
     verb: "Delete namespace",

@@ -26,21 +26,37 @@ export function show(place, parameters, signal) {
     ],
     filters: [{ name: "find", label: "Subject contains" }],
     load: ({ after, limit, filter, signal: asked }) => get("acls", { query: { after, limit, ...filter }, signal: asked }),
-    empty: { title: "No policies", text: "A policy allows or denies actions on topics, groups, namespaces and the cluster.", action: { label: "Write a policy", act: write } },
+    empty: {
+      title: "No policies",
+      text: "A policy allows or denies actions on topics, groups, namespaces and the cluster.",
+      action: { label: "Write a policy", act: write },
+    },
   });
-  const acts = [h("a.btn", { href: link("access") }, "Test access"), session().isSuper && h("button.primary", { type: "button", onclick: write }, "Write a policy")];
+  const acts = [
+    h("a.btn", { href: link("access") }, "Test access"),
+    session().isSuper && h("button.primary", { type: "button", onclick: write }, "Write a policy"),
+  ];
   top.acts(acts);
   place.append(top.element, panel("Policies", { flush: list.element }));
 }
 
 function first({ statements }) {
   const more = statements.length - SHOWN_STATEMENTS;
-  return [h("ul.lines.s", statements.slice(0, SHOWN_STATEMENTS).map((each) => h("li", statementNodes(each)))), more > 0 && h("span.q.xs", `and ${more} more`)];
+  return [
+    h("ul.lines.s", statements.slice(0, SHOWN_STATEMENTS).map((each) => h("li", statementNodes(each)))),
+    more > 0 && h("span.q.xs", `and ${more} more`),
+  ];
 }
 
 async function write() {
   const result = await formDialog("Write a policy", {
-    fields: [{ name: "subject", label: "Subject", required: true, wide: true, hint: "A user, anonymous, or * for everybody. Statements are written on the next page." }],
+    fields: [{
+      name: "subject",
+      label: "Subject",
+      required: true,
+      wide: true,
+      hint: "A user, anonymous, or * for everybody. Statements are written on the next page.",
+    }],
     submit: "Go on",
     send: async ({ subject }) => subject,
   });

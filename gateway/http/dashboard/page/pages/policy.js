@@ -16,14 +16,22 @@ import { audited } from "../parts/user_actions.js";
 const pathOf = (subject) => `acls/${segment(subject)}`;
 
 export async function show(place, { subject, query }, signal) {
-  const top = head(`Policy of ${subject}`, { shown: h("span", "Policy of ", subjectWords(subject)), crumbs: [["Policies", link("policies")]] });
+  const top = head(
+    `Policy of ${subject}`,
+    { shown: h("span", "Policy of ", subjectWords(subject)), crumbs: [["Policies", link("policies")]] },
+  );
   const told = results();
   const content = h("div.stack.wide-gaps");
   place.append(top.element, told.element, content);
   const load = () => ask(content, (asked) => get(pathOf(subject), { signal: asked }), draw, { fact: "The policy was not loaded", signal });
   const saved = async (statements) => {
     keepInAddress({ new: null });
-    audited(told, ["The policy of ", name(subject), ` has ${count(statements.length, "statement")}.`], subject, "It counts from the next decision.");
+    audited(
+      told,
+      ["The policy of ", name(subject), ` has ${count(statements.length, "statement")}.`],
+      subject,
+      "It counts from the next decision.",
+    );
     await load();
   };
   const draw = (found) => {
@@ -49,7 +57,10 @@ function buttons(subject, { statements }, done) {
     });
     if (result) done();
   };
-  return [h("a.btn", { href: link("access", { subject }) }, "Test access"), h("button.danger", { type: "button", onclick: remove }, "Delete")];
+  return [
+    h("a.btn", { href: link("access", { subject }) }, "Test access"),
+    h("button.danger", { type: "button", onclick: remove }, "Delete"),
+  ];
 }
 
 function gone(top, content, subject, told) {
@@ -67,10 +78,18 @@ function editor(subject, before, saved) {
     const result = await confirm(saveDialog(subject, before, statements));
     if (result) await saved(statements);
   };
-  const widest = subject === "*" ? banner("warn", "This policy is of everybody.", "It binds all who log in, and those who show nothing.") : null;
+  const everybody = () => banner("warn", "This policy is of everybody.", "It binds all who log in, and those who show nothing.");
   return panel("Statements", {
     unit: "the first DENY that holds decides, else the first ALLOW",
-    body: [widest, h("form.stack", { novalidate: true, onsubmit: (event) => event.preventDefault() }, fields.element), h("p.row", h("button.primary", { type: "button", onclick: save }, "Save the policy"), h("a.btn", { href: link(path("users", subject)), hidden: ["*", "anonymous"].includes(subject) }, "Show the user"))],
+    body: [
+      subject === "*" ? everybody() : null,
+      h("form.stack", { novalidate: true, onsubmit: (event) => event.preventDefault() }, fields.element),
+      h(
+        "p.row",
+        h("button.primary", { type: "button", onclick: save }, "Save the policy"),
+        h("a.btn", { href: link(path("users", subject)), hidden: ["*", "anonymous"].includes(subject) }, "Show the user"),
+      ),
+    ],
   });
 }
 
@@ -95,5 +114,7 @@ function saveDialog(subject, before, statements) {
 /** Raise ApiError where somebody else has changed the policy since it was shown. */
 async function checkUnchanged(subject, before) {
   const now = await get(pathOf(subject));
-  if (JSON.stringify(now.statements) !== JSON.stringify(before)) throw new ApiError(409, "CHANGED_MEANWHILE", "The policy was changed since it was shown here. Copy what you typed, and load the page again.");
+  if (JSON.stringify(now.statements) === JSON.stringify(before)) return;
+  const detail = "The policy was changed since it was shown here. Copy what you typed, and load the page again.";
+  throw new ApiError(409, "CHANGED_MEANWHILE", detail);
 }

@@ -16,9 +16,18 @@ export function show(place, parameters, signal) {
   const outside = h("section.panel.pad");
   const load = async ({ filter, signal: asked }) => {
     const page = await get("settings", { query: filter, signal: asked });
-    top.sub([["of ", name(page.gateway)], count(page.value.length, "setting"), `${page.value.filter((each) => each.isSet).length} set`, differing(page), "changed by file, environment or flag, and a restart"]);
+    top.sub([
+      ["of ", name(page.gateway)],
+      count(page.value.length, "setting"),
+      `${page.value.filter((each) => each.isSet).length} set`,
+      differing(page),
+      "changed by file, environment or flag, and a restart",
+    ]);
     const flags = `${filter.find ? ` --find '${filter.find.replaceAll("'", "'\\''")}'` : ""}${filter.only ? ` --only ${filter.only}` : ""}`;
-    fill(outside, sameFromOutside({ cli: `entrepot config running${flags}`, rest: { method: "GET", path: `/api/v1/settings${queryOf(filter)}` } }));
+    fill(
+      outside,
+      sameFromOutside({ cli: `entrepot config running${flags}`, rest: { method: "GET", path: `/api/v1/settings${queryOf(filter)}` } }),
+    );
     return page;
   };
   const list = table({
@@ -52,7 +61,17 @@ function valueNode(value) {
 }
 
 const COLUMNS = [
-  { id: "key", label: "Setting", isHead: true, cell: (row) => h("div.roomy-cell", h("span.mono.xs", row.key), row.isSecret && [" ", chip("secret")], h("p.q2.xs.said", row.description)) },
+  {
+    id: "key",
+    label: "Setting",
+    isHead: true,
+    cell: (row) => h(
+      "div.roomy-cell",
+      h("span.mono.xs", row.key),
+      row.isSecret && [" ", chip("secret")],
+      h("p.q2.xs.said", row.description),
+    ),
+  },
   { id: "value", label: "Value", cell: (row) => (row.isSet ? h("div.b", valueNode(row.value)) : valueNode(row.value)) },
   { id: "default", label: "Default", optional: 1, cell: (row) => h("div.q2", valueNode(row.default)) },
   { id: "origin", label: "From", optional: 1, cell: (row) => h("span.brk", { class: row.isSet ? "" : "q" }, name(row.origin)) },
@@ -61,5 +80,11 @@ const COLUMNS = [
 
 function others(different) {
   if (different.length === 0) return h("span.q", "same");
-  return h("ul.lines.s", different.map((each) => h("li", state("warn", [name(each.gateway), each.origin === null ? ": does not know it" : [": ", valueNode(each.value)]]))));
+  return h(
+    "ul.lines.s",
+    different.map((each) => h(
+      "li",
+      state("warn", [name(each.gateway), each.origin === null ? ": does not know it" : [": ", valueNode(each.value)]]),
+    )),
+  );
 }

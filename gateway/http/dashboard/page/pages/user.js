@@ -45,12 +45,22 @@ function overview(user) {
       ["Rights", user.super ? [h("b", "super user"), " ", chip("no policy binds it")] : "by policy"],
       ["Password", user.hasPassword ? "set" : "none: logs in by certificate or token"],
       ["Signing secret", user.hasSigningSecret ? "set, for RocketMQ clients" : "none"],
-      ["Own policy", h("a", { href: link(path("policies", user.name), user.statements ? {} : { new: "1" }) }, user.statements ? `${user.statements} statements` : "none: write one")],
+      [
+        "Own policy",
+        h(
+          "a",
+          { href: link(path("policies", user.name), user.statements ? {} : { new: "1" }) },
+          user.statements ? `${user.statements} statements` : "none: write one",
+        ),
+      ],
     ]),
   });
 }
 
 function rights(user, effective) {
   const acts = h("a.btn.small", { href: link("access", { subject: user.name }) }, "Test access");
-  return panel("Statements that decide about it", { unit: "those of everybody included, in the order they are looked at", acts, flush: effectiveTrail(effective) });
+  return panel(
+    "Statements that decide about it",
+    { unit: "those of everybody included, in the order they are looked at", acts, flush: effectiveTrail(effective) },
+  );
 }

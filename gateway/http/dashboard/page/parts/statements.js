@@ -27,7 +27,13 @@ export const policyLink = (subject) => h("a", { href: link(path("policies", subj
 /** A statement as nodes: `ALLOW PUB on Topic:a/# from 10.0.0.0/8`. */
 export function statementNodes({ effect, actions, resources, sources }) {
   const listed = (items) => items.map((item, at) => [at > 0 && ", ", h("span.mono.xs.brk", name(item))]);
-  return h("span", h("b", { class: effect === "DENY" ? "bad-t" : "" }, effect), ` ${actions.join(", ")} on `, listed(resources), sources.length > 0 && [" from ", listed(sources)]);
+  return h(
+    "span",
+    h("b", { class: effect === "DENY" ? "bad-t" : "" }, effect),
+    ` ${actions.join(", ")} on `,
+    listed(resources),
+    sources.length > 0 && [" from ", listed(sources)],
+  );
 }
 
 /** The command that sets a policy; null where the command line cannot write a name with `,` or `@`. */
@@ -47,7 +53,10 @@ const linesOf = (text) => text.split("\n").map((line) => line.trim()).filter((li
 export function statementFields(statements) {
   const list = h("div.stack");
   let rows = [];
-  const draw = () => fill(list, rows.length ? rows.map((row) => row.element) : h("p.q.s", "No statement: the policy allows and denies nothing."));
+  const draw = () => fill(
+    list,
+    rows.length ? rows.map((row) => row.element) : h("p.q.s", "No statement: the policy allows and denies nothing."),
+  );
   const renumber = () => rows.forEach((row, at) => row.number(at + 1));
   const add = (statement) => {
     const row = oneStatement(statement, () => {
@@ -61,7 +70,11 @@ export function statementFields(statements) {
     draw();
     return row;
   };
-  const more = h("button.small", { type: "button", onclick: () => add({ effect: "ALLOW", actions: [], resources: [], sources: [] }).focus() }, "Add a statement");
+  const more = h(
+    "button.small",
+    { type: "button", onclick: () => add({ effect: "ALLOW", actions: [], resources: [], sources: [] }).focus() },
+    "Add a statement",
+  );
   statements.forEach(add);
   draw();
   const check = () => {
@@ -75,9 +88,19 @@ export function statementFields(statements) {
 function oneStatement(statement, remove) {
   const id = `statement-${(made += 1)}`;
   const legend = h("legend.lab.b");
-  const effect = h("select", { id: `${id}-e` }, ["ALLOW", "DENY"].map((word) => h("option", { value: word, selected: word === statement.effect }, word)));
-  const boxes = ["ALL", ...ACTIONS].map((action) => [action, h("input", { type: "checkbox", checked: statement.actions.includes(action) })]);
-  const resources = h("textarea.mono", { id: `${id}-r`, rows: 3, spellcheck: "false", "aria-describedby": `${id}-rh`, value: statement.resources.join("\n") });
+  const effect = h(
+    "select",
+    { id: `${id}-e` },
+    ["ALLOW", "DENY"].map((word) => h("option", { value: word, selected: word === statement.effect }, word)),
+  );
+  const boxes = ["ALL", ...ACTIONS].map((action) => [
+    action,
+    h("input", { type: "checkbox", checked: statement.actions.includes(action) }),
+  ]);
+  const resources = h(
+    "textarea.mono",
+    { id: `${id}-r`, rows: 3, spellcheck: "false", "aria-describedby": `${id}-rh`, value: statement.resources.join("\n") },
+  );
   const sources = h("textarea.mono", { id: `${id}-s`, rows: 3, spellcheck: "false", value: statement.sources.join("\n") });
   const said = h("p.bad-t.s", { role: "alert" });
   const button = h("button.small.danger", { type: "button", onclick: remove }, "Remove");
@@ -85,10 +108,29 @@ function oneStatement(statement, remove) {
     "fieldset.statement.stack",
     legend,
     h("p.row", h("label.vh", { for: `${id}-e` }, "Effect"), effect, boxes.map(([action, box]) => h("label.tick", box, action)), button),
-    h("div.form", h("p.field", h("label", { for: `${id}-r` }, "Resources, one a line"), resources, h("span.hint", { id: `${id}-rh` }, "Topic:factory/#, Group:workers, Namespace:team, Cluster:*")), h("p.field", h("label", { for: `${id}-s` }, "Only from these networks, one a line"), sources, h("span.hint", "Empty: from anywhere. Such as 10.0.0.0/8."))),
+    h(
+      "div.form",
+      h(
+        "p.field",
+        h("label", { for: `${id}-r` }, "Resources, one a line"),
+        resources,
+        h("span.hint", { id: `${id}-rh` }, "Topic:factory/#, Group:workers, Namespace:team, Cluster:*"),
+      ),
+      h(
+        "p.field",
+        h("label", { for: `${id}-s` }, "Only from these networks, one a line"),
+        sources,
+        h("span.hint", "Empty: from anywhere. Such as 10.0.0.0/8."),
+      ),
+    ),
     said,
   );
-  const value = () => ({ effect: effect.value, actions: boxes.filter(([, box]) => box.checked).map(([action]) => action), resources: linesOf(resources.value), sources: linesOf(sources.value) });
+  const value = () => ({
+    effect: effect.value,
+    actions: boxes.filter(([, box]) => box.checked).map(([action]) => action),
+    resources: linesOf(resources.value),
+    sources: linesOf(sources.value),
+  });
   const check = () => {
     const { actions, resources: named } = value();
     fill(said, actions.length === 0 ? "Choose an action." : named.length === 0 ? "Name a resource." : null);

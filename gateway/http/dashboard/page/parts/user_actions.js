@@ -19,6 +19,12 @@ export function audited(told, fact, resource, meaning = "") {
   told.tell("info", fact, `${meaning} The audit has an entry.`.trim(), { label: "Show the audit", href: link("audit", { resource }) });
 }
 
+/** Raise ApiError where a password was not typed the same twice. */
+export function checkSame(password, again) {
+  if (password === again) return;
+  throw new ApiError(400, "NOT_THE_SAME", "The two passwords are not the same.", { problem: { attribute: "again" } });
+}
+
 /** Buttons for a user.  `told`: of `results()`; `reload()`: asks anew; `leave()`: after the user is gone. */
 export function userButtons(user, told, { reload, leave }) {
   const after = async (result, fact, meaning) => {
@@ -29,14 +35,32 @@ export function userButtons(user, told, { reload, leave }) {
   const button = (label, act, isDanger = false) => h("button", { type: "button", class: isDanger ? "danger" : "", onclick: act }, label);
   const removed = async () => (await confirm(deleteDialog(user))) && leave();
   return [
-    button("Change password", async () => after(await passwordDialog(user), "has another password.", "Connections made with the old one end.")),
+    button(
+      "Change password",
+      async () => after(await passwordDialog(user), "has another password.", "Connections made with the old one end."),
+    ),
     button(user.hasSigningSecret ? "Change signing secret" : "Set a signing secret", async () => signingSecret(user, after)),
-    user.hasSigningSecret && button("Remove signing secret", async () => after(await confirm(removeSecretDialog(user)), "has no signing secret."), true),
+    user.hasSigningSecret && button(
+      "Remove signing secret",
+      async () => after(await confirm(removeSecretDialog(user)), "has no signing secret."),
+      true,
+    ),
     user.super
-      ? button("Take super rights", async () => after(await confirm(changeDialog(user, { super: false })), "is bound by policies now."), true)
-      : button("Make a super user", async () => after(await confirm(changeDialog(user, { super: true })), "is a super user: no policy binds it.")),
+      ? button(
+        "Take super rights",
+        async () => after(await confirm(changeDialog(user, { super: false })), "is bound by policies now."),
+        true,
+      )
+      : button(
+        "Make a super user",
+        async () => after(await confirm(changeDialog(user, { super: true })), "is a super user: no policy binds it."),
+      ),
     user.enabled
-      ? button("Disable", async () => after(await confirm(changeDialog(user, { enabled: false })), "is disabled.", "Its logins are refused."), true)
+      ? button(
+        "Disable",
+        async () => after(await confirm(changeDialog(user, { enabled: false })), "is disabled.", "Its logins are refused."),
+        true,
+      )
       : button("Enable", async () => after(await confirm(changeDialog(user, { enabled: true })), "is enabled.")),
     button("Delete", removed, true),
   ];
@@ -51,7 +75,7 @@ const ownQuery = (isLoss) => (isLoss ? { confirm: "own-rights" } : {});
 
 function passwordDialog(user) {
   return formDialog(`Change the password of ${user.name}`, {
-    loss: isOwn(user) ? "Your logins and connections made with the old one end, this one too." : "Logins and connections made with the old one end.",
+    loss: `Logins and connections made with the old one end${isOwn(user) ? ", this login too" : ""}.`,
     fields: [
       ownerOf(user),
       { name: "password", label: "New password", type: "password", required: true, autocomplete: "new-password" },
@@ -60,7 +84,7 @@ function passwordDialog(user) {
     submit: "Change password",
     same: () => ({ cli: `entrepot user password ${quoted(user.name)}`, rest: restOf(user, "PUT", { password: HIDDEN_PASSWORD }) }),
     send: async ({ password, again }) => {
-      if (password !== again) throw new ApiError(400, "NOT_THE_SAME", "The two passwords are not the same.", { problem: { attribute: "again" } });
+      checkSame(password, again);
       return put(pathOf(user), { password });
     },
   });
@@ -69,13 +93,26 @@ function passwordDialog(user) {
 async function signingSecret(user, after) {
   let generated = null;
   const result = await formDialog(`Signing secret of ${user.name}`, {
-    loss: user.hasSigningSecret ? "RocketMQ clients that sign with the old secret are refused." : "RocketMQ clients sign with it. Their access key is the name of the user.",
+    loss: user.hasSigningSecret
+      ? "RocketMQ clients that sign with the old secret are refused."
+      : "RocketMQ clients sign with it. Their access key is the name of the user.",
     fields: [
       ownerOf(user),
-      { name: "secret", label: "Secret", type: "password", wide: true, autocomplete: "new-password", problem: ["signing secret"], hint: SECRET_HINT },
+      {
+        name: "secret",
+        label: "Secret",
+        type: "password",
+        wide: true,
+        autocomplete: "new-password",
+        problem: ["signing secret"],
+        hint: SECRET_HINT,
+      },
     ],
     submit: user.hasSigningSecret ? "Change signing secret" : "Set signing secret",
-    same: ({ secret }) => ({ cli: `entrepot user signing-secret ${quoted(user.name)}${secret === undefined ? "" : " --secret-file FILE"}`, rest: restOf(user, "PUT", { signingSecret: HIDDEN_SECRET }) }),
+    same: ({ secret }) => ({
+      cli: `entrepot user signing-secret ${quoted(user.name)}${secret === undefined ? "" : " --secret-file FILE"}`,
+      rest: restOf(user, "PUT", { signingSecret: HIDDEN_SECRET }),
+    }),
     send: ({ secret }) => {
       generated = secret === undefined ? randomSecret() : null;
       return put(pathOf(user), { signingSecret: secret ?? generated });
@@ -83,7 +120,12 @@ async function signingSecret(user, after) {
   });
   if (result && generated) {
     const close = h("button.primary", { type: "button", onclick: () => dialog.close() }, "I have copied it");
-    const dialog = openDialog(`New signing secret of ${user.name}`, h("p.q2", "It is shown this once."), h("div.same", copyable("Secret", generated)), h("p.acts", close));
+    const dialog = openDialog(
+      `New signing secret of ${user.name}`,
+      h("p.q2", "It is shown this once."),
+      h("div.same", copyable("Secret", generated)),
+      h("p.acts", close),
+    );
     await dialog.closed;
   }
   await after(result, "has a new signing secret.");
@@ -107,7 +149,11 @@ function removeSecretDialog(user) {
 }
 
 const CHANGES = {
-  "super true": ["Make a super user", "--super", "No policy binds it any more, and it may change users and policies. You can take it back."],
+  "super true": [
+    "Make a super user",
+    "--super",
+    "No policy binds it any more, and it may change users and policies. You can take it back.",
+  ],
   "super false": ["Take super rights", "--no-super", "It may then do only what policies allow. You can take it back."],
   "enabled true": ["Enable", "--enable", "It may log in again. You can take it back."],
   "enabled false": ["Disable", "--disable", "Its logins are refused, and its connections end. You can take it back."],
