@@ -1,5 +1,10 @@
 // All pages: the address, the module below pages/, and the place in the menu.  A page that is not there has no line.
 
+import { get } from "./api.js";
+import { session } from "./session.js";
+
+const MOST_USERS = 1000; // of those whose name has the text in it
+
 export const SECTIONS = ["Watch", "Messages", "Clients", "Move", "Govern"];
 
 /** `route`: the address behind `#/`, where `:name` stands for one segment.  `page`: the module `pages/<page>.js`.
@@ -10,9 +15,24 @@ export const SECTIONS = ["Watch", "Messages", "Clients", "Move", "Govern"];
 export const PAGES = [
   { route: "overview", page: "overview", section: "Watch", label: "Overview" },
   { route: "cluster", page: "cluster", section: "Watch", label: "Cluster", right: "Cluster:LIST" },
+  { route: "settings", page: "settings", section: "Watch", label: "Settings" },
+  { route: "access", page: "access", section: "Govern", label: "Access tester" },
+  { route: "users", page: "users", section: "Govern", label: "Users" },
+  { route: "users/:name", page: "user", under: "users", finds: { what: "user", exists: userExists } },
+  { route: "policies", page: "policies", section: "Govern", label: "Policies" },
+  { route: "policies/:subject", page: "policy", under: "policies" },
+  { route: "namespaces", page: "namespaces", section: "Govern", label: "Namespaces" },
+  { route: "audit", page: "audit", section: "Govern", label: "Audit" },
   { route: "components", page: "components", section: "Govern", label: "Component sheet" },
   { route: "find/:text", page: "find" },
 ];
+
+/** Only super users may ask, and a refusal would be in the audit. */
+async function userExists(text, signal) {
+  if (!session().isSuper) return false;
+  const { value } = await get("users", { query: { find: text, limit: MOST_USERS }, signal });
+  return value.some((user) => user.name === text);
+}
 
 /** The first page. */
 export const START = "overview";
