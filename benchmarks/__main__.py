@@ -1,5 +1,6 @@
 """`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [cores] [exchanges]
-[amqp] [filters] [spark] [rocketmq] [unauthenticated] [replication] [failover] [tier]`.
+[amqp] [filters] [spark] [rocketmq] [unauthenticated] [replication] [failover] [tier] [journey [--against TREE]]
+[dashboard]`.
 
 Run, print, keep it all."""
 
@@ -17,7 +18,7 @@ from benchmarks.report import machine_facts
 
 NAMES: Final = (
     "store", "mqtt", "sessions", "http", "remote", "cores", "exchanges", "amqp", "filters", "spark", "rocketmq",
-    "unauthenticated", "replication", "failover", "tier",
+    "unauthenticated", "replication", "failover", "tier", "journey", "dashboard",
 )  # fmt: skip
 
 
@@ -29,6 +30,7 @@ def main() -> int:
     parser.add_argument("--only", help="mqtt: the workloads whose names begin so; nothing is kept")
     parser.add_argument("--messages", type=int, default=1_000_000, help="sessions: how many are published")
     parser.add_argument("--sessions", type=int, default=20_000, help="sessions: how many are away")
+    parser.add_argument("--against", help="journey: another tree of the code, whose publishing is compared")
     chosen = parser.parse_args()
     console, errors = Console(width=None if sys.stdout.isatty() else 140), Console(stderr=True)
     raise_file_limit()
@@ -59,6 +61,8 @@ def main() -> int:
 def _options(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
     if name == "mqtt":
         return {"only": chosen.only}
+    if name == "journey":
+        return {"against": chosen.against}
     return {"messages": chosen.messages, "sessions": chosen.sessions} if name == "sessions" else {}
 
 

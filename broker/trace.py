@@ -1,11 +1,13 @@
-"""Tracer: the hops of single messages, for topics that have a traced share.
+"""Tracer: the hops of single messages, for topics that have a traced share, and failed attempts of all topics.
 
 Hops are gathered in memory and written from time to time, as messages of the system topic `%TRACE%` that anybody may
 read. The body is JSON, the hops of one message since the last time. The key is that message's id in upper-case
 hexadecimal. They are written after the records they describe. So a crash may lose the last hops, and never leaves one
 of something that did not happen.
 
-While no topic is traced (`Registry.traced` is empty), all of this costs one look at an empty dict for each batch.
+While no topic is traced (`Registry.traced` is empty), publishing costs one look at an empty dict for each batch.
+Failed attempts of messages that are not traced (`domain.query.is_failure`) have a budget: a sink that is down must
+not fill the log.
 """
 
 from __future__ import annotations
@@ -21,18 +23,24 @@ from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.store.record import RecordKind
 from entrepot.domain.acceptance import is_for_later
-from entrepot.domain.delivery import Delivery
+from entrepot.domain.delivery import Deliveries
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, Place, StoredMessage, SystemProperty
 from entrepot.domain.names import TRACE_TOPIC
-from entrepot.domain.query import HopKind, MessageHop, is_traced
+from entrepot.domain.query import HopKind, MessageHop, is_failure, is_traced
 from entrepot.domain.topic import Permission, Topic
 
 MAX_PENDING_HOPS: Final = 10_000
 """Most hops waiting to be written; further ones are dropped and counted."""
+MAX_FAILURES_AT_ONCE: Final = 2_000
+"""Most failed attempts of untraced messages kept in a burst; further ones are dropped and counted."""
+FAILURES_PER_SECOND: Final = 100
+"""Rate at which that budget grows back: about 40 KB of log a second."""
 WRITTEN_AT_ONCE: Final = 500
 """Messages whose hops are written in one go, before others get their turn."""
 
+MAX_DETAIL: Final = 300
+"""Length of the words of a hop, in characters."""
 QueueEnds = dict[tuple[str, int], int]
 """Next offset by topic and queue id."""
 
@@ -55,6 +63,8 @@ class Tracer:
         self._registry = registry
         self._pending: dict[bytes, list[MessageHop]] = {}
         self._count = 0
+        self._budget = float(MAX_FAILURES_AT_ONCE)
+        self._budget_at_ms = 0
 
     # -- hops ----------------------------------------------------------------------------------------------------
 
@@ -67,16 +77,30 @@ class Tracer:
         group: str = "",
         attempt: int = 0,
         detail: str = "",
+        consumer: str = "",
     ) -> None:
-        """Note a hop of a message first stored at a place, if the message is traced."""
+        """Note a hop of a message first stored at a place, if the message is traced, or the hop is of a failure."""
         share = self._registry.traced.get(place[0])
         if share is None or not is_traced(message_id, share):
-            return
+            if not message_id or not is_failure(kind, attempt):
+                return
+            if not self.room_for_failures(now_ms):
+                self.dropped += 1
+                return
+            self._budget -= 1
         if self._count >= MAX_PENDING_HOPS:
             self.dropped += 1
             return
-        self._pending.setdefault(message_id, []).append(MessageHop(kind, now_ms, *place, group, attempt, detail))
+        hop = MessageHop(kind, now_ms, *place, group, attempt, detail[:MAX_DETAIL], consumer[:MAX_DETAIL])
+        self._pending.setdefault(message_id, []).append(hop)
         self._count += 1
+
+    def room_for_failures(self, now_ms: int) -> int:
+        """Return how many failed attempts of untraced messages may be noted now."""
+        grown = max(now_ms - self._budget_at_ms, 0) * FAILURES_PER_SECOND / 1000
+        self._budget = min(self._budget + grown, MAX_FAILURES_AT_ONCE)
+        self._budget_at_ms = now_ms
+        return int(self._budget)
 
     def ends_of(self, messages: Sequence[Message]) -> QueueEnds:
         """Return the ends of the traced topics' queues that messages are for, for `stored`."""
@@ -101,10 +125,26 @@ class Tracer:
                     ends[place] = end + 1
                     self.note(HopKind.STORED, (*place, end), message.message_id, now_ms)
 
-    def delivered(self, topic: str, group: str, deliveries: Iterable[Delivery], now_ms: int) -> None:
-        """Note deliveries to a consumer."""
-        held = [(delivery.message, delivery.attempt) for delivery in deliveries]
-        self.settled(HopKind.DELIVERED, topic, group, held, now_ms)
+    def delivered(self, topic: str, group: str, deliveries: Deliveries, now_ms: int, consumer: str = "") -> None:
+        """Note deliveries to a consumer: of an untraced topic only those of attempts after the first."""
+        parts = deliveries.parts
+        if topic not in self._registry.traced:
+            parts = [(run, items) for run, items in parts if run.attempt > 1]
+            if not parts or not self._has_room(sum(len(items) for _, items in parts), now_ms):
+                return
+        held = [(run.message(index, item), run.attempt) for run, items in parts for index, item in enumerate(items)]
+        self.settled(HopKind.DELIVERED, topic, group, held, now_ms, consumer=consumer)
+
+    def wants_failures(self, topic: str, count: int, now_ms: int) -> bool:
+        """True if the messages of so many receipts, whose attempts fail, are worth reading."""
+        return topic in self._registry.traced or self._has_room(count, now_ms)
+
+    def _has_room(self, count: int, now_ms: int) -> bool:
+        """True if some failures can be noted; otherwise they count as dropped, without being read."""
+        if self.room_for_failures(now_ms):
+            return True
+        self.dropped += count
+        return False
 
     def settled(
         self,
@@ -114,11 +154,12 @@ class Tracer:
         held: Iterable[tuple[StoredMessage, int]],
         now_ms: int,
         detail: str = "",
+        consumer: str = "",
     ) -> None:
         """Note an event of messages, as first stored, that a group holds with so many attempts."""
         for message, attempt in held:
             place = topic, message.queue_id, message.queue_offset
-            self.note(kind, place, message.message_id, now_ms, group, attempt, detail)
+            self.note(kind, place, message.message_id, now_ms, group, attempt, detail, consumer)
 
     # -- writing and reading -------------------------------------------------------------------------------------
 

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
+from entrepot.domain.broker_answers import BrokerAnswers
+from entrepot.domain.consumer_group import GroupStatus
 from entrepot.domain.message import Message
 from entrepot.domain.replication.control import ReplicaChange
+from entrepot.domain.topic import TopicStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +168,12 @@ class ClusterControl(Protocol):
 
     async def replication(self) -> list[BrokerStatus]:
         """Return every known broker with its replicas as its master sees them, without counts of what it holds."""
+
+    async def topic_statuses(self, names: Sequence[str], seconds: float) -> BrokerAnswers[TopicStatus]:
+        """Return the statuses of many topics.  All brokers are asked at once; `seconds`: longest wait for each."""
+
+    async def group_statuses(self, names: Sequence[str], seconds: float) -> BrokerAnswers[GroupStatus]:
+        """Return the statuses of many groups, likewise."""
 
     def confirm_level(self, messages: Sequence[Message]) -> ConfirmLevel:
         """Return the least assurance that any of these messages has once confirmed."""

@@ -90,6 +90,7 @@ class SystemProperty:
     PLAIN_NAMES: Final = "plain_names"  # "1": ce_ before names of user properties is the MQTT publisher's own
     AMQP: Final = "amqp"  # bytes: exchange, routing key and properties as an AMQP client published them
     BRIDGE: Final = "bridge"  # the bridge that the message came by
+    TAKEN_IN: Final = "taken_in"  # of a traced topic's message: door, gateway and client that took it
 
 
 TIMES: Final = frozenset(

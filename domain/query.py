@@ -63,10 +63,14 @@ class HopKind(StrEnum):
     DEAD_LETTERED = "dead-lettered"
 
 
+_FAILURES: Final = frozenset((HopKind.RETRIED, HopKind.DEAD_LETTERED))
+
+
 @dataclass(frozen=True, slots=True)
 class MessageHop:
-    """One step of a traced message (`Topic.trace`).  Topic, queue and offset are its first place, wherever it was moved
-    since.  `group` and `attempt`: the consumer's group and the delivery.  `detail`: the reason in words."""
+    """One step of a traced message (`Topic.trace`), or a failed attempt of any.  Topic, queue and offset are its first
+    place, wherever it was moved since.  `group` and `attempt`: the consumer's group and the delivery.  `detail`: the
+    reason in words.  `consumer`: who got a delivery, in words, where the gateway told."""
 
     kind: HopKind
     time_ms: int
@@ -76,6 +80,30 @@ class MessageHop:
     group: str = ""
     attempt: int = 0
     detail: str = ""
+    consumer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOrigin:
+    """The mastership that wrote a record of a broker's log.  `epoch`: 0 for a log without replicas.  `replica`: id of
+    the master then, 0 likewise.  `dropped_hops`: hops that the broker had no room for since its start.  `broker`: its
+    name; empty for a store in this process."""
+
+    epoch: int = 0
+    replica: int = 0
+    dropped_hops: int = 0
+    broker: str = ""
+
+
+RESENT: Final = "sent again from the dead letters"
+MOVED: Final = "moved to the retry topic"
+"""Details of RETRIED hops that are moves, not the ends of attempts."""
+
+
+def is_failure(kind: HopKind, attempt: int) -> bool:
+    """True for the hops of failed attempts, which are kept without tracing too.  A second delivery tells that the one
+    before it failed."""
+    return kind in _FAILURES or (kind is HopKind.DELIVERED and attempt > 1)
 
 
 def is_traced(message_id: bytes, share: float) -> bool:

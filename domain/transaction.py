@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from entrepot.domain.message import Message, SystemProperty
+from entrepot.domain.message import Message, StoredMessage, SystemProperty
 
 MAX_CHECK_AFTER_MS: Final = 99_999_999_999
 """Longest silence that a half message may ask for; longer ones are ignored."""
@@ -24,3 +24,13 @@ class TransactionEnd:
     topic: str
     transaction_id: str
     commit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HalfMessage:
+    """A half message that waits for its end.  `due_ms`: when its producer is asked next.  `checks`: times it was asked
+    so far."""
+
+    message: StoredMessage
+    due_ms: int
+    checks: int

@@ -43,6 +43,7 @@ from entrepot.gateway.mqtt.listener import HTTP_PATH, MqttListeners
 from entrepot.gateway.mqtt.retained.retained import RetainedMessages
 from entrepot.gateway.mqtt.shares.shares import Shares
 from entrepot.gateway.mqtt.sys_messages import sys_topics
+from entrepot.gateway.peers.place import gateway_name
 from entrepot.gateway.periodic_work import PeriodicWork
 from entrepot.gateway.process import StopSignal, write_ready_file
 from entrepot.gateway.security.security import Security
@@ -104,7 +105,12 @@ class Gateway:
         self.retained = RetainedMessages(store, clock, settings.mqtt.retained_limits)
         self.hub = DeliveryHub(store, clock)
         self.shares = Shares(
-            store, clock, settings.groups.by_use, lambda: self.hub.any_level_topics, self.sender.traffic
+            store,
+            clock,
+            settings.groups.by_use,
+            lambda: self.hub.any_level_topics,
+            self.sender.traffic,
+            lambda: self.sender.provenance.gateway,
         )
         self.mqtt = MqttFrontend(
             store,
@@ -235,6 +241,7 @@ class Gateway:
             clock,
             self.settings.http.event_type,
             random.SystemRandom(),
+            gateway_name(self.settings),
         )
         context = self._http_context = HttpContext(
             store=self.store,
@@ -290,6 +297,7 @@ class Gateway:
     async def start(self, settle: Callable[[], None] = lambda: None) -> None:
         """Open the listeners, once access rules are loaded; the ready file is last, `settle` right before it."""
         await self.security.start(self.settings.cluster.start_seconds)
+        await self.sender.provenance.introduce(gateway_name(self.settings))
         if self._peer_listener is not None:
             await self._peer_listener.start()
         await self.event_rules.start(self.settings.cluster.start_seconds)
@@ -366,6 +374,7 @@ class Gateway:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(max(end, self._loop.time() + 0.1)):
                 await self.retained.close()
+        self.sender.provenance.close()
         self.event_rules.close()
         self.subscriptions.close()
         self.security.close()

@@ -25,7 +25,7 @@ from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, Place, StoredMessage, SystemProperty, SystemValue, as_first_stored
 from entrepot.domain.names import dead_letter_topic, retry_topic
-from entrepot.domain.query import HopKind
+from entrepot.domain.query import MOVED, RESENT, HopKind
 from entrepot.domain.topic import Cleanup, Topic
 
 
@@ -70,7 +70,7 @@ class Moves:
         """Move a message to the group's retry topic, with its attempts and due time."""
         at = message.queue_offset
         move = Move(group.name, queue.topic, queue.queue_id, at, window.attempt(at), window.deadline(at))
-        self._retry(as_first_stored(message), _first_place(message, queue), move, "moved to the retry topic", now_ms)
+        self._retry(as_first_stored(message), _first_place(message, queue), move, MOVED, now_ms)
 
     def resend(self, letter: StoredMessage, group: ConsumerGroup, now_ms: int) -> None:
         """Send a dead letter again, from its first attempt on. Raises TOPIC_NOT_FOUND if its source topic is gone."""
@@ -86,7 +86,7 @@ class Moves:
         kept = {name: value for name, value in system.items() if not name.startswith("dead_letter_")}
         original = replace(letter, topic=topic, system=kept)
         move = Move(group.name, letter.topic, NOWHERE, letter.queue_offset)
-        self._retry(original, place, move, "sent again from the dead letters", now_ms)
+        self._retry(original, place, move, RESENT, now_ms)
 
     def _retry(self, original: StoredMessage, place: Place, move: Move, why: str, now_ms: int) -> None:
         name = retry_topic(move.group, place[0])

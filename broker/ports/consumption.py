@@ -13,7 +13,7 @@ from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus, QueueProg
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.names import check_same_namespace, dead_letter_topic
-from entrepot.domain.ports import REJECTED
+from entrepot.domain.ports import GIVEN_BACK, REJECTED
 from entrepot.domain.position import Position
 from entrepot.domain.query import HopKind
 
@@ -52,6 +52,17 @@ class Consumption:
         """Return the receipts' messages if the topic is traced: receipts do not name them, so all are read."""
         return self._core.consumption.held(topic, group, receipts) if topic in self._registry.traced else []
 
+    def _failing(
+        self, topic: str, group: str, receipts: Receipts, now_ms: int, *, suspend: bool
+    ) -> list[tuple[StoredMessage, int]]:
+        """Return the receipts' messages if their release is to be noted. A suspended delivery is no attempt: only
+        traced topics note it."""
+        if suspend:
+            return self._traced(topic, group, receipts)
+        if self._core.tracer.wants_failures(topic, len(receipts), now_ms):
+            return self._core.consumption.held(topic, group, receipts)
+        return []
+
     def _frees(self, topic: str, group: str) -> bool:
         """True if a settlement may free a waiter, in a message group or at the queue's limit."""
         if not self._core.polling.is_awaited_by(topic, group):
@@ -68,14 +79,16 @@ class Consumption:
         *,
         release: bool,
         suspend: bool = False,
+        reason: str = "",
     ) -> list[EntrepotError | None]:
         def change() -> list[EntrepotError | None]:
-            held, now_ms = self._traced(topic, group, receipts) if release else [], self._core.now_ms()
+            now_ms = self._core.now_ms()
+            held = self._failing(topic, group, receipts, now_ms, suspend=suspend) if release else []
             outcomes = self._core.consumption.change_invisible(
                 topic, group, receipts, invisible_ms, release=release, suspend=suspend, now_ms=now_ms
             )
             if held:
-                self._core.tracer.settled(HopKind.RETRIED, topic, group, held, now_ms, "given back")
+                self._core.tracer.settled(HopKind.RETRIED, topic, group, held, now_ms, reason or GIVEN_BACK)
             if release:
                 self._core.polling.wake(topic, group)
             return outcomes

@@ -6,6 +6,7 @@ A cursor is the commit-log offset of the last message returned: the next answer 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final
@@ -28,7 +29,9 @@ from entrepot.domain.query import (
     MessageHop,
     MessagePage,
     MessageQuery,
+    RecordOrigin,
 )
+from entrepot.domain.replication.epochs import BEGINNING
 
 MAX_CANDIDATES: Final = 20_000
 """Records that one query reads at most before it answers with its results so far and a cursor."""
@@ -159,10 +162,18 @@ class Finder(Search):
         hops = [hop for trace in reversed(traces) for hop in hops_in(trace.body)]
         return hops + self._core.tracer.pending(message_id)
 
+    async def record_origin(self, commit_log_offset: int) -> RecordOrigin:
+        found = BEGINNING
+        for start in self._engine.epochs.history():
+            if start.start > commit_log_offset:
+                break
+            found = start
+        return RecordOrigin(found.epoch, found.replica, self._core.tracer.dropped)
+
     # -- history of a message ------------------------------------------------------------------------------------
 
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
-        message = self._message_at(message.commit_log_offset) or message
+        message = _as_asked(message, self._message_at(message.commit_log_offset))
         windows = self._core.consumption.progress.windows
         groups = sorted(group for group, topic in windows if topic == message.topic and group in self._registry.groups)
         copies = await self.messages_by_id(message.message_id) if message.message_id and groups else []
@@ -192,6 +203,14 @@ class Finder(Search):
             return MessageConsumer(group, ConsumptionState.CONSUMED, attempts)
         is_held = window.is_in_flight(queue_offset, self._core.now_ms())
         return MessageConsumer(group, ConsumptionState.IN_FLIGHT if is_held else ConsumptionState.NOT_YET, attempts)
+
+
+def _as_asked(asked: StoredMessage, stored: StoredMessage | None) -> StoredMessage:
+    """Return the stored message at the place that was asked about: its own, or one of its further places."""
+    place = asked.topic, asked.queue_id, asked.queue_offset
+    if stored is None or place not in stored.further_places:
+        return stored or asked
+    return replace(stored, topic=asked.topic, queue_id=asked.queue_id, queue_offset=asked.queue_offset)
 
 
 _DEAD_LETTER: Final = (

@@ -190,8 +190,7 @@ class Pop:
         self._count(-1)
         found = core.consumption.hand_out(request.topic, request.group, self._claimed, core.now_ms())
         core.measured.pop.observe(perf_counter() - self._claimed_at)
-        if request.topic in core.registry.traced:
-            core.tracer.delivered(request.topic, request.group, found, self._now_ms)
+        core.tracer.delivered(request.topic, request.group, found, self._now_ms, request.consumer)
         return found
 
     def cancel(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 
 from entrepot.broker.ports.core import BrokerCore
@@ -13,7 +14,7 @@ from entrepot.broker.store.record_trailer import Origin
 from entrepot.domain.acceptance import is_for_later
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
-from entrepot.domain.transaction import TransactionEnd
+from entrepot.domain.transaction import HalfMessage, TransactionEnd
 
 
 class Transactions:
@@ -72,6 +73,21 @@ class Transactions:
                 taken.append(message)
         await self._core.commit.wait()
         return taken
+
+    async def half_messages(self, topic: str | None = None, *, after: int = -1, limit: int = 100) -> list[HalfMessage]:
+        self.expire_transactions()
+        await self._core.commit.wait()
+        wanted = (
+            half
+            for half in self._engine.pending.halves.waiting.values()
+            if topic in (None, half.key[0]) and half.commit_log_offset > after
+        )
+        found: list[HalfMessage] = []
+        for half in heapq.nsmallest(limit, wanted, key=lambda half: half.commit_log_offset):
+            message = self._timers.kept(half.commit_log_offset)
+            if message is not None:
+                found.append(HalfMessage(message, half.due_ms, half.checks))
+        return found
 
     def expire_transactions(self) -> None:
         """Roll back transactions that are due again after enough checks."""

@@ -86,6 +86,7 @@ class ServedConsumption(Consumption, Protocol):
         *,
         release: bool,
         suspend: bool = False,
+        reason: str = "",
     ) -> list[EntrepotError | None]: ...
 
     async def reject(

@@ -71,6 +71,7 @@ class StoreService:
         self.reads.install(service)
         service.calls[wire.MESSAGE_CONSUMERS] = self._message_consumers
         service.calls[wire.MESSAGE_TRACE] = self.store.finder.message_trace
+        service.calls[wire.RECORD_ORIGIN] = self.store.finder.record_origin
         service.calls.update(self._consumption_calls())
         service.calls.update(self._topology_calls())
         service.calls |= {wire.GET: self._get, wire.SCAN: self._scan, wire.WRITE: self._write}
@@ -172,10 +173,17 @@ class StoreService:
         return await self.store.consumption.acknowledge(topic, group, receipts, may_wait=may_wait)
 
     async def _change_invisible_duration(
-        self, topic: str, group: str, receipts: wire.Receipts, invisible_ms: int | None, release: bool, suspend: bool
+        self,
+        topic: str,
+        group: str,
+        receipts: wire.Receipts,
+        invisible_ms: int | None,
+        release: bool,
+        suspend: bool,
+        reason: str,
     ) -> wire.Outcomes:
         return await self.store.consumption.change_invisible_duration(
-            topic, group, receipts, invisible_ms, release=release, suspend=suspend
+            topic, group, receipts, invisible_ms, release=release, suspend=suspend, reason=reason
         )
 
     # -- topology ------------------------------------------------------------------------------------------------
@@ -289,6 +297,7 @@ class StoreService:
             wire.TIMED_MESSAGES: self._timed_messages,
             wire.END_TRANSACTIONS: store.transactions.end_transactions,
             wire.TAKE_CHECKS: stored(store.transactions.take_checks),
+            wire.HALF_MESSAGES: self._half_messages,
         }
 
     async def _timed_messages(
@@ -296,6 +305,10 @@ class StoreService:
     ) -> tuple[bytes, list[int]]:
         found = await self.store.timers.timed_messages(topic, after=after, limit=limit)
         return encode_stored([timed.message for timed in found]), [timed.deliver_at_ms for timed in found]
+
+    async def _half_messages(self, topic: str | None, after: int, limit: int) -> tuple[bytes, list[tuple[int, int]]]:
+        found = await self.store.transactions.half_messages(topic, after=after, limit=limit)
+        return encode_stored([half.message for half in found]), [(half.due_ms, half.checks) for half in found]
 
     async def _measure(self) -> tuple[Any, Any, EntrepotError | None]:
         return (

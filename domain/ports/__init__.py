@@ -7,7 +7,9 @@ raised as `EntrepotError`.
 
 from entrepot.domain.ports.condition import Condition
 from entrepot.domain.ports.consumption import (
+    GIVEN_BACK,
     MAX_ATTEMPT_ID_BYTES,
+    MAX_CONSUMER_LENGTH,
     MAX_POP_BYTES,
     MAX_POP_MESSAGES,
     REJECTED,
@@ -23,7 +25,9 @@ from entrepot.domain.ports.topology import Topology
 from entrepot.domain.ports.transactions import Transactions
 
 __all__ = [
+    "GIVEN_BACK",
     "MAX_ATTEMPT_ID_BYTES",
+    "MAX_CONSUMER_LENGTH",
     "MAX_POP_BYTES",
     "MAX_POP_MESSAGES",
     "REJECTED",

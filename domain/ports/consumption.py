@@ -18,6 +18,10 @@ MAX_POP_BYTES: Final = 16 << 20
 MAX_ATTEMPT_ID_BYTES: Final = 255
 REJECTED: Final = "rejected"
 """Default reason of a dead letter."""
+GIVEN_BACK: Final = "given back"
+"""Default reason of a released delivery."""
+MAX_CONSUMER_LENGTH: Final = 300
+"""Length of the words for a consumer, and for the reason of a release, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class PopRequest:
     got the answer repeats the name, and gets the same messages while they are in flight.  `is_again`: only those,
     nothing new; for a pop over several brokers, of which one has them.  `expired_only`: of each queue only expired
     messages (EXPIRES_AT_MS, or `lifetime_ms` after their birth), up to the first available one that is not; not for
-    FIFO groups, nor with a filter.
+    FIFO groups, nor with a filter.  `consumer`: who asks, in words, for traces and the journey of a message.
     """
 
     topic: str
@@ -42,6 +46,7 @@ class PopRequest:
     is_again: bool = False
     expired_only: bool = False
     lifetime_ms: int | None = None
+    consumer: str = ""
 
     def __post_init__(self) -> None:
         if len(self.attempt_id.encode()) > MAX_ATTEMPT_ID_BYTES:
@@ -80,12 +85,14 @@ class Consumption(Protocol):
         *,
         release: bool,
         suspend: bool = False,
+        reason: str = "",
     ) -> list[EntrepotError | None]:
         """Renew (`release` False) or give back (`release` True) deliveries.
 
         A renewed one is invisible from now on for `invisible_ms`, None = the group's own.  A released one is visible to
         others after `invisible_ms`, None = by the group's retry policy; its receipts are void.  `suspend`: this
-        delivery does not count as an attempt, and the next one repeats its number.
+        delivery does not count as an attempt, and the next one repeats its number.  `reason`: why the attempt failed,
+        in words, for the journey of the message.
         """
 
     async def reject(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from entrepot.domain.message import StoredMessage
-from entrepot.domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery
+from entrepot.domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery, RecordOrigin
 
 
 class MessageFinder(Protocol):
@@ -23,8 +23,13 @@ class MessageFinder(Protocol):
         """Return the message whose record lies at an offset.  Raises OFFSET_NOT_FOUND."""
 
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
-        """Return the state of a stored message for each group that reads its topic, by name of the group."""
+        """Return the state of a stored message for each group that reads its topic, by name of the group.  A message
+        with one of its `further_places` as its place is asked about there."""
 
     async def message_trace(self, message_id: bytes) -> list[MessageHop]:
-        """Return the hops of traced messages (`Topic.trace`) with an id, oldest first; empty if none was traced.  At
-        least the newest MAX_QUERY_MESSAGES."""
+        """Return the hops of messages with an id, oldest first: all of traced ones (`Topic.trace`), else the failed
+        attempts (`domain.query.is_failure`).  At least the newest MAX_QUERY_MESSAGES."""
+
+    async def record_origin(self, commit_log_offset: int) -> RecordOrigin:
+        """Return which mastership wrote the record at an offset.  Raises OFFSET_NOT_FOUND for an unknown broker;
+        UNAVAILABLE while its master is away."""

@@ -8,7 +8,7 @@ from typing import Protocol
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message, StoredMessage
-from entrepot.domain.transaction import TransactionEnd
+from entrepot.domain.transaction import HalfMessage, TransactionEnd
 
 
 class Transactions(Protocol):
@@ -25,3 +25,7 @@ class Transactions(Protocol):
     async def take_checks(self, topics: Sequence[str], max_messages: int) -> list[StoredMessage]:
         """Return half messages whose producer has been silent for too long, to ask a producer of the topic about.  Each
         is returned again after the check interval; after the last check it expires and is rolled back."""
+
+    async def half_messages(self, topic: str | None = None, *, after: int = -1, limit: int = 100) -> list[HalfMessage]:
+        """Return the waiting half messages of one topic or all, the oldest of each broker first; `after`: only those
+        with a greater commit-log offset."""

@@ -137,7 +137,8 @@ class Outbound:
     async def _carry_topic(self, rule: BridgeRule, topic: str, window: Window, connection: RemoteConnection) -> None:
         """Carry all messages of a topic until the topic is gone."""
         group = group_name(self._remote, rule)
-        leased = LeasedConsumer(self._store, self._clock, topic, group, lease_ms=LEASE_MS)
+        consumer = f"bridge {self._remote.name}"
+        leased = LeasedConsumer(self._store, self._clock, topic, group, lease_ms=LEASE_MS, consumer=consumer)
         try:
             while True:
                 if await self._await_first(rule, leased, window, connection):
@@ -199,7 +200,7 @@ class Outbound:
                 self._note_refused(rule, ticket.message, code)
         leased.acknowledge(done)
         leased.reject(refused)
-        leased.release(again, AGAIN_MS)
+        leased.release(again, AGAIN_MS, reason="the remote refused it for now")
 
     def _publish(
         self, rule: BridgeRule, message: StoredMessage, connection: RemoteConnection

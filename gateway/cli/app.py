@@ -33,6 +33,7 @@ from entrepot.gateway.cli import (
     tier,
     timer,
     topic,
+    transaction,
     user,
     webhook,
 )
@@ -73,6 +74,7 @@ app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(message.app, name="message")
 app.add_typer(timer.app, name="timer")
+app.add_typer(transaction.app, name="transaction")
 app.add_typer(retained.app, name="retained")
 app.add_typer(mqtt_client.app, name="client")
 app.add_typer(session.app, name="session")

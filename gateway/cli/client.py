@@ -77,9 +77,9 @@ class Client:
         with self._sent(method, path, timeout, params=query, content=content, headers=headers) as response:
             return self._decoded(response.read())
 
-    def stream(self, path: str) -> Iterator[bytes]:
+    def stream(self, path: str, query: dict[str, str | int | float] | None = None) -> Iterator[bytes]:
         """Yield the body of a GET, piece by piece."""
-        with self._sent("GET", path, self._timeout_seconds) as response:
+        with self._sent("GET", path, self._timeout_seconds, params=query) as response:
             yield from response.iter_bytes()
 
     @contextmanager

@@ -7,10 +7,20 @@ from typing import Annotated, Any
 
 import typer
 
-from entrepot.gateway.cli import dead_letters
+from entrepot.gateway.cli import dead_letters, group_detail
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.output import JsonOption, print_json, print_listing, print_outcome, print_table
+from entrepot.gateway.cli.pages import (
+    AfterOption,
+    ContainsOption,
+    KindOption,
+    LimitOption,
+    PrefixOption,
+    SortOption,
+    figure,
+    print_page,
+)
 from entrepot.gateway.cli.values import (
     DEFAULT_NAMESPACE,
     NamespaceOption,
@@ -59,27 +69,41 @@ def _path(name: str, namespace: str) -> str:
 
 @app.command("list")
 def list_groups(
-    namespace: NamespaceOption = DEFAULT_NAMESPACE, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False
+    contains: ContainsOption = None,
+    prefix: PrefixOption = None,
+    kind: KindOption = None,
+    sort: SortOption = None,
+    limit: LimitOption = None,
+    after: AfterOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
 ) -> None:
-    """List every group with its lag."""
-    groups = Client(server).get(api_path(namespace, "groups"))["value"]
-    print_listing(
-        groups,
-        ("group", "max attempts", "invisible s", "start", "topics", "in flight", "lag"),
+    """List every group with its lag; with an option, a page of groups."""
+    query = given(contains=contains, prefix=prefix, kind=kind, sort=sort, limit=limit, after=after)
+    answer = Client(server).request("GET", api_path(namespace, "groups"), query=query or None)
+    columns = ("group", "max attempts", "invisible s", "start", "topics", "in flight", "lag")
+    shown = (
         (
-            (
-                g["name"],
-                g["maxAttempts"],
-                g["invisibleSeconds"],
-                g["start"],
-                " ".join(sorted({p["topic"] for p in g.get("progress") or []})),
-                _total(g, "inFlight"),
-                _total(g, "lag"),
-            )
-            for g in groups
-        ),
-        as_json=as_json,
+            g["name"],
+            g["maxAttempts"],
+            g["invisibleSeconds"],
+            g["start"],
+            *(_paged_figures(g) if query else _whole_figures(g)),
+        )
+        for g in answer["value"]
     )
+    print_page(answer, columns, shown, as_json=as_json)
+
+
+def _whole_figures(group: dict[str, Any]) -> tuple[object, ...]:
+    topics = " ".join(sorted({p["topic"] for p in group.get("progress") or []}))
+    return topics, _total(group, "inFlight"), _total(group, "lag")
+
+
+def _paged_figures(group: dict[str, Any]) -> tuple[object, ...]:
+    topics = "?" if group["topics"] is None else " ".join(group["topics"])
+    return topics, figure(group, "inFlight"), figure(group, "lag")
 
 
 @app.command()
@@ -181,7 +205,10 @@ def members(
 
 app.command("dead-letters")(dead_letters.list_dead_letters)
 app.command("resend")(dead_letters.resend)
+app.command("delete-dead-letters")(dead_letters.delete_dead_letters)
 app.command("export")(dead_letters.export)
+app.command("lag")(group_detail.lag)
+app.command("consumers")(group_detail.consumers)
 
 
 @app.command()

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import typer
 
-from entrepot.gateway.cli import message_query
+from entrepot.gateway.cli import message_journey, message_query, message_try, message_view
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.errors import USAGE, CommandError
 from entrepot.gateway.cli.output import JsonOption, print_json, print_line, print_outcome
@@ -118,6 +118,11 @@ def acknowledge(
 app.command("query")(message_query.query)
 app.command("show")(message_query.show)
 app.command("trace")(message_query.trace)
+app.command("journey")(message_journey.journey)
+app.command("list")(message_view.list_messages)
+app.command("body")(message_view.save_body)
+app.command("try")(message_try.try_message)
+app.command("watch")(message_try.watch)
 
 
 def _subscription(namespace: str, topic: str, group: str) -> str:

@@ -77,7 +77,7 @@ def trace(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Trace one message hop by hop, if its topic is traced."""
+    """Trace one message hop by hop: all of it if its topic is traced, else its failed attempts."""
     hops = Client(server).get(f"/api/v1/messages/{segment(id_)}/trace")["value"]
     if as_json:
         print_json(hops)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import codecs
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from entrepot.domain.printable import printable, printable_json, printable_lines
-from entrepot.gateway.cli.errors import CommandError
+from entrepot.gateway.cli.errors import USAGE, CommandError
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -67,6 +68,20 @@ def print_bytes(pieces: Iterable[bytes]) -> None:
     for piece in pieces:
         sys.stdout.buffer.write(piece)
     sys.stdout.buffer.flush()
+
+
+def save_bytes(pieces: Iterator[bytes], output: Path | None) -> None:
+    """Write a body into a file, or print it."""
+    if output is None:
+        print_bytes(pieces)
+        return
+    first = next(pieces, b"")  # a refusal leaves the file alone
+    try:
+        with output.open("wb") as file:
+            file.write(first)
+            file.writelines(pieces)
+    except OSError as error:
+        raise CommandError(f"--output {output}: {error.strerror}", USAGE) from error
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[object]], title: str | None = None) -> None:

@@ -10,7 +10,17 @@ import typer
 from entrepot.gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from entrepot.gateway.cli.confirming import YesOption, confirm
 from entrepot.gateway.cli.errors import USAGE, CommandError
-from entrepot.gateway.cli.output import JsonOption, print_json, print_listing, print_outcome, print_table
+from entrepot.gateway.cli.output import JsonOption, print_json, print_outcome, print_table
+from entrepot.gateway.cli.pages import (
+    AfterOption,
+    ContainsOption,
+    KindOption,
+    LimitOption,
+    PrefixOption,
+    SortOption,
+    figure,
+    print_page,
+)
 from entrepot.gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given, with_limits
 
 app = typer.Typer(help="Topics of a running server.", no_args_is_help=True)
@@ -83,16 +93,25 @@ def _path(name: str, namespace: str) -> str:
 
 @app.command("list")
 def list_topics(
-    namespace: NamespaceOption = DEFAULT_NAMESPACE, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False
+    contains: ContainsOption = None,
+    prefix: PrefixOption = None,
+    kind: KindOption = None,
+    type_: TypeOption = None,
+    sort: SortOption = None,
+    limit: LimitOption = None,
+    after: AfterOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
 ) -> None:
-    """List every topic with its number of messages."""
-    topics = Client(server).get(api_path(namespace, "topics"))["value"]
-    print_listing(
-        topics,
-        ("topic", "queues", "type", "permission", "messages"),
-        ((t["name"], t["queues"], t["type"], t["permission"], _held(t)) for t in topics),
-        as_json=as_json,
+    """List every topic with its number of messages; with an option, a page of topics."""
+    query = given(contains=contains, prefix=prefix, kind=kind, type=type_, sort=sort, limit=limit, after=after)
+    answer = Client(server).request("GET", api_path(namespace, "topics"), query=query or None)
+    shown = (
+        (t["name"], t["queues"], t["type"], t["permission"], figure(t, "messages") if query else _held(t))
+        for t in answer["value"]
     )
+    print_page(answer, ("topic", "queues", "type", "permission", "messages"), shown, as_json=as_json)
 
 
 @app.command()

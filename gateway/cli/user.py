@@ -24,7 +24,7 @@ PasswordFileOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="File with the password in its first line; - is standard input.")
 ]
 OwnOption = Annotated[bool, typer.Option("--own", help="Allow losing your own rights.")]
-AuditKind = Literal["all", "refusals", "changes"]
+AuditKind = Literal["all", "refusals", "changes", "looks"]
 SECRET_BYTES = 24
 _PAGE = 1000
 

@@ -16,6 +16,7 @@ from entrepot.gateway.events.rules import EventRules
 from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
 from entrepot.gateway.events.webhooks.webhooks import Webhooks
 from entrepot.gateway.http.request_times import RequestTimes
+from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.messaging.membership import Memberships
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
@@ -67,5 +68,7 @@ class HttpContext:
     bridges: Callable[[], list[BridgeStatus]] = list
     background: Sequence[PeriodicWork] = ()
     """Periodic work of this gateway."""
+    group_consumers: list[Callable[[str], Sequence[GroupConsumer]]] = field(default_factory=list)
+    """Consumers of a group, by its stored name, at listeners that no other field here has."""
     on_drain: list[Callable[[], None]] = field(default_factory=list)
     """Callbacks for the drain, which end endless requests."""

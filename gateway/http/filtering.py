@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Final
 
 import orjson
@@ -70,7 +71,7 @@ async def pop_wanted(store: Store, request: PopRequest, filters: EventFilters, d
     end = loop.time() + request.wait_ms / 1000
     while True:
         left_ms = max(int((end - loop.time()) * 1000), 0)
-        popped = await store.consumption.pop(PopRequest(request.topic, request.group, request.max_messages, left_ms))
+        popped = await store.consumption.pop(replace(request, wait_ms=left_ms))
         wanted = [each for each in popped if wants(filters, each.message, default_type)]
         others = [each for each in popped if each not in wanted]
         try:

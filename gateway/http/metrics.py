@@ -53,7 +53,10 @@ STORE_GAUGES: Final = {
     "disk_total_bytes": ("entrepot_disk_total_bytes", "Size of the brokers' disks in bytes"),
     "disk_free_bytes": ("entrepot_disk_free_bytes", "Free bytes on the brokers' disks"),
     "deleted_segments": ("entrepot_deleted_segments", "Segments of the log deleted by retention"),
-    "dropped_hops": ("entrepot_trace_dropped_hops", "Hops of traced messages dropped for lack of room"),
+    "dropped_hops": (
+        "entrepot_trace_dropped_hops",
+        "Hops and failed attempts dropped for lack of room",
+    ),
     "tier_lag_messages": (
         "entrepot_tier_lag_messages",
         "Messages of tiered topics that are not in the object store yet",

@@ -123,6 +123,7 @@ class Publishing:
             messages = messages_of(headers, content_type, trace, body, plain, self._max_batch_events)
             self._check(principal, messages, DEFAULT_NAMESPACE)
             self._check_batch(messages)
+            self._mark(messages, principal)
             self._sender.send(messages, on_sent)
             self.published += len(messages)
         except (EntrepotError, CloudEventError) as error:
@@ -130,6 +131,10 @@ class Publishing:
         except Exception:  # noqa: BLE001 - it recurs in `publish`, where it is logged and answered
             return False
         return True
+
+    def _mark(self, messages: list[Message], principal: Principal) -> None:
+        if (provenance := self._sender.provenance).topics:
+            provenance.mark(messages, PROTOCOL, principal.name or "a client without a name", principal)
 
     def _publisher(self, url: bytes, headers: Headers, client: Client) -> tuple[Principal, str] | None:
         """The publisher and the topic; None where either, or the answer, needs waiting."""
@@ -155,6 +160,7 @@ class Publishing:
         if not messages:
             return _PUBLISHED
         self._check_batch(messages)
+        self._mark(messages, principal)
         self.published += len(messages)
         rule = self._rules.of(messages[0].topic)
         if rule is not None and rule.dedup_ms:
@@ -174,7 +180,7 @@ class Publishing:
         """The request's events as messages of a topic, which is created if needed."""
         topic = qualified(namespace, plain)
         is_known = self._store.topology.topic(topic) is not None
-        if not is_known or _is_reserved(plain):
+        if not is_known or is_reserved(plain):
             check_topic_name(plain)
         content_type, declared, trace, _ = examined(headers)
         if self._store.messages.backlogged and self._store.condition.failure is None:
@@ -224,10 +230,10 @@ def _topic_at(url: bytes) -> str:
     """The topic in a publish URL of the default namespace; empty where the fast path does not apply."""
     found = _PATH.fullmatch(url)
     topic = "" if found is None or found["namespace"] or b"?" in found["topic"] else decoded_name(found["topic"])
-    return "" if _is_reserved(topic) else topic
+    return "" if is_reserved(topic) else topic
 
 
-def _is_reserved(plain: str) -> bool:
+def is_reserved(plain: str) -> bool:
     """True for names of internal topics, which clients do not publish to."""
     return NAMESPACE_SEPARATOR in plain or is_system_topic(plain) or is_subscription_feed(plain)
 

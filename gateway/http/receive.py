@@ -14,6 +14,7 @@ import msgspec
 import orjson
 from fastapi import Query, Request, Response
 
+from entrepot.domain.access.model import Principal
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.event_filter import EventFilters
@@ -28,6 +29,7 @@ from entrepot.gateway.http.namespaced import group_name, topic_name
 from entrepot.gateway.http.problems import bad_json
 from entrepot.gateway.http.rights import consuming
 from entrepot.gateway.http.routes import Hot, Routes
+from entrepot.gateway.messaging.provenance import consumer_at
 from entrepot.gateway.messaging.release import release
 from entrepot.protocols.cloudevents.json_format import encode_event
 from entrepot.protocols.cloudevents.mapping import to_event
@@ -109,12 +111,19 @@ def _add_receive(routes: Routes, context: HttpContext) -> None:
         await ensure_both(context, topic, group)
         popped = await _pop_while_connected(
             context,
-            PopRequest(topic, group, max_events, int(max_wait_time * 1000)),
+            PopRequest(topic, group, max_events, int(max_wait_time * 1000), consumer=consumer_of(context, request)),
             request.receive,
             filters_in(filters, cesql),
         )
         context.sender.traffic.count_out(topic, group, popped)
         return json_response(_received(popped, settings.event_type))
+
+
+def consumer_of(context: HttpContext, request: Request) -> str:
+    """The words for the consumer that a request is of."""
+    principal: Principal = request.state.principal
+    who = f"HTTP client {principal.name or 'without a name'} from {principal.source}"
+    return consumer_at(who, context.sender.provenance.gateway)
 
 
 def _check_both_are_there(store: Store, topic: str, group: str) -> None:

@@ -56,7 +56,8 @@ class LeasedConsumer:
     """A consumer whose messages have leases of `lease_ms`.
 
     `renews` is False where a client renews by itself; messages it does not renew are forgotten when their lease ends.
-    `on_end` gets ended tickets. `on_idle` is called when nothing is held and the store knows everything.
+    `consumer`: who it is, in words. `on_end` gets ended tickets. `on_idle` is called when nothing is held and the store
+    knows everything.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class LeasedConsumer:
         *,
         lease_ms: int = MIN_LEASE_MS,
         renews: bool = True,
+        consumer: str = "",
         on_end: OnEnd = _nothing,
         on_idle: Callable[[], None] = _nothing,
     ) -> None:
@@ -78,6 +80,7 @@ class LeasedConsumer:
         self.unanswered = 0
         """Pops without an answer, except those of expired messages: their messages are hidden until the lease ends."""
         self._store, self._clock, self._renews = store, clock, renews
+        self._consumer = consumer
         self._on_end, self._on_idle = on_end, on_idle
         self._loop = asyncio.get_running_loop()
         self._held: dict[Ticket, int] = {}
@@ -164,7 +167,9 @@ class LeasedConsumer:
     async def ask(self, request: PopRequest) -> list[Ticket]:
         """Pop once and hold the messages. Raises the store's refusal."""
         if self._renews and request.invisible_ms is None:
-            request = replace(request, invisible_ms=self.lease_ms)
+            request = replace(request, invisible_ms=self.lease_ms, consumer=self._consumer)
+        elif self._consumer:
+            request = replace(request, consumer=self._consumer)
         self._asking += 1
         try:
             deliveries = await self._store.consumption.pop(request)
@@ -226,14 +231,16 @@ class LeasedConsumer:
         """End tickets: their messages were consumed."""
         self._settle(tickets, self._acknowledgements, False)
 
-    def release(self, tickets: Sequence[Ticket], delay_ms: int | None = 0, *, suspend: bool = False) -> None:
+    def release(
+        self, tickets: Sequence[Ticket], delay_ms: int | None = 0, *, suspend: bool = False, reason: str = ""
+    ) -> None:
         """End tickets: others get the messages after `delay_ms`, or by the group's retry policy for None. With
-        `suspend` the delivery does not count as an attempt."""
-        if delay_ms == 0 and not suspend:
+        `suspend` the delivery does not count as an attempt. `reason`: why it failed, in words."""
+        if delay_ms == 0 and not suspend and not reason:
             self._settle(tickets, self._releases, True)
         elif any(ticket.is_open for ticket in tickets):
-            way = self._other(("release", delay_ms, suspend), self._release(delay_ms, suspend=suspend))
-            self._settle(tickets, way, True)
+            way = ("release", delay_ms, suspend, reason)
+            self._settle(tickets, self._other(way, self._release(delay_ms, suspend=suspend, reason=reason)), True)
 
     def reject(self, tickets: Sequence[Ticket], reason: str = REJECTED) -> None:
         """End tickets: their messages become dead letters with the reason."""
@@ -287,10 +294,10 @@ class LeasedConsumer:
         """Acknowledge lazily, with the store's next sync, as no client waits for the answer."""
         return self._store.consumption.acknowledge(self.topic, self.group, receipts, may_wait=True)
 
-    def _release(self, delay_ms: int | None, *, suspend: bool) -> Tell:
+    def _release(self, delay_ms: int | None, *, suspend: bool, reason: str = "") -> Tell:
         def release(receipts: Sequence[Receipt]) -> Awaitable[Outcomes]:
             return self._store.consumption.change_invisible_duration(
-                self.topic, self.group, receipts, delay_ms, release=True, suspend=suspend
+                self.topic, self.group, receipts, delay_ms, release=True, suspend=suspend, reason=reason
             )
 
         return release

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from entrepot.domain.access.model import Principal
+from entrepot.gateway.messaging.test_message import RocketMqTestMessage
+
 
 @dataclass(frozen=True, slots=True)
 class RocketMqClient:
@@ -31,7 +34,7 @@ class RocketMqClient:
 
 
 class RocketMqClients(Protocol):
-    """The RocketMQ clients of this gateway."""
+    """The RocketMQ clients of this gateway, and test messages as theirs."""
 
     def clients(self) -> Iterator[RocketMqClient]:
         """All of them, in no order."""
@@ -39,3 +42,6 @@ class RocketMqClients(Protocol):
     async def disconnect(self, client_id: str) -> int:
         """End a client's streams and release its held messages; return the number of streams. An SDK opens another
         one."""
+
+    async def send_test_message(self, given: RocketMqTestMessage, principal: Principal) -> bytes:
+        """Send one message as a client of this listener would, and return its id. Raises its refusal."""

@@ -14,6 +14,7 @@ from entrepot.domain.delivery import Delivery
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import check_same_namespace
 from entrepot.domain.ports import PopRequest
+from entrepot.gateway.messaging.provenance import consumer_at
 from entrepot.gateway.rocketmq.caller import Caller, Write
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
 from entrepot.gateway.rocketmq.holding import Holding
@@ -119,6 +120,9 @@ class Receiving:
             invisible_ms,
             filter_of(question.filter_expression),
             question.attempt_id if known.fifo else "",
+            consumer=consumer_at(
+                f"RocketMQ client {caller.client_id} from {caller.source}", self._frontend.sender.provenance.gateway
+            ),
         )
 
     async def _popped(self, request: PopRequest, caller: Caller) -> Popped:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from entrepot.domain.access.model import Principal
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.recall_handle import RecallHandle
+from entrepot.gateway.messaging.test_message import RocketMqTestMessage
 from entrepot.gateway.rocketmq.caller import Caller
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
 from entrepot.gateway.rocketmq.names import plain, topic_of
@@ -16,8 +18,12 @@ from entrepot.gateway.rocketmq.transactions import transaction_id_for
 from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.delivered import message_id_text
 from entrepot.protocols.rocketmq.errors import OK_STATUS, WireError, status_of
+from entrepot.protocols.rocketmq.mapping import domain_id
+from entrepot.protocols.rocketmq.names import timestamp
 from entrepot.protocols.rocketmq.published import published
 
+TEST_CLIENT: Final = "administration"
+"""Client id of test messages."""
 MAX_MESSAGES: Final = 10_000
 """Messages of one request."""
 
@@ -65,6 +71,9 @@ class Sending:
                 halves.append((entry, found.message))
             else:
                 taken.append((entry, found.message))
+        if (provenance := frontend.sender.provenance).topics:
+            messages = [message for _, message in [*taken, *halves]]
+            provenance.mark(messages, "rocketmq", caller.client_id, caller.principal)
         if taken:
             messages = [message for _, message in taken]
             _tell(taken, await frontend.sender.send_and_wait(messages))
@@ -74,6 +83,25 @@ class Sending:
         frontend.counters.published += len(wires)
         _summarise(answer)
         return answer
+
+    async def send_test_message(self, given: RocketMqTestMessage, principal: Principal) -> bytes:
+        """Send one message as a client of this listener would, and return its id.  Raises its refusal."""
+        system = v2.SystemProperties(keys=given.keys)
+        for name in ("tag", "message_group"):
+            if getattr(given, name):
+                setattr(system, name, getattr(given, name))
+        if given.deliver_at_ms is not None:
+            system.delivery_timestamp.CopyFrom(timestamp(given.deliver_at_ms))
+        resource = v2.Resource(name=given.topic, resource_namespace=given.namespace)
+        wire = v2.Message(
+            topic=resource, body=given.body, user_properties=dict(given.properties), system_properties=system
+        )
+        caller = Caller(TEST_CLIENT, principal, principal.source)
+        answer = await self.send(v2.SendMessageRequest(messages=[wire]), caller)
+        [entry] = answer.entries
+        if entry.status.code != v2.OK:
+            raise WireError(entry.status.code, entry.status.message)
+        return domain_id(entry.message_id)
 
     async def recall(self, question: v2.RecallMessageRequest, caller: Caller) -> v2.RecallMessageResponse:
         """Recall a scheduled message, sent through any gateway."""

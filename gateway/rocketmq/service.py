@@ -50,6 +50,7 @@ class RocketMqService:
         self._transactions = Transactions(frontend, self._telemetry)
         self._routes = Routes(frontend)
         self._sending = Sending(frontend)
+        self.send_test_message = self._sending.send_test_message
         self._receiving = Receiving(frontend, self.holding, self._lite)
         self._offsets = Offsets(frontend)
         self.clients, self.disconnect = self._telemetry.clients, self._telemetry.disconnect

@@ -1,4 +1,4 @@
-"""The audit log: failed logins, denials and every administrative change, in the log and in a list.
+"""The audit log: failed logins, denials, every administrative change and look at contents, in the log and in a list.
 
 Invariants: no secret is in an entry (callers pass names, never credentials). The list is bounded and only appended to.
 Failures and denials beyond a rate are only counted, and the count is told, so that outsiders cannot fill the log.
@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from entrepot.domain.access.model import Action
 from entrepot.domain.clock import Clock
 
 MAX_TEXT: Final = 256
@@ -38,7 +39,9 @@ class AuditEntry:
     resource: str
     detail: str
     is_refusal: bool
-    """True for a failed login or a denial, False for a change."""
+    """True for a failed login or a denial, False for a change or a look."""
+    is_look: bool = False
+    """True where contents of messages were shown, and nothing changed."""
 
 
 class AuditLog:
@@ -83,6 +86,10 @@ class AuditLog:
         """All kept entries, the oldest first."""
         return list(self._entries)
 
+    def seen(self, event: str, subject: str, source: str, resource: str, detail: str) -> None:
+        """Record that `subject` was shown contents of messages."""
+        self._append(event, subject, source, "http", Action.SUB, resource, detail, is_refusal=False, is_look=True)
+
     def newest(self, limit: int, before: int | None = None) -> list[AuditEntry]:
         """The newest entries first, of those with a smaller number than `before`."""
         found: list[AuditEntry] = []
@@ -104,6 +111,7 @@ class AuditLog:
         detail: str,
         *,
         is_refusal: bool,
+        is_look: bool = False,
     ) -> None:
         self._number += 1
         entry = AuditEntry(
@@ -117,6 +125,7 @@ class AuditLog:
             resource[:MAX_TEXT],
             detail[:MAX_TEXT],
             is_refusal,
+            is_look,
         )
         self._entries.append(entry)
         _log.info(

@@ -30,13 +30,16 @@ class AuditFilter:
     subject: str = ""
     resource: str = ""
     is_refusal: bool | None = None
-    """True: only failed logins and denials; False: only changes."""
+    """True: only failed logins and denials; False: only what was done."""
     from_ms: int = 0
     until_ms: int = MAX_EPOCH_MS + 1
+    is_look: bool | None = None
+    """True: only looks at contents of messages; False: none of them."""
 
     def takes(self, entry: AuditEntry) -> bool:
         return (
             self.is_refusal in (None, entry.is_refusal)
+            and self.is_look in (None, entry.is_look)
             and self.from_ms <= entry.at_ms < self.until_ms
             and _is_part(self.event, entry.event)
             and _is_part(self.subject, entry.subject)

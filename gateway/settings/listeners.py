@@ -108,6 +108,29 @@ class MqttSettings(MqttTransportSettings, MqttLimitSettings):
         return RetainedLimits(self.max_retained_messages, self.max_retained_bytes, self.max_retained_message_bytes)
 
 
+class MaskRule(Table):
+    """Fields of messages that the administration shows to super users only."""
+
+    topic: str = Field(min_length=1, description="Name of a topic, or its beginning and a *")
+    fields: list[str] = Field(
+        [],
+        max_length=100,
+        description="Members of JSON bodies: a name at any depth, or a JSON pointer such as /card/pan",
+    )
+    headers: list[str] = Field([], max_length=100, description="Names of properties and headers, in any case")
+
+    @field_validator("topic")
+    @classmethod
+    def _is_a_pattern(cls, value: str) -> str:
+        if "*" in value[:-1]:
+            raise ValueError(f"{value!r}: a * stands at the end only")
+        return value
+
+    def is_for(self, topic: str) -> bool:
+        """True if the rule holds for a topic."""
+        return topic.startswith(self.topic[:-1]) if self.topic.endswith("*") else topic == self.topic
+
+
 class HttpSettings(HttpTransportSettings):
     """The HTTP listener: CloudEvents, administration, metrics."""
 
@@ -137,6 +160,12 @@ class HttpSettings(HttpTransportSettings):
     )
     event_type: str = Field(
         "dev.entrepot.message", min_length=1, description="CloudEvents type of messages from other protocols"
+    )
+    masked_fields: list[MaskRule] = Field(
+        [],
+        max_length=100,
+        description="Fields of messages that the administration shows to super users only, by topic; other bodies of "
+        "such topics are hidden",
     )
 
     _are_networks = field_validator("trusted_proxies")(checked_networks)

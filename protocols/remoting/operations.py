@@ -20,7 +20,7 @@ from entrepot.domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
 from entrepot.domain.measurement import Histogram
 from entrepot.domain.ports import PopRequest
 from entrepot.domain.position import Position
-from entrepot.domain.query import MessageConsumer, MessageHop, MessageQuery
+from entrepot.domain.query import MessageConsumer, MessageHop, MessageQuery, RecordOrigin
 from entrepot.domain.replication.control import (
     ControllerView,
     GroupShape,
@@ -120,9 +120,21 @@ class Acknowledged(NamedTuple):
 
 
 ACKNOWLEDGE: Final = _operation(21, "acknowledge", Acknowledged, Outcomes)
-CHANGE_INVISIBLE_DURATION: Final = _operation(
-    22, "change_invisible_duration", tuple[str, str, Receipts, int | None, bool, bool], Outcomes
-)
+
+
+class ChangedInvisible(NamedTuple):
+    """Arguments of `change_invisible_duration`.  Gateways of an earlier version send no reason."""
+
+    topic: str
+    group: str
+    receipts: Receipts
+    invisible_ms: int | None
+    release: bool
+    suspend: bool
+    reason: str = ""
+
+
+CHANGE_INVISIBLE_DURATION: Final = _operation(22, "change_invisible_duration", ChangedInvisible, Outcomes)
 REJECT: Final = _operation(23, "reject", tuple[str, str, Receipts, str], Outcomes)
 RESET_GROUP: Final = _operation(24, "reset_group", tuple[str, str, Position, int | None], GroupStatus)
 RESEND_DEAD_LETTERS: Final = _operation(25, "resend_dead_letters", tuple[str, list[int], int], Outcomes)
@@ -152,6 +164,7 @@ MESSAGES_BY_ID: Final = _operation(51, "messages_by_id", tuple[bytes], RAW, agai
 MESSAGE_AT: Final = _operation(52, "message_at", tuple[int], RAW, again=True)
 MESSAGE_CONSUMERS: Final = _operation(53, "message_consumers", tuple[bytes], list[MessageConsumer], again=True)
 MESSAGE_TRACE: Final = _operation(54, "message_trace", tuple[bytes], list[MessageHop], again=True)
+RECORD_ORIGIN: Final = _operation(55, "record_origin", tuple[int], RecordOrigin, again=True)
 
 # -- timers and transactions -----------------------------------------------------------------------------------------
 RECALL: Final = _operation(60, "recall", tuple[str, bytes, int], None)
@@ -161,6 +174,10 @@ TIMED_MESSAGES: Final = _operation(
 )
 END_TRANSACTIONS: Final = _operation(63, "end_transactions", tuple[list[TransactionEnd]], Outcomes)
 TAKE_CHECKS: Final = _operation(64, "take_checks", tuple[list[str], int], RAW)
+HALF_MESSAGES: Final = _operation(
+    65, "half_messages", tuple[str | None, int, int], tuple[bytes, list[tuple[int, int]]], again=True
+)
+"""The half messages; for each, when its producer is asked next, and how often it was."""
 
 
 # -- the broker as a whole -------------------------------------------------------------------------------------------

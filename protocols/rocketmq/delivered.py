@@ -43,6 +43,7 @@ _UNTOLD: Final = _IN_FIELDS | {
     SystemProperty.SENT_TO,
     SystemProperty.FED_FROM,
     SystemProperty.CHECK_AFTER_MS,
+    SystemProperty.TAKEN_IN,
 }
 """Properties with a field, and those of other protocols or the store itself."""
 _PLAIN_SYSTEM: Final = frozenset({SystemProperty.PROTOCOL, SystemProperty.BORN_HOST})

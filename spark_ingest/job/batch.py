@@ -24,6 +24,7 @@ from entrepot.spark_ingest.job.devices import devices_of, merge_devices
 from entrepot.spark_ingest.job.gaps import append_gaps, fill_gaps, gaps_of, points_of
 from entrepot.spark_ingest.job.minutes import merge_minutes, minutes_of
 from entrepot.spark_ingest.job.native import append_native, read_native
+from entrepot.spark_ingest.job.recording import tell_store
 from entrepot.spark_ingest.job.rows import DEAD, DEAD_COLUMNS, DUPLICATE, EVENT_TIME, GOOD, LATE, device_column
 from entrepot.spark_ingest.job.settings import JobSettings
 from entrepot.spark_ingest.job.state import BatchState, read_state, write_state
@@ -78,6 +79,7 @@ class BatchJob:
         write_state(settings.folder, BatchState(batch, newest, counts, size, began_ms, _now_ms(), derived))
         if files[GOOD]:
             main.commit(files[GOOD], schema, app, batch)
+        tell_store(settings, app, batch, main.version(), _now_ms())
         if self.task_files is not None:
             self.task_files.clear()
         staging.clear()
@@ -123,6 +125,7 @@ class BatchJob:
             write_state(settings.folder, BatchState(batch, newest, counts, 0, began_ms, _now_ms(), derived))
             if GOOD in frames:
                 append_native(frames[GOOD], settings.table, app, batch)
+            tell_store(settings, app, batch, "", _now_ms())
         finally:
             marked.unpersist()
 

@@ -44,6 +44,7 @@ class _Claim:
     wanted: MessageFilter | None
     expired_only: bool
     lifetime_ms: int | None
+    consumer: str
     deliveries: list[Delivery] = field(default_factory=list)
 
 
@@ -71,7 +72,15 @@ class Claiming:
                 self._retry.move_pending(group, topic.name, *source)
         invisible_ms = group.invisible_seconds * 1000 if request.invisible_ms is None else request.invisible_ms
         claim = _Claim(
-            topic, group, limit, now_ms + invisible_ms, now_ms, wanted, request.expired_only, request.lifetime_ms
+            topic,
+            group,
+            limit,
+            now_ms + invisible_ms,
+            now_ms,
+            wanted,
+            request.expired_only,
+            request.lifetime_ms,
+            request.consumer,
         )
         for source in self.sources(topic, group):
             self._take(claim, *source)
@@ -120,7 +129,8 @@ class Claiming:
         entry.deliver(secrets.token_urlsafe(24), claim.deadline_ms)
         self.hands[entry.handle] = Hand(claim.topic.name, claim.group.name, queue.topic, queue.queue_id, offset)
         claim.deliveries.append(single_delivery(message, entry.handle, entry.attempt))
-        self._state.trace(HopKind.DELIVERED, claim.topic.name, message, claim.group.name, entry.attempt)
+        topic, group, attempt = claim.topic.name, claim.group.name, entry.attempt
+        self._state.trace(HopKind.DELIVERED, topic, message, group, attempt, consumer=claim.consumer)
 
     def entry_of(self, handle: str) -> Entry | None:
         """Return the entry that a current receipt handle settles; None for any other text."""

@@ -10,7 +10,7 @@ from entrepot.domain.delivery import Deliveries, Receipt, handle_of
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.names import check_same_namespace, retry_topic
-from entrepot.domain.ports import REJECTED, PopRequest
+from entrepot.domain.ports import GIVEN_BACK, REJECTED, PopRequest
 from entrepot.domain.position import LATEST_POSITION, Position
 from entrepot.domain.query import HopKind
 from entrepot.store_client.memory.claiming import Claiming, Hand
@@ -79,6 +79,7 @@ class Consumption:
         *,
         release: bool,
         suspend: bool = False,
+        reason: str = "",
     ) -> list[EntrepotError | None]:
         now = self._state.clock.now_ms()
 
@@ -94,7 +95,9 @@ class Consumption:
                 entry.deadline_ms = now + definition.invisible_seconds * 1000
             if release:
                 entry.handle = ""
-                self._state.trace(HopKind.RETRIED, topic, self._message(hand), group, entry.attempt, "given back")
+                why = reason or GIVEN_BACK
+                message, attempt = self._message(hand), entry.attempt
+                self._state.trace(HopKind.RETRIED, topic, message, group, attempt, why, is_kept=not suspend)
 
         return self._settle(topic, group, receipts, change)
 

@@ -14,6 +14,7 @@ from entrepot.domain.query import (
     MessageHop,
     MessagePage,
     MessageQuery,
+    RecordOrigin,
 )
 from entrepot.store_client.memory.progress import Entry
 from entrepot.store_client.memory.retry import dead_letter_place, first_place
@@ -64,9 +65,15 @@ class Finder:
         self._state.catch_up()
         return list(self._state.hops.get(message_id, ()))
 
+    async def record_origin(self, commit_log_offset: int) -> RecordOrigin:
+        return RecordOrigin()
+
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
         self._state.catch_up()
-        message = self._state.log.get(message.commit_log_offset, message)
+        queue = self._state.queues.get((message.topic, message.queue_id))
+        there = None if queue is None else queue.at(message.queue_offset)
+        if there is None or there.commit_log_offset != message.commit_log_offset:
+            message = self._state.log.get(message.commit_log_offset, message)
         groups = sorted(group for group, topic in self._state.group_queues if topic == message.topic)
         return [self._consumer(self._state.groups[name], message) for name in groups]
 

@@ -9,7 +9,7 @@ from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage, SystemProperty, SystemValue
 from entrepot.domain.names import dead_letter_topic, is_retry_topic, retry_topic
-from entrepot.domain.query import HopKind
+from entrepot.domain.query import MOVED, RESENT, HopKind
 from entrepot.domain.topic import Topic
 from entrepot.store_client.memory.progress import Entry, GroupQueue
 from entrepot.store_client.memory.state import Queue, State, as_message
@@ -54,7 +54,7 @@ class Retry:
             states = self._state.group_queues.setdefault((group.name, moved.topic), {})
             states.setdefault(0, GroupQueue(0)).entries[moved.queue_offset] = Entry(entry.attempt, entry.deadline_ms)
             entry.is_settled = True
-            self._trace(group, message, place, entry.attempt, "moved to the retry topic")
+            self._trace(group, message, place, entry.attempt, MOVED)
 
     def _trace(self, group: ConsumerGroup, message: StoredMessage, place: Place, attempt: int, why: str) -> None:
         first = replace(message, queue_id=place[1], queue_offset=place[2])
@@ -103,7 +103,7 @@ class Retry:
         if place[0] not in self._state.topics:
             return EntrepotError(Code.TOPIC_NOT_FOUND, f"topic {place[0]!r}, where it came from, is gone")
         self._append(group, place[0], replace(message, system=_without(message, DEAD_LETTER_FACTS)), place)
-        self._trace(group, message, place, 0, "sent again from the dead letters")
+        self._trace(group, message, place, 0, RESENT)
         return None
 
 

@@ -11,7 +11,7 @@ from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.names import DEFAULT_NAMESPACE, is_system_topic
-from entrepot.domain.query import HopKind, MessageHop, is_traced
+from entrepot.domain.query import HopKind, MessageHop, is_failure, is_traced
 from entrepot.domain.topic import Topic
 from entrepot.store_client.memory.progress import GroupQueue
 
@@ -109,14 +109,25 @@ class State:
                 self.trace(HopKind.STORED, topic, stored)
 
     def trace(
-        self, kind: HopKind, topic: str, message: StoredMessage, group: str = "", attempt: int = 0, detail: str = ""
+        self,
+        kind: HopKind,
+        topic: str,
+        message: StoredMessage,
+        group: str = "",
+        attempt: int = 0,
+        detail: str = "",
+        consumer: str = "",
+        *,
+        is_kept: bool = True,
     ) -> None:
-        """Note a hop of a message, as first stored in a topic, if it is traced."""
+        """Note a hop of a message, as first stored in a topic, if it is traced, or a failure that is kept."""
         found = self.topics.get(topic)
-        if found is None or is_system_topic(topic) or not is_traced(message.message_id, found.trace):
+        if found is None or is_system_topic(topic) or not message.message_id:
+            return
+        if not is_traced(message.message_id, found.trace) and not (is_kept and is_failure(kind, attempt)):
             return
         place = topic, message.queue_id, message.queue_offset
-        hop = MessageHop(kind, self.clock.now_ms(), *place, group, attempt, detail)
+        hop = MessageHop(kind, self.clock.now_ms(), *place, group, attempt, detail, consumer)
         self.hops.setdefault(message.message_id, []).append(hop)
 
     def drop_queue(self, topic: str, queue_id: int) -> None:

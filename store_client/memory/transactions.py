@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, StoredMessage, SystemProperty
-from entrepot.domain.transaction import TransactionEnd, check_after_ms
+from entrepot.domain.transaction import HalfMessage, TransactionEnd, check_after_ms
 from entrepot.store_client.memory.messages import Messages
 from entrepot.store_client.memory.state import State, as_message, as_stored
 from entrepot.store_client.memory.timers import Timers
@@ -89,6 +89,15 @@ class Transactions:
             half.checks += 1
             half.due_ms = now + self._check_interval_ms
         return [half.message for half in taken]
+
+    async def half_messages(self, topic: str | None = None, *, after: int = -1, limit: int = 100) -> list[HalfMessage]:
+        self._expire()
+        found = [
+            HalfMessage(half.message, half.due_ms, half.checks)
+            for half in self._halves.values()
+            if topic in (None, half.message.topic) and half.message.commit_log_offset > after
+        ]
+        return sorted(found, key=lambda half: half.message.commit_log_offset)[:limit]
 
     def _expire(self) -> None:
         """Roll back half messages that are due again after the last check."""

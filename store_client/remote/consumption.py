@@ -8,7 +8,7 @@ from typing import Any, Final
 from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
 from entrepot.domain.delivery import Deliveries, Delivery, Receipt, places_of
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.ports import REJECTED, PopRequest
+from entrepot.domain.ports import MAX_CONSUMER_LENGTH, REJECTED, PopRequest
 from entrepot.domain.position import Position
 from entrepot.domain.receipt_handle import TAIL_TEXT_LENGTH, read_route
 from entrepot.domain.shard import broker_of_queue, local_queue
@@ -59,9 +59,11 @@ class RemoteConsumption:
         *,
         release: bool,
         suspend: bool = False,
+        reason: str = "",
     ) -> list[EntrepotError | None]:
         operation = wire.CHANGE_INVISIBLE_DURATION
-        return await self._settle(operation, topic, group, receipts, invisible_ms, release, suspend)
+        told = (reason[:MAX_CONSUMER_LENGTH],) if reason else ()
+        return await self._settle(operation, topic, group, receipts, invisible_ms, release, suspend, *told)
 
     @rides
     async def reject(

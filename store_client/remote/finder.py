@@ -12,7 +12,14 @@ import msgspec
 
 from entrepot.domain.errors import AWAY, Code, EntrepotError
 from entrepot.domain.message import StoredMessage
-from entrepot.domain.query import MAX_QUERY_MESSAGES, MessageConsumer, MessageHop, MessagePage, MessageQuery
+from entrepot.domain.query import (
+    MAX_QUERY_MESSAGES,
+    MessageConsumer,
+    MessageHop,
+    MessagePage,
+    MessageQuery,
+    RecordOrigin,
+)
 from entrepot.domain.shard import broker_of_place, local_place
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.asking import Asking, ask_all
@@ -62,6 +69,14 @@ class RemoteFinder:
         client = self._cluster.of_queue(message.topic, message.queue_id)
         found: list[MessageConsumer] = await client.ask(wire.MESSAGE_CONSUMERS, client.own(message))
         return found
+
+    async def record_origin(self, commit_log_offset: int) -> RecordOrigin:
+        number = broker_of_place(commit_log_offset)
+        client = self._cluster.of_number(number) if commit_log_offset >= 0 else None
+        if client is None:
+            raise EntrepotError(Code.OFFSET_NOT_FOUND, f"no message lies at {commit_log_offset}")
+        found: RecordOrigin = await client.ask(wire.RECORD_ORIGIN, local_place(commit_log_offset))
+        return replace(found, broker=client.name)
 
     async def message_trace(self, message_id: bytes) -> list[MessageHop]:
         brokers = self._cluster.some_ready("traces cannot be looked up")

@@ -24,6 +24,7 @@ from entrepot.store_client.remote.directory import Directory
 from entrepot.store_client.remote.electing import WHO, Electing
 from entrepot.store_client.remote.replica_views import seen_by_master, seen_by_themselves
 from entrepot.store_client.remote.riding import wait_ready
+from entrepot.store_client.remote.statuses import ClusterStatuses
 
 PAGE = MAX_SCAN // 10
 LOOK_SECONDS: Final = 1.0
@@ -45,6 +46,9 @@ class ClusterOperations:
         self._controllers = ControllerClients(controllers, self._links)
         self._directory = directory
         self._moving = asyncio.Lock()
+        statuses = ClusterStatuses(cluster)
+        self.topic_statuses = statuses.topics
+        self.group_statuses = statuses.groups
 
     async def close(self) -> None:
         await self._controllers.close()

@@ -8,7 +8,8 @@ from entrepot.broker.remoting.link import ConnectionLostError
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import Message, StoredMessage
-from entrepot.domain.transaction import TransactionEnd
+from entrepot.domain.shard import broker_of_place, local_place
+from entrepot.domain.transaction import HalfMessage, TransactionEnd
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.appending import Appending
 from entrepot.store_client.remote.asking import ask_all
@@ -50,4 +51,18 @@ class RemoteTransactions:
         for client in self._cluster.some_ready("transactions cannot be looked at"):
             if len(found) < max_messages:
                 found += await client.ask_messages(wire.TAKE_CHECKS, list(topics), max_messages - len(found))
+        return found
+
+    @rides
+    async def half_messages(self, topic: str | None = None, *, after: int = -1, limit: int = 100) -> list[HalfMessage]:
+        """Ask broker after broker: places are ordered by broker, then by the place there."""
+        what = "half messages cannot be listed"
+        brokers = self._cluster.some_ready(what) if topic is None else self._cluster.of_topic(topic)
+        first = broker_of_place(max(after, 0))
+        found: list[HalfMessage] = []
+        for client in brokers:
+            if client.number >= first and len(found) < limit:
+                begin = local_place(after) if client.number == first and after >= 0 else -1
+                batch, states = await client.ask(wire.HALF_MESSAGES, topic, begin, limit - len(found))
+                found += [HalfMessage(m, *state) for m, state in zip(client.decode(batch), states, strict=True)]
         return found

@@ -9,7 +9,7 @@ from typing import NoReturn
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, OnEvents
 from entrepot.domain.message import StoredMessage
-from entrepot.domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery
+from entrepot.domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery, RecordOrigin
 
 
 def refuse(what: str, instead: str = "") -> NoReturn:
@@ -32,6 +32,9 @@ class NoMessageFinder:
 
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
         refuse("say what became of a message")
+
+    async def record_origin(self, commit_log_offset: int) -> RecordOrigin:
+        refuse("tell which master wrote a message")
 
     async def message_trace(self, message_id: bytes) -> list[MessageHop]:
         refuse("say which way a message took")

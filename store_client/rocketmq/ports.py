@@ -11,6 +11,7 @@ from entrepot.domain.measurement import Histogram
 from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.tiering import TierStatus
 from entrepot.domain.timing import TimedMessage, TimerCursor
+from entrepot.domain.transaction import HalfMessage
 from entrepot.store_client.rocketmq.absent import refuse
 from entrepot.store_client.rocketmq.pending import Pending
 from entrepot.store_client.rocketmq.reading import Reading
@@ -77,6 +78,9 @@ class RocketMqTransactions:
 
     async def take_checks(self, topics: Sequence[str], max_messages: int) -> list[StoredMessage]:
         return self._pending.take_checks(topics, max_messages)
+
+    async def half_messages(self, topic: str | None = None, *, after: int = -1, limit: int = 100) -> list[HalfMessage]:
+        refuse("list half messages")
 
 
 class RocketMqCondition:

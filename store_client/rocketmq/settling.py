@@ -83,9 +83,10 @@ class Settling:
         *,
         release: bool,
         suspend: bool = False,
+        reason: str = "",
     ) -> Refusals:
-        """Implements `Consumption.change_invisible_duration`, with a call for each handle: the protocol has no
-        batches."""
+        """Implements `Consumption.change_invisible_duration`, with a call for each handle: the protocol has no batches,
+        and no reasons."""
 
         async def change(text: str, handle: ClusterHandle) -> None:
             definition = self._cluster.group(group)

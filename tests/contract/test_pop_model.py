@@ -136,7 +136,7 @@ class PopMachine(RuleBasedStateMachine):
         for (topic, group), (ours, theirs) in self.some(places).items():
             ours, theirs = list(dict.fromkeys(ours)), list(dict.fromkeys(theirs))
             delay = 0 if release and delay is None else delay  # the groups' retry policy
-            how = {"release": release, "suspend": suspend}
+            how: dict[str, Any] = {"release": release, "suspend": suspend}
             expected = self.ask(self.model.consumption.change_invisible_duration(topic, group, theirs, delay, **how))
             now = self.clock.now_ms()
             found = self.store.consumption.change_invisible(topic, group, ours, delay, **how, now_ms=now)

@@ -10,8 +10,8 @@ from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.names import TRACE_TOPIC
-from entrepot.domain.ports import Store
-from entrepot.domain.query import HopKind, MessageHop, is_traced
+from entrepot.domain.ports import PopRequest, Store
+from entrepot.domain.query import ConsumptionState, HopKind, MessageHop, is_traced
 from entrepot.domain.topic import Topic
 from entrepot.domain.transaction import TransactionEnd
 from tests.support.clock import ManualClock
@@ -233,3 +233,61 @@ async def test_clients_do_not_write_traces(store: Store):
     [refused] = await append_all(store, message(TRACE_TOPIC, "forged"))
     assert refused in (Code.FORBIDDEN, Code.TOPIC_NOT_FOUND)
     assert bodies(await pop(store, "t")) == ["m"]
+
+
+# -- failures without tracing ----------------------------------------------------------------------------------------
+
+
+async def test_failed_attempts_are_kept_without_tracing(store: Store, clock: ManualClock):
+    await append(store, "silent", "m", "fine")
+    first, second = await pop(store, "silent")
+    await store.consumption.acknowledge("silent", "g", [second.receipt_handle])
+    release = {"release": True, "reason": "HTTP 503"}
+    handle = [first.receipt_handle]
+    await store.consumption.change_invisible_duration("silent", "g", handle, 0, **release)  # type: ignore[arg-type]
+    again = await eventually(lambda: store.consumption.pop(PopRequest("silent", "g", 1, consumer="a sink")))
+    clock.advance(10_000)
+    assert await pop(store, "silent") == []
+    assert await way(store) == [
+        "retried g 1: HTTP 503",
+        "delivered g 2",
+        "dead-lettered g 2: max attempts reached",
+    ]
+    assert [hop.consumer for hop in await store.finder.message_trace(b"m")] == ["", "a sink", ""]
+    assert await way(store, b"fine") == []
+    assert again[0].attempt == 2
+
+
+async def test_what_is_no_attempt_is_no_failure(store: Store):
+    await append(store, "silent", "m")
+    given = handles(await pop(store, "silent"))
+    await store.consumption.change_invisible_duration("silent", "g", given, 0, release=True, suspend=True)
+    given = handles(await eventually(lambda: pop(store, "silent")))
+    await store.consumption.change_invisible_duration("silent", "g", given, 60_000, release=False)
+    await store.consumption.acknowledge("silent", "g", given)
+    assert await way(store) == []
+
+
+async def test_a_consumer_is_told_of_a_traced_delivery(store: Store):
+    await append(store, "t", "m")
+    await store.consumption.pop(PopRequest("t", "g", 1, consumer="HTTP client ann"))
+    assert [hop.consumer for hop in await store.finder.message_trace(b"m")] == ["", "HTTP client ann"]
+
+
+async def test_a_further_place_has_readers_of_its_own(store: Store):
+    await store.topology.put_topic(Topic("copies", queues=1))
+    await append(store, "copies", "before")
+    await append_all(store, replace(message("silent", "m"), further_queues=(("copies", 0),)))
+    await store.consumption.acknowledge("copies", "g", handles(await pop(store, "copies"))[1:])
+    found = (await store.finder.messages_by_id(b"m"))[0]
+    there = replace(found, topic="copies", queue_id=0, queue_offset=1)
+    [consumer] = await store.finder.message_consumers(there)
+    assert (consumer.group, consumer.state) == ("g", ConsumptionState.CONSUMED)
+    assert await store.finder.message_consumers(replace(found, topic="silent")) == []
+
+
+async def test_a_store_without_replicas_has_no_epoch(store: Store):
+    await append(store, "t", "m")
+    [found] = await store.finder.messages_by_id(b"m")
+    origin = await store.finder.record_origin(found.commit_log_offset)
+    assert (origin.epoch, origin.replica, origin.dropped_hops) == (0, 0, 0)

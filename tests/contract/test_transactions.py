@@ -284,3 +284,30 @@ async def test_checks_come_a_few_at_a_time(store: Store, clock: ManualClock):
     asked = [*await checks(store, count=2), *await checks(store, count=2), *await checks(store, count=2)]
     assert sorted(asked) == [f"h{i}" for i in range(5)]
     assert await checks(store) == []
+
+
+# -- the list --------------------------------------------------------------------------------------------------------
+
+
+async def test_waiting_half_messages_are_listed(store: Store, clock: ManualClock):
+    await prepare(store, half("a"), half("b", "u"), half("c"), half("d", queue_id=1))
+    listed = await store.transactions.half_messages()
+    assert [each.message.body.decode() for each in listed] == ["a", "b", "c", "d"]
+    assert {half.checks for half in listed} == {0}
+    assert [each.message.body.decode() for each in await store.transactions.half_messages("t")] == ["a", "c", "d"]
+    first = await store.transactions.half_messages(limit=2)
+    rest = await store.transactions.half_messages(after=first[-1].message.commit_log_offset)
+    assert [each.message.body.decode() for each in (*first, *rest)] == ["a", "b", "c", "d"]
+    await end(store, "a", commit=True)
+    await end(store, "c", commit=False)
+    assert [each.message.body.decode() for each in await store.transactions.half_messages("t")] == ["d"]
+
+
+async def test_a_listed_half_message_tells_its_checks(store: Store, clock: ManualClock):
+    await prepare(store, half("a"))
+    [before] = await store.transactions.half_messages()
+    assert before.due_ms == before.message.store_time_ms + CHECK_AFTER_MS
+    clock.advance(CHECK_AFTER_MS)
+    assert await checks(store) == ["a"]
+    [after] = await store.transactions.half_messages()
+    assert (after.checks, after.due_ms) == (1, clock.now_ms() + CHECK_INTERVAL_MS)

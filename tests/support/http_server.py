@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,7 +36,8 @@ from entrepot.gateway.settings import Settings
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.store_client.embedded import open_embedded
 from entrepot.store_client.memory import MemoryStore
-from tests.support.served_broker import remote_store
+from entrepot.store_client.remote.opening import RemoteSettings, open_remote
+from tests.support.served_broker import ServedBroker, remote_store
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.tiers.marks import soak_only
 
@@ -70,6 +72,8 @@ class HttpServer:
         self.context: HttpContext
         self.listener: HttpListener
         self.ready = True
+        self.brokers: list[ServedBroker] = []
+        """Those of the store kind `cluster`."""
         self.port = 0
         self._is_stopping = False
         self._thread = threading.Thread(target=self._main, name="http-server", daemon=True)
@@ -180,7 +184,21 @@ class HttpServer:
         settings = BrokerSettings(self._data_dir, layout=layout)
         if self._store_kind == "remote":
             return await remote_store(settings, clock, self._opened)
+        if self._store_kind == "cluster":
+            return await self._open_cluster(settings, clock)
         store = MemoryStore(clock) if self._store_kind == "memory" else await open_embedded(settings, clock)
+        self._opened.push_async_callback(store.close)
+        return store
+
+    async def _open_cluster(self, settings: BrokerSettings, clock: ServerClock) -> Store:
+        """Two brokers behind the wire, which a test may stop, and a store that finds them."""
+        for number in range(2):
+            own = replace(settings, data_dir=settings.data_dir / str(number), name=f"broker-{number}")
+            served = await ServedBroker.open(own, clock, number, keeps=number == 0)
+            self._opened.push_async_callback(served.close)
+            self.brokers.append(served)
+        addresses = [each.address for each in self.brokers]
+        store = await open_remote(RemoteSettings(brokers=addresses, silence_seconds=30), clock)
         self._opened.push_async_callback(store.close)
         return store
 

@@ -161,6 +161,8 @@ class ChannelPublishing:
         if not messages:
             return None
         self.note_under_way(1)
+        if (provenance := self.services.sender.provenance).topics:
+            provenance.mark(messages, "amqp", self._client.login_name, self._client.principal)
         sent = _Sent(self, len(messages), tags)
         return self.services.virtual_hosts.overflow.admit(self._vhost, messages, sent)
 

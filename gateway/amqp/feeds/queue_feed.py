@@ -80,6 +80,7 @@ class QueueFeed:
         group: str,
         sort_out: Callable[[list[Ticket]], list[Ticket]],
         on_idle: Callable[[QueueFeed], None],
+        consumer: str = "",
     ) -> None:
         self.topic, self.group = topic, group
         self.is_single = False
@@ -93,7 +94,9 @@ class QueueFeed:
         self._sort_out = sort_out
         self._on_idle = on_idle
         self._loop = asyncio.get_running_loop()
-        self.leased = LeasedConsumer(store, clock, topic, group, lease_ms=LEASE_MS, on_idle=self._look_if_idle)
+        self.leased = LeasedConsumer(
+            store, clock, topic, group, lease_ms=LEASE_MS, consumer=consumer, on_idle=self._look_if_idle
+        )
         self.consumers: dict[QueueConsumer, None] = {}
         self._turn = 0
         self._getting = 0

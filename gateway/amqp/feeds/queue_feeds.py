@@ -11,6 +11,7 @@ from entrepot.domain.ports import Store
 from entrepot.gateway.amqp.feeds.queue_feed import QueueConsumer, QueueFeed
 from entrepot.gateway.amqp.feeds.stream_feed import StreamConsumer, StreamFeed
 from entrepot.gateway.amqp.virtual_hosts.vhost import Queue
+from entrepot.gateway.messaging.provenance import consumer_at
 from entrepot.gateway.messaging.ticket import Ticket
 
 SortOut = Callable[[Queue, list[Ticket]], list[Ticket]]
@@ -20,8 +21,10 @@ SortOut = Callable[[Queue, list[Ticket]], list[Ticket]]
 class QueueFeeds:
     """The feeds of all queues."""
 
-    def __init__(self, store: Store, clock: Clock, sort_out: SortOut) -> None:
+    def __init__(self, store: Store, clock: Clock, sort_out: SortOut, gateway: Callable[[], str] = str) -> None:
+        """`gateway`: name of this gateway, for people."""
         self._store, self._clock, self._sort_out = store, clock, sort_out
+        self._gateway = gateway
         self._feeds: dict[str, QueueFeed] = {}
         self._streams: dict[str, StreamFeed] = {}
 
@@ -30,7 +33,8 @@ class QueueFeeds:
         feed = self._feeds.get(queue.topic)
         if feed is None:
             sort_out = partial(self._sort_out, queue)
-            feed = QueueFeed(self._store, self._clock, queue.topic, queue.group, sort_out, self._idle)
+            consumer = consumer_at(f"consumers of AMQP queue {queue.name}", self._gateway())
+            feed = QueueFeed(self._store, self._clock, queue.topic, queue.group, sort_out, self._idle, consumer)
             feed.is_single = queue.declaration.arguments.single_active_consumer
             self._feeds[queue.topic] = feed
         return feed

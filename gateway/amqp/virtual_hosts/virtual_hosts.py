@@ -73,7 +73,7 @@ class VirtualHosts:
         self.counting = Counting(store)
         self.routing = Routing(store, routes, keeps_topics=settings.exchange_topics)
         self.dead_letters = DeadLetters(definitions, self.routing, sender, clock, self.tasks.spawn)
-        self.feeds = QueueFeeds(store, clock, self.dead_letters.sort_out)
+        self.feeds = QueueFeeds(store, clock, self.dead_letters.sort_out, lambda: sender.provenance.gateway)
         self.overflow = Overflow(store, sender, self.counting, self.feeds, self.dead_letters)
         self.expiry = Expiry(store, definitions, self.feeds, self.dead_letters, clock, gateway, is_alone=is_alone)
         self.routing.on_timed = self.expiry.expect

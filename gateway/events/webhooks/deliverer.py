@@ -20,6 +20,7 @@ from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import is_over
 from entrepot.domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from entrepot.domain.printable import printable
 from entrepot.gateway.events.subscriptions.record import BATCHED, OPTIONAL, Subscription
 from entrepot.gateway.events.subscriptions.subscriptions import Subscriptions
 from entrepot.gateway.events.webhooks.access_tokens import AccessTokens, TokenError
@@ -30,6 +31,7 @@ from entrepot.gateway.events.webhooks.last_answers import MAX_FAULT, LastAnswers
 from entrepot.gateway.events.webhooks.sink_client import Answer, SinkClient
 from entrepot.gateway.limits import TokenBucket
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
+from entrepot.gateway.messaging.provenance import consumer_at
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.settings import WebhookSettings
 from entrepot.protocols.cloudevents.webhook import Verdict, retry_after_seconds, verdict_of
@@ -43,6 +45,8 @@ LOOK_SECONDS: Final = 30.0
 TRIAL_SECONDS: Final = 1.0
 """Interval between looks for the end of another deliverer's trial of the sink, in seconds."""
 MAX_REASON: Final = 200
+MAX_EXCERPT: Final = 80
+"""Bytes of a refusal's body that the journey of an event shows."""
 STATE_TRIES: Final = 3
 SHARED_SECONDS: Final = 1.0
 """Shortest Retry-After, in seconds, that is shared with the other gateways."""
@@ -74,6 +78,7 @@ class DeliveryContext:
     settings: WebhookSettings
     slots: asyncio.Semaphore
     jitter: random.Random
+    gateway: str = ""
     counters: WebhookCounters = field(default_factory=WebhookCounters)
 
 
@@ -85,7 +90,10 @@ class Deliverer:
         self.subscription = subscription
         self._circuit = circuit
         self._loop = asyncio.get_running_loop()
-        self._leased = LeasedConsumer(context.store, context.clock, subscription.feed, subscription.group)
+        consumer = consumer_at(f"webhook {subscription.id}", context.gateway)
+        self._leased = LeasedConsumer(
+            context.store, context.clock, subscription.feed, subscription.group, consumer=consumer
+        )
         self._requests: set[asyncio.Task[None]] = set()
         self._bucket = TokenBucket(1.0, self._loop.time())
         self._news = asyncio.Event()
@@ -342,7 +350,8 @@ class Deliverer:
             if each.attempt < record.max_attempts:
                 by_delay.setdefault(self._delay_ms(each.attempt, after), []).append(each)
         for delay_ms, some in by_delay.items():
-            self._leased.release(some, delay_ms)
+            said = f"{why}{_excerpt(answer)}, next try after {delay_ms / 1000:.1f} s"
+            self._leased.release(some, delay_ms, reason=said)
         if by_delay:
             self.answers.retry_at_ms = context.clock.now_ms() + min(by_delay)
 
@@ -378,6 +387,12 @@ class Deliverer:
             if await subscriptions.put_state(asked, state):
                 log.warning("a receiver is gone", subscription=self.subscription.key)
                 return
+
+
+def _excerpt(answer: Answer) -> str:
+    """The beginning of a sink's refusal, for people."""
+    text = printable(answer.body[:MAX_EXCERPT].decode("utf-8", "replace")).strip()
+    return f" ({text})" if text else ""
 
 
 def _words(answer: Answer) -> str:

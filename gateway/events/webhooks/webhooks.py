@@ -43,7 +43,9 @@ class Webhooks:
         clock: Clock,
         default_type: str,
         jitter: random.Random,
+        gateway: str = "",
     ) -> None:
+        """`gateway`: name of this gateway, for people."""
         self._store, self._subscriptions, self._clock = store, subscriptions, clock
         self._settings, self._default_type = settings, default_type
         self.client = SinkClient(settings)
@@ -58,6 +60,7 @@ class Webhooks:
             settings,
             asyncio.Semaphore(settings.max_requests),
             jitter,
+            gateway,
         )
         self._circuits: dict[tuple[str, str], Circuit] = {}
         self._deliverers: dict[str, Deliverer] = {}

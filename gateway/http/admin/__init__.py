@@ -16,8 +16,10 @@ from entrepot.gateway.http.admin.controllers import controller_routes
 from entrepot.gateway.http.admin.dead_letters import dead_letter_routes
 from entrepot.gateway.http.admin.event_rules import event_rule_routes
 from entrepot.gateway.http.admin.gateways import gateway_routes
+from entrepot.gateway.http.admin.group_detail import group_detail_routes
 from entrepot.gateway.http.admin.groups import group_routes
 from entrepot.gateway.http.admin.ingest_jobs import ingest_job_routes
+from entrepot.gateway.http.admin.journeys.routes import journey_routes
 from entrepot.gateway.http.admin.members import member_routes
 from entrepot.gateway.http.admin.messages import message_routes
 from entrepot.gateway.http.admin.namespaces import namespace_routes
@@ -30,7 +32,11 @@ from entrepot.gateway.http.admin.tiering import tiering_routes
 from entrepot.gateway.http.admin.timers import timer_routes
 from entrepot.gateway.http.admin.topics import topic_routes
 from entrepot.gateway.http.admin.traces import trace_routes
+from entrepot.gateway.http.admin.transactions import transaction_routes
+from entrepot.gateway.http.admin.trying import trying_routes
 from entrepot.gateway.http.admin.users import user_routes
+from entrepot.gateway.http.admin.viewing import viewing_routes
+from entrepot.gateway.http.admin.watching import watching_routes
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.routes import Routes
 
@@ -38,15 +44,21 @@ from entrepot.gateway.http.routes import Routes
 def admin_routes(context: HttpContext) -> list[Routes]:
     """All routes of the administration, in the order of the documentation."""
     kinds = (
+        watching_routes,
         topic_routes,
         event_rule_routes,
         group_routes,
+        group_detail_routes,
         member_routes,
         dead_letter_routes,
         message_routes,
+        journey_routes,
         pulling_routes,
+        viewing_routes,
+        trying_routes,
         tiering_routes,
         timer_routes,
+        transaction_routes,
         retained_routes,
         client_routes,
         session_routes,

@@ -1,4 +1,4 @@
-"""The audit log of all gateways: failed logins, denials and administrative changes.  For super users only.
+"""The audit log of all gateways: failed logins, denials, changes and looks at contents.  For super users only.
 
 Each gateway process keeps its newest entries; a gateway that has ended took its entries along, but for its log.
 """
@@ -21,7 +21,8 @@ from entrepot.gateway.security.audit_pages import AuditFilter, audit_page, check
 
 VIEW: Final = "audit"
 MAX_LIMIT: Final = 1000
-_KINDS: Final = {"all": None, "refusals": True, "changes": False}
+_KINDS: Final = {"all": (None, None), "refusals": (True, None), "changes": (False, False), "looks": (None, True)}
+"""By kind: whether its entries are refusals, and looks at contents."""
 
 
 def audit_routes(context: HttpContext) -> Routes:
@@ -33,7 +34,7 @@ def audit_routes(context: HttpContext) -> Routes:
     @routes.plain.get(
         "/audit",
         SUPER_USERS,
-        summary="List failed logins, denials and administrative changes of all gateways, the newest first",
+        summary="List failed logins, denials, changes and looks at contents of all gateways, the newest first",
     )
     async def list_audit(
         before: int | None = Query(
@@ -42,7 +43,7 @@ def audit_routes(context: HttpContext) -> Routes:
         cursor: str | None = Query(
             None, max_length=MAX_CURSOR_LENGTH, description="Value of `next` in an earlier list, to continue there"
         ),
-        kind: Literal["all", "refusals", "changes"] = Query("all", description="Kind of the entries"),
+        kind: Literal["all", "refusals", "changes", "looks"] = Query("all", description="Kind of the entries"),
         event: str = Query("", max_length=MAX_TEXT, description="Part of the event"),
         subject: str = Query("", max_length=MAX_TEXT, description="Part of the name of who did it"),
         resource: str = Query("", max_length=MAX_TEXT, description="Part of the resource"),
@@ -56,7 +57,8 @@ def audit_routes(context: HttpContext) -> Routes:
             "cursor": cursor,
             "before": before,
             "limit": limit,
-            "isRefusal": _KINDS[kind],
+            "isRefusal": _KINDS[kind][0],
+            "isLook": _KINDS[kind][1],
             "event": event,
             "subject": subject,
             "resource": resource,
@@ -75,7 +77,13 @@ def audit_routes(context: HttpContext) -> Routes:
 
     async def _own_page(context: HttpContext, asked: dict[str, Any]) -> dict[str, Any]:
         wanted = AuditFilter(
-            asked["event"], asked["subject"], asked["resource"], asked["isRefusal"], asked["from"], asked["until"]
+            asked["event"],
+            asked["subject"],
+            asked["resource"],
+            asked["isRefusal"],
+            asked["from"],
+            asked["until"],
+            asked["isLook"],
         )
         before = asked["before"]
         entries = [entry for entry in audit.entries() if before is None or entry.number < before]
@@ -102,4 +110,5 @@ def _shape(entry: AuditEntry) -> dict[str, Any]:
         "resource": entry.resource,
         "detail": entry.detail,
         "isRefusal": entry.is_refusal,
+        "isLook": entry.is_look,
     }

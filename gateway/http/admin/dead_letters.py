@@ -1,13 +1,9 @@
-"""Dead letters: list with reason and time, resend, export.
-
-A group has dead letters on every broker that gave messages up, with offsets of their own.  The API's `offset` has the
-broker's number in it (`domain.shard`), so it is unique.  Broker 0, and a store in this process, have plain offsets.
-"""
+"""Dead letters: list with reason and time, count by reason, resend, delete, export."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import orjson
@@ -17,16 +13,26 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from entrepot.domain.access.model import Action
-from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.message import StoredMessage, SystemProperty, dead_letter_origin
-from entrepot.domain.names import dead_letter_topic, split_name
-from entrepot.domain.ports import Store
-from entrepot.domain.shard import broker_of_place, broker_of_queue, first_place, first_queue, local_place
-from entrepot.gateway.http.admin.common import MAX_NUMBER, PREFIX, Body, Offset, refusal_shape, schema_of, time_shape
+from entrepot.domain.errors import EntrepotError
+from entrepot.domain.message import StoredMessage, SystemProperty
+from entrepot.domain.names import dead_letter_topic
+from entrepot.gateway.http.admin.common import MAX_NUMBER, PREFIX, Body, Offset, schema_of, time_shape
+from entrepot.gateway.http.admin.letter_actions import (
+    Marked,
+    Outcome,
+    delete_all,
+    delete_some,
+    places_at,
+    resend_some,
+    without_deleted,
+)
+from entrepot.gateway.http.admin.letters import Letters, letter_shape, letters_of, offset_of, reason_of
 from entrepot.gateway.http.admin.messages import full_shape, message_shape
+from entrepot.gateway.http.admin.seen import note_seen, shown_to
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.masking import Shown
 from entrepot.gateway.http.namespaced import group_name
 from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rights import group
@@ -34,7 +40,10 @@ from entrepot.gateway.http.routes import Routes
 
 MAX_LIMIT: Final = 1000
 MAX_OFFSETS: Final = 10_000
-RESEND_BATCH: Final = 256
+"""Most letters that one call names, or looks at for those of a reason."""
+MAX_REASONS: Final = 1000
+MAX_REASON: Final = 1024
+READ_AT_ONCE: Final = 256
 EXPORT_BATCH: Final = 16
 """Number of messages read at once: small, because bodies may be large and readers slow."""
 NDJSON: Final = "application/x-ndjson"
@@ -44,175 +53,172 @@ _log = structlog.get_logger(__name__)
 _FROM_OFFSET: Final = Query(0, ge=0, le=MAX_NUMBER, description="First queue offset")
 
 
-class Resend(Body):
-    """The dead letters to resend: these, or all of them."""
+class Chosen(Body):
+    """The dead letters of an action: these, those of one reason from an offset on, or all of them."""
 
     offsets: Annotated[list[Offset], Field(min_length=1, max_length=MAX_OFFSETS)] | None = None
     all: bool | None = None
+    reason: Annotated[str, Field(max_length=MAX_REASON)] | None = None
+    from_offset: Offset | None = None
+
+    def check(self) -> None:
+        """Raise BAD_REQUEST unless exactly one kind is chosen."""
+        if [self.offsets is not None, self.all is True, self.reason is not None].count(True) != 1 or self.all is False:
+            raise bad_request('one of "offsets", "reason" and "all": true must be given')
+        if self.from_offset is not None and self.reason is None:
+            raise bad_request("fromOffset: goes with a reason")
 
 
-_BODY: Final = schema_of_body(schema_of(Resend))
+_BODY: Final = schema_of_body(schema_of(Chosen))
+_PATH: Final = "/groups/{name}/dead-letters"
 
 
 def dead_letter_routes(context: HttpContext) -> Routes:
     """The routes of dead letters."""
     routes = Routes(["groups"], PREFIX)
-    store = context.store
-    path = "/groups/{name}/dead-letters"
+    _add_reading(routes, context)
+    _add_actions(routes, context)
+    return routes
 
-    @routes.get(path, group(Action.SUB), summary="List dead letters of a group, the oldest first")
+
+def _add_reading(routes: Routes, context: HttpContext) -> None:
+    store = context.store
+
+    @routes.get(_PATH, group(Action.SUB), summary="List dead letters of a group, the oldest first")
     async def list_dead_letters(
         request: Request,
         name: str,
         from_offset: int = _FROM_OFFSET,
         limit: int = Query(32, ge=1, le=MAX_LIMIT),
+        reason: str | None = Query(None, max_length=MAX_REASON, description="Only letters of this reason"),
     ) -> Response:
+        letters = await letters_of(store, group_name(store, request, name), from_offset)
         value: list[dict[str, Any]] = []
-        for part in await _parts(store, group_name(store, request, name), from_offset):
-            while part.start < part.end:
-                if len(value) == limit:
-                    return json_answer({"value": value, "next": part.first_offset + part.start})
-                found = await store.messages.read(
-                    part.topic, part.queue_id, part.start, min(limit - len(value), part.left)
-                )
-                if not found:
-                    break
-                value += [_shape(message, message_shape) for message in found]
-                part.start = found[-1].queue_offset + 1
-        return json_answer({"value": value, "next": None})
+        while len(value) < limit and letters.next is not None and letters.looked_at < MAX_OFFSETS:
+            found = await letters.batch(limit - len(value))
+            value += [letter_shape(m, message_shape(m)) for m in found if reason in (None, reason_of(m))]
+        return json_answer({"value": value, "next": letters.next})
+
+    @routes.get(f"{_PATH}:reasons", group(Action.SUB), summary="Count dead letters of a group by their reason")
+    async def count_reasons(
+        request: Request,
+        name: str,
+        from_offset: int = _FROM_OFFSET,
+        scan: int = Query(MAX_OFFSETS, ge=1, le=MAX_OFFSETS, description="Most dead letters to look at"),
+    ) -> Response:
+        return json_answer(await _reasons(await letters_of(store, group_name(store, request, name), from_offset), scan))
+
+    @routes.get(
+        f"{_PATH}:export",
+        group(Action.SUB),
+        summary="Export dead letters of a group as newline-delimited JSON, the oldest first",
+    )
+    async def export(request: Request, name: str, from_offset: int = _FROM_OFFSET) -> Response:
+        full_name = group_name(store, request, name)
+        letters = await letters_of(store, full_name, from_offset)
+        note_seen(context, request, dead_letter_topic(full_name), f"export of {letters.total} bodies")
+        return StreamingResponse(_lines(letters, shown_to(context, request)), media_type=NDJSON)
+
+
+def _add_actions(routes: Routes, context: HttpContext) -> None:
+    store = context.store
 
     @routes.post(
-        f"{path}:resend",
+        f"{_PATH}:resend",
         group(Action.UPDATE),
         change="dead letters resent",
         summary="Resend dead letters to the group",
         openapi_extra=_BODY,
     )
     async def resend(request: Request, name: str) -> Response:
-        group = group_name(store, request, name)
-        body = await body_of(request, context, Resend)
-        if (body.offsets is None) is not (body.all is True):
-            raise bad_request('either "offsets" or "all": true must be given')
-        outcome = _Outcome()
-        if body.offsets is not None:
-            await _resend(store, group, body.offsets, outcome)
+        full_name = group_name(store, request, name)
+        chosen = await body_of(request, context, Chosen)
+        chosen.check()
+        outcome = Outcome()
+        following = {}
+        if chosen.offsets is not None:
+            there = await without_deleted(store, full_name, chosen.offsets, outcome)
+            await resend_some(store, full_name, there, outcome)
         else:
-            for part in await _parts(store, group, 0):
-                every = range(part.first_offset + part.start, part.first_offset + part.end)
-                for at in range(0, len(every), RESEND_BATCH):
-                    await _resend(store, group, list(every[at : at + RESEND_BATCH]), outcome)
-        tell(request, detail=f"{len(outcome.resent)} resent, {len(outcome.failed)} not")
-        return json_answer({"resentOffsets": outcome.resent, "failedOffsets": outcome.failed})
+            letters = await letters_of(store, full_name, chosen.from_offset or 0)
+            async for found in _chosen_of(letters, chosen.reason):
+                await resend_some(store, full_name, [offset for offset, _ in found], outcome)
+            following = {} if chosen.reason is None else {"next": letters.next}
+        tell(request, detail=outcome.told(chosen.reason))
+        return json_answer({"resentOffsets": outcome.done, "failedOffsets": outcome.failed, **following})
 
-    @routes.get(
-        f"{path}:export",
-        group(Action.SUB),
-        summary="Export dead letters of a group as newline-delimited JSON, the oldest first",
+    @routes.post(
+        f"{_PATH}:delete",
+        group(Action.DELETE),
+        change="dead letters deleted",
+        summary="Delete dead letters of the group",
+        openapi_extra=_BODY,
     )
-    async def export(request: Request, name: str, from_offset: int = _FROM_OFFSET) -> Response:
-        parts = await _parts(store, group_name(store, request, name), from_offset)
-        return StreamingResponse(_lines(store, parts), media_type=NDJSON)
-
-    return routes
-
-
-class _Outcome:
-    def __init__(self) -> None:
-        self.resent: list[int] = []
-        self.failed: list[dict[str, Any]] = []
-
-
-async def _resend(store: Store, group: str, offsets: list[int], outcome: _Outcome) -> None:
-    by_broker: dict[int, list[int]] = {}
-    for offset in offsets:
-        by_broker.setdefault(broker_of_place(offset), []).append(offset)
-    for broker, its_offsets in by_broker.items():
-        refusals = await store.consumption.resend_dead_letters(
-            group, list(map(local_place, its_offsets)), first_queue(broker)
-        )
-        for offset, refusal in zip(its_offsets, refusals, strict=True):
-            if refusal is None:
-                outcome.resent.append(offset)
-            else:
-                outcome.failed.append({"offset": offset, "error": refusal_shape(refusal)})
+    async def delete(request: Request, name: str) -> Response:
+        full_name = group_name(store, request, name)
+        chosen = await body_of(request, context, Chosen)
+        chosen.check()
+        outcome = Outcome()
+        following = None
+        if chosen.offsets is not None:
+            await delete_some(store, full_name, await places_at(store, full_name, chosen.offsets, outcome), outcome)
+        elif chosen.reason is not None:
+            letters = await letters_of(store, full_name, chosen.from_offset or 0)
+            found = [each async for batch in _chosen_of(letters, chosen.reason) for each in batch]
+            following = letters.next
+            await delete_some(store, full_name, found, outcome)
+        else:
+            outcome.count = await delete_all(store, full_name)
+        tell(request, detail=outcome.told(chosen.reason))
+        return json_answer({"deleted": outcome.count, "failedOffsets": outcome.failed, "next": following})
 
 
-@dataclass(slots=True)
-class _Part:
-    """One broker's dead letters: the first and the end offset."""
-
-    topic: str
-    queue_id: int
-    start: int
-    end: int
-
-    @property
-    def left(self) -> int:
-        return self.end - self.start
-
-    @property
-    def first_offset(self) -> int:
-        """The broker's number as part of an offset."""
-        return first_place(broker_of_queue(self.queue_id))
+async def _chosen_of(letters: Letters, reason: str | None) -> AsyncIterator[list[Marked]]:
+    """All letters, or those of one reason among the next MAX_OFFSETS."""
+    while letters.next is not None and (reason is None or letters.looked_at < MAX_OFFSETS):
+        batch = await letters.batch(READ_AT_ONCE)
+        found = [
+            (offset_of(letter), letter.commit_log_offset) for letter in batch if reason in (None, reason_of(letter))
+        ]
+        if found:
+            yield found
+        await asyncio.sleep(0)
 
 
-async def _parts(store: Store, group: str, from_offset: int) -> list[_Part]:
-    """A group's dead letters by broker.  A deleted group may have left some."""
-    topic = dead_letter_topic(group)
-    if store.topology.topic(topic) is None:
-        if store.topology.group(group) is None:
-            raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"there is no group {split_name(group)[1][:160]!r}")
-        return []
-    parts = [
-        _Part(topic, each.queue_id, each.min_offset, each.max_offset) for each in await store.messages.bounds(topic)
-    ]
-    for part in parts:
-        part.start = min(max(from_offset - part.first_offset, part.start), part.end)
-    return parts
-
-
-async def _lines(store: Store, parts: list[_Part]) -> AsyncIterator[bytes]:
-    """Yield each dead letter as one line.  A failure breaks the answer off, so that it does not look complete."""
-    for part in parts:
-        while part.left > 0:
-            try:
-                found = await store.messages.read(part.topic, part.queue_id, part.start, min(EXPORT_BATCH, part.left))
-            except EntrepotError as error:
-                _log.warning("an export broke off", topic=part.topic, offset=part.start, detail=error.message)
-                raise
-            if not found:
-                break
-            lines = (orjson.dumps(_shape(message, full_shape), option=orjson.OPT_APPEND_NEWLINE) for message in found)
-            yield b"".join(lines)
-            part.start = found[-1].queue_offset + 1
-
-
-def _shape(message: StoredMessage, shape: Callable[[StoredMessage], dict[str, Any]]) -> dict[str, Any]:
-    """Return a dead letter as JSON: the message, its origin, and the reason and time of giving it up."""
-    attempts = _number(message, SystemProperty.DEAD_LETTER_ATTEMPTS)
-    came_from, origin = dead_letter_origin(message), None
-    if came_from is not None:
-        namespace, topic = split_name(came_from[0])
-        origin = {
-            "topic": topic,
-            "namespace": namespace,
-            "queueId": _as_number(came_from[1]),
-            "queueOffset": _as_number(came_from[2]),
-            "id": message.system_text(SystemProperty.DEAD_LETTER_MESSAGE_ID),
-        }
+async def _reasons(letters: Letters, scan: int) -> dict[str, Any]:
+    """Counts by reason of the letters looked at, the most frequent first, and where to go on."""
+    total = letters.total
+    counts: dict[str, dict[str, Any]] = {}
+    while letters.next is not None and letters.looked_at < scan and len(counts) < MAX_REASONS:
+        for message in await letters.batch(min(READ_AT_ONCE, scan - letters.looked_at)):
+            reason = reason_of(message)
+            at = time_shape(message.time_ms(SystemProperty.DEAD_LETTER_TIME_MS) or 0)
+            first = {"reason": reason, "count": 0, "firstOffset": str(offset_of(message)), "oldest": at}
+            found = counts.setdefault(reason, first)
+            found["count"] += 1
+            found["newest"] = at
+        await asyncio.sleep(0)
+    value = sorted(counts.values(), key=lambda each: (-each["count"], each["reason"]))
+    following = letters.next
     return {
-        "offset": first_place(broker_of_queue(message.queue_id)) + message.queue_offset,
-        "reason": message.system_text(SystemProperty.DEAD_LETTER_REASON),
-        "time": time_shape(message.time_ms(SystemProperty.DEAD_LETTER_TIME_MS) or 0),
-        "attempts": attempts,
-        "origin": origin,
-        **shape(message),
+        "value": value,
+        "next": None if following is None else str(following),
+        "lookedAt": letters.looked_at,
+        "total": total,
+        "isComplete": following is None,
     }
 
 
-def _number(message: StoredMessage, name: str) -> int | None:
-    return _as_number(message.system_text(name) or "")
-
-
-def _as_number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
+async def _lines(letters: Letters, shown: Callable[[StoredMessage], Shown]) -> AsyncIterator[bytes]:
+    """Yield each dead letter as one line.  A failure breaks the answer off, so that it does not look complete."""
+    while (at := letters.next) is not None:
+        try:
+            found = await letters.batch(EXPORT_BATCH)
+        except EntrepotError as error:
+            _log.warning("an export broke off", offset=at, detail=error.message)
+            raise
+        lines = (
+            orjson.dumps(letter_shape(message, full_shape(shown(message))), option=orjson.OPT_APPEND_NEWLINE)
+            for message in found
+        )
+        yield b"".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, ClassVar, Final
 
 from fastapi import Request, Response
@@ -10,7 +11,7 @@ from pydantic import Field
 
 from entrepot.domain.access.model import Action, ResourceType, access_name
 from entrepot.domain.access.model import Request as Need
-from entrepot.domain.consumer_group import GroupStatus
+from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.names import split_name
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
@@ -29,12 +30,23 @@ from entrepot.gateway.http.admin.common import (
     schema_of,
     statuses_of,
 )
+from entrepot.gateway.http.admin.kinds import GROUP_KINDS, check_kinds, group_kind
+from entrepot.gateway.http.admin.paging import (
+    Selection,
+    SelectionQuery,
+    group_statuses,
+    is_paged,
+    listed_or_paged,
+    page_of,
+    page_shape,
+    visible_namespace,
+)
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import asked_group, group_name, namespace_of, topic_name
 from entrepot.gateway.http.problems import bad_request
-from entrepot.gateway.http.rights import group, listed, putting
+from entrepot.gateway.http.rights import group, putting
 from entrepot.gateway.http.routes import Routes
 
 
@@ -89,6 +101,8 @@ class Reset(Body):
 _BODY: Final = schema_of_body(schema_of(GroupChange), required=False)
 _RESET_BODY: Final = schema_of_body(schema_of(Reset))
 
+MAX_TOPICS_OF_A_ROW: Final = 20
+"""Most topics named in a row of a page."""
 _TO: Final = "to: must be earliest, latest, an offset, or an RFC 3339 time"
 
 
@@ -106,8 +120,14 @@ def group_routes(context: HttpContext) -> Routes:
     routes = Routes(["groups"], PREFIX)
     store = context.store
 
-    @routes.get("/groups", listed(ResourceType.GROUP), summary="List all consumer groups with their progress")
-    async def list_groups(request: Request) -> Response:
+    @routes.get(
+        "/groups",
+        listed_or_paged(ResourceType.GROUP),
+        summary="List all consumer groups with their progress, or a page of them with sums",
+    )
+    async def list_groups(request: Request, wanted: SelectionQuery) -> Response:
+        if is_paged(request):
+            return json_answer(await _page(context, request, wanted))
         namespace = namespace_of(store, request)
         names = (group.name for group in store.topology.groups() if split_name(group.name)[0] == namespace)
         return json_answer(
@@ -177,9 +197,60 @@ def _position(to: int | str) -> Position:
     return Position(PositionKind.TIME, max(epoch_ms, 0))
 
 
+async def _page(context: HttpContext, request: Request, wanted: Selection) -> dict[str, Any]:
+    check_kinds(wanted.kinds, GROUP_KINDS)
+    topology, namespace = context.store.topology, visible_namespace(context, request)
+    kind_of = partial(group_kind, topology)
+    definitions = {group.name: group for group in topology.groups() if split_name(group.name)[0] == namespace}
+    ask = partial(group_statuses, context.store)
+    page = await page_of(
+        context, request, ResourceType.GROUP, definitions, wanted, kind_of, ask, {"lag": _lag, "inFlight": _in_flight}
+    )
+    value = [_row(definitions[name], kind_of(name), status, name in page.answers.partial) for name, status in page.rows]
+    return page_shape(page, value)
+
+
+def _lag(status: GroupStatus) -> int:
+    return sum(queue.lag for queue in status.progress)
+
+
+def _in_flight(status: GroupStatus) -> int:
+    return sum(queue.in_flight for queue in status.progress)
+
+
+def _row(group: ConsumerGroup, kind: str, status: GroupStatus | None, is_partial: bool) -> dict[str, Any]:
+    """Return a row of a page: sums that are lower bounds unless it is complete, and no figures of silent brokers."""
+    topics = None if status is None else sorted({split_name(queue.topic)[1] for queue in status.progress})
+    return {
+        **definition_shape(group),
+        "kind": kind,
+        "isAvailable": status is not None,
+        "isComplete": status is not None and not is_partial,
+        "lag": None if status is None else str(_lag(status)),
+        "inFlight": None if status is None else str(_in_flight(status)),
+        "topics": None if topics is None else topics[:MAX_TOPICS_OF_A_ROW],
+        "topicCount": None if topics is None else len(topics),
+    }
+
+
 def group_shape(status: GroupStatus) -> dict[str, Any]:
     """Return a group as JSON."""
-    group = status.group
+    progress = [
+        {
+            "topic": split_name(queue.topic)[1],
+            "queueId": queue.queue_id,
+            "committedOffset": queue.committed_offset,
+            "maxOffset": queue.max_offset,
+            "inFlight": queue.in_flight,
+            "lag": queue.lag,
+        }
+        for queue in status.progress
+    ]
+    return {**definition_shape(status.group), "progress": progress}
+
+
+def definition_shape(group: ConsumerGroup) -> dict[str, Any]:
+    """Return a group's definition as JSON."""
     namespace, name = split_name(group.name)
     wanted = None if group.filter is None else {"kind": group.filter.kind, "text": group.filter.text}
     return {
@@ -192,17 +263,6 @@ def group_shape(status: GroupStatus) -> dict[str, Any]:
         "maxInFlight": group.max_in_flight,
         "fifo": group.fifo,
         "filter": wanted,
-        "progress": [
-            {
-                "topic": split_name(queue.topic)[1],
-                "queueId": queue.queue_id,
-                "committedOffset": queue.committed_offset,
-                "maxOffset": queue.max_offset,
-                "inFlight": queue.in_flight,
-                "lag": queue.lag,
-            }
-            for queue in status.progress
-        ],
     }
 
 

@@ -10,6 +10,7 @@ from entrepot.domain.access.model import Action
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.ingest_job import PREFIX as KEY_PREFIX
 from entrepot.domain.ingest_job import IngestJob, JobState, decode_job
+from entrepot.domain.journey.ingest_record import PREFIX as BATCHES_PREFIX
 from entrepot.domain.key_value import KeyValue, KeyValueChange
 from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
 from entrepot.gateway.http.asgi import name_in_path
@@ -52,7 +53,7 @@ def ingest_job_routes(context: HttpContext) -> Routes:
         [found] = await key_values.get([KEY_PREFIX + job_id])
         if found is None:
             raise MissingError("job-not-found", "There is no such job", f"no job {job_id[:80]!r} has reported")
-        await key_values.write([KeyValueChange(found.key, None)])
+        await key_values.write([KeyValueChange(found.key, None), KeyValueChange(BATCHES_PREFIX + job_id, None)])
         tell(request, f"ingest job {job_id}")
         return Response(status_code=NO_CONTENT)
 

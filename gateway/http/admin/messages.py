@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Final
 
 from fastapi import Query, Request, Response
 
-from entrepot.domain.message import PropertyValue, StoredMessage, as_texts
+from entrepot.domain.message import PropertyValue, StoredMessage
 from entrepot.domain.names import is_hidden_topic, split_name
 from entrepot.domain.ports import Store
 from entrepot.domain.query import (
@@ -21,9 +20,12 @@ from entrepot.domain.query import (
     MessageQuery,
 )
 from entrepot.gateway.http.admin.common import MAX_CURSOR_LENGTH, PREFIX, epoch_ms_of, time_shape
+from entrepot.gateway.http.admin.journeys.looking_up import ids_of
+from entrepot.gateway.http.admin.seen import note_seen, shown_to
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.masking import Shown
 from entrepot.gateway.http.namespaced import topic_name
 from entrepot.gateway.http.problems import MissingError
 from entrepot.gateway.http.rights import ANY_CONTENTS, contents_in_query
@@ -44,8 +46,6 @@ HOPS: Final[Mapping[HopKind, str]] = {
     HopKind.RETRIED: "retried",
     HopKind.DEAD_LETTERED: "deadLettered",
 }
-
-_HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
 
 
 def message_routes(context: HttpContext) -> Routes:
@@ -74,9 +74,10 @@ def message_routes(context: HttpContext) -> Routes:
         return json_answer({"value": [message_shape(message) for message in page.messages], "next": page.next})
 
     @routes.plain.get("/messages/{id}", ANY_CONTENTS, summary="Get a message with all its properties")
-    async def get_message(id: str) -> Response:  # noqa: A002 - the path's word
+    async def get_message(request: Request, id: str) -> Response:  # noqa: A002 - the path's word
         message, others = await _by_id(store, name_in_path(id))
-        return json_answer({**full_shape(message), "others": others})
+        note_seen(context, request, message.topic, f"queue {message.queue_id}, offset {message.queue_offset}: 1 body")
+        return json_answer({**full_shape(shown_to(context, request)(message)), "others": others})
 
     @routes.plain.get(
         "/messages/{id}/consumers", ANY_CONTENTS, summary="Get the state of a message in each consumer group"
@@ -88,11 +89,13 @@ def message_routes(context: HttpContext) -> Routes:
         )
 
     @routes.plain.get(
-        "/messages/{id}/trace", ANY_CONTENTS, summary="Get the trace of a message hop by hop, if its topic is traced"
+        "/messages/{id}/trace",
+        ANY_CONTENTS,
+        summary="Get the trace of a message hop by hop: all of it if its topic is traced, else its failed attempts",
     )
     async def get_trace(id: str) -> Response:  # noqa: A002 - the path's word
         text = name_in_path(id)
-        for message_id in _ids_of(text):
+        for message_id in ids_of(text):
             if hops := await store.finder.message_trace(message_id):
                 return json_answer({"value": [_hop_shape(hop) for hop in hops]})
         await _by_id(store, text)  # raises where there is no such message
@@ -101,17 +104,11 @@ def message_routes(context: HttpContext) -> Routes:
     return routes
 
 
-def _ids_of(text: str) -> list[bytes]:
-    """The ids that a text may mean: hexadecimal first, then a producer's own text."""
-    as_text = text.encode("utf-8", "replace")
-    return [bytes.fromhex(text), as_text] if _HEX.fullmatch(text) else [as_text]
-
-
 async def _by_id(store: Store, text: str) -> tuple[StoredMessage, int]:
     """Return the newest message with an id, and the number of others.  The system's copies (dead letters, retries, AMQP
     queues of other brokers) keep the message's id.  They come after messages that a producer sent to a topic."""
     found: list[StoredMessage] = []
-    for message_id in _ids_of(text):
+    for message_id in ids_of(text):
         found = found or await store.finder.messages_by_id(message_id)
     if not found:
         raise MissingError("message-not-found", "The message does not exist", f"no message has the id {text[:80]!r}")
@@ -139,20 +136,22 @@ def message_shape(message: StoredMessage) -> dict[str, Any]:
     }
 
 
-def full_shape(message: StoredMessage) -> dict[str, Any]:
-    """Return a whole message as JSON."""
+def full_shape(shown: Shown) -> dict[str, Any]:
+    """Return a whole message as JSON, as far as it is shown."""
+    message = shown.message
     shape = message_shape(message)
     shape["qos"] = message.qos
-    shape["properties"] = [_property_shape(name, value) for name, value in message.properties]
-    shape["systemProperties"] = [_property_shape(name, value) for name, value in as_texts(message.system).items()]
+    shape["properties"] = [property_shape(name, value) for name, value in shown.properties]
+    shape["systemProperties"] = [property_shape(name, value) for name, value in shown.system.items()]
     own = (message.topic, message.queue_id, message.queue_offset)
     places = [own, *(place for place in message.further_places if place != own)]
     shape["places"] = [_place_shape(*place) for place in places]
-    shape["body"] = b64encode(message.body).decode("ascii")
+    shape["body"] = None if shown.body is None else b64encode(shown.body).decode("ascii")
     try:
-        shape["text"] = message.body.decode()
+        shape["text"] = None if shown.body is None else shown.body.decode()
     except UnicodeDecodeError:
         shape["text"] = None
+    shape["isMasked"] = shown.is_masked
     return shape
 
 
@@ -161,7 +160,7 @@ def id_text(message_id: bytes) -> str:
     return message_id.hex().upper()
 
 
-def _property_shape(name: str, value: PropertyValue) -> dict[str, str]:
+def property_shape(name: str, value: PropertyValue) -> dict[str, str]:
     """Return a property as JSON.  Names may repeat; values may be bytes."""
     if isinstance(value, str):
         return {"name": name, "value": value}
@@ -189,4 +188,5 @@ def _hop_shape(hop: MessageHop) -> dict[str, Any]:
         "group": split_name(hop.group)[1] if hop.group else None,
         "attempt": hop.attempt or None,
         "detail": hop.detail or None,
+        "consumer": hop.consumer or None,
     }

@@ -11,6 +11,7 @@ from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.query import MAX_QUERY_MESSAGES
 from entrepot.gateway.http.admin.common import MAX_NUMBER, PREFIX
 from entrepot.gateway.http.admin.messages import DEFAULT_LIMIT, full_shape
+from entrepot.gateway.http.admin.seen import shown_to
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
@@ -50,10 +51,11 @@ def pulling_routes(context: HttpContext) -> Routes:
         if kind is not None and text is None:
             raise bad_request("filter: is missing beside filterKind")
         wanted = None if text is None else FilterExpression(FilterKind(kind or FilterKind.TAG), text)
-        pulled = await store.messages.pull(topic, _queue_id(name_in_path(queue)), offset, limit, wanted)
+        pulled = await store.messages.pull(topic, queue_number(name_in_path(queue)), offset, limit, wanted)
+        shown = shown_to(context, request)
         return json_answer(
             {
-                "value": [full_shape(message) for message in pulled.messages],
+                "value": [full_shape(shown(message)) for message in pulled.messages],
                 "nextOffset": pulled.next_offset,
                 "minOffset": pulled.min_offset,
                 "maxOffset": pulled.max_offset,
@@ -63,7 +65,9 @@ def pulling_routes(context: HttpContext) -> Routes:
     return routes
 
 
-def _queue_id(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_NUMBER))):
-        raise bad_request(f"queue: {text[:40]!r} is not the id of a queue")
-    return int(text)
+def queue_number(text: str, what: str = "queue") -> int:
+    """Parse a number in the path.  Raises BAD_REQUEST that names `what`."""
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_NUMBER)) else None
+    if number is None or number > MAX_NUMBER:
+        raise bad_request(f"{what}: {text[:40]!r} is no number of a {what}")
+    return number

@@ -15,6 +15,7 @@ from entrepot.domain.routing.topic_filter import MAX_TOPIC_BYTES, is_valid_filte
 from entrepot.domain.timestamp import MAX_EPOCH_MS
 from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
 from entrepot.gateway.http.admin.messages import id_text
+from entrepot.gateway.http.admin.seen import body_shown, note_seen
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.changes import tell
@@ -72,9 +73,11 @@ def retained_routes(context: HttpContext) -> Routes:
         return json_answer({"value": value, "next": page[-1] if len(names) > limit else None})
 
     @routes.plain.get("/retained/{name}", _named(Action.SUB), summary="Get the body of a retained message")
-    async def get_retained(name: str) -> Response:
+    async def get_retained(request: Request, name: str) -> Response:
         kept = await _kept(retained, name_in_path(name))
-        return Response(kept.body, headers={"content-type": _media_type(kept), **_NOT_FOR_BROWSERS})
+        body = body_shown(context, request, kept)
+        note_seen(context, request, kept.topic, "1 retained body")
+        return Response(body, headers={"content-type": _media_type(kept), **_NOT_FOR_BROWSERS})
 
     @routes.plain.delete(
         "/retained",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Final
+from functools import partial
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from fastapi import Request, Response
+from fastapi import Query, Request, Response
 from pydantic import Field
 
 from entrepot.domain.access.model import Action, ResourceType, access_name
@@ -26,12 +27,23 @@ from entrepot.gateway.http.admin.common import (
     schema_of,
     statuses_of,
 )
+from entrepot.gateway.http.admin.kinds import TOPIC_KINDS, check_kinds, topic_kind
+from entrepot.gateway.http.admin.paging import (
+    Selection,
+    SelectionQuery,
+    is_paged,
+    listed_or_paged,
+    page_of,
+    page_shape,
+    topic_statuses,
+    visible_namespace,
+)
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.changes import tell
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import asked_topic, namespace_of, topic_name
 from entrepot.gateway.http.problems import bad_request
-from entrepot.gateway.http.rights import fixed, listed, putting, topic
+from entrepot.gateway.http.rights import fixed, putting, topic
 from entrepot.gateway.http.routes import Routes
 
 MAX_TOPICS_AT_ONCE: Final = 10_000
@@ -111,8 +123,20 @@ def topic_routes(context: HttpContext) -> Routes:
     routes = Routes(["topics"], PREFIX)
     store = context.store
 
-    @routes.get("/topics", listed(ResourceType.TOPIC), summary="List all topics with their offsets")
-    async def list_topics(request: Request) -> Response:
+    @routes.get(
+        "/topics",
+        listed_or_paged(ResourceType.TOPIC),
+        summary="List all topics with their offsets, or a page of them with sums",
+    )
+    async def list_topics(
+        request: Request,
+        wanted: SelectionQuery,
+        message_type: Annotated[
+            Literal["NORMAL", "PRIORITY"] | None, Query(alias="type", description="Type of the topics")
+        ] = None,
+    ) -> Response:
+        if is_paged(request):
+            return json_answer(await _page(context, request, wanted, message_type))
         namespace = namespace_of(store, request)
         names = (topic.name for topic in store.topology.topics() if split_name(topic.name)[0] == namespace)
         return json_answer(
@@ -186,9 +210,56 @@ async def _put_many(context: HttpContext, request: Request, changes: TopicChange
     return list(outcomes.values())
 
 
+async def _page(context: HttpContext, request: Request, wanted: Selection, message_type: str | None) -> dict[str, Any]:
+    check_kinds(wanted.kinds, TOPIC_KINDS)
+    topology, namespace = context.store.topology, visible_namespace(context, request)
+    definitions = {topic.name: topic for topic in topology.topics() if split_name(topic.name)[0] == namespace}
+    names = [name for name, topic in definitions.items() if message_type in (None, topic.type)]
+    page = await page_of(
+        context,
+        request,
+        ResourceType.TOPIC,
+        names,
+        wanted,
+        topic_kind,
+        partial(topic_statuses, context.store),
+        {"messages": _messages, "written": _written},
+    )
+    value = [_row(definitions[name], status, name in page.answers.partial) for name, status in page.rows]
+    return page_shape(page, value)
+
+
+def _messages(status: TopicStatus) -> int:
+    return sum(queue.max_offset - queue.min_offset for queue in status.queues)
+
+
+def _written(status: TopicStatus) -> int:
+    return sum(queue.max_offset for queue in status.queues)
+
+
+def _row(topic: Topic, status: TopicStatus | None, is_partial: bool) -> dict[str, Any]:
+    """Return a row of a page: sums that are lower bounds unless it is complete, and no figures of silent brokers."""
+    return {
+        **definition_shape(topic),
+        "kind": topic_kind(topic.name),
+        "isAvailable": status is not None,
+        "isComplete": status is not None and not is_partial,
+        "messages": None if status is None else str(_messages(status)),
+        "written": None if status is None else str(_written(status)),
+    }
+
+
 def topic_shape(status: TopicStatus) -> dict[str, Any]:
     """Return a topic as JSON."""
-    topic = status.topic
+    offsets = [
+        {"queueId": queue.queue_id, "minOffset": queue.min_offset, "maxOffset": queue.max_offset}
+        for queue in status.queues
+    ]
+    return {**definition_shape(status.topic), "offsets": offsets}
+
+
+def definition_shape(topic: Topic) -> dict[str, Any]:
+    """Return a topic's definition as JSON."""
     namespace, name = split_name(topic.name)
     return {
         "name": name,
@@ -206,8 +277,4 @@ def topic_shape(status: TopicStatus) -> dict[str, Any]:
         "confirm": topic.confirm,
         "trace": topic.trace,
         "placement": dict(topic.placement) or None,
-        "offsets": [
-            {"queueId": queue.queue_id, "minOffset": queue.min_offset, "maxOffset": queue.max_offset}
-            for queue in status.queues
-        ],
     }

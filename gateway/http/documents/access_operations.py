@@ -77,7 +77,7 @@ _WHO: Final = named(
 )
 _ENTRY: Final = named(
     "AuditEntry",
-    "A failed login, a denial, or a change; `number` is its gateway's own",
+    "A failed login, a denial, a change, or a look at contents; `number` is its gateway's own",
     {
         "number": 12,
         "time": time(),
@@ -89,6 +89,7 @@ _ENTRY: Final = named(
         "resource": "Topic:factory",
         "detail": "",
         "isRefusal": True,
+        "isLook": False,
         "gateway": "gw-1",
     },
 )

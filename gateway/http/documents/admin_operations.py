@@ -6,15 +6,18 @@ from typing import Final
 
 from entrepot.domain.allocation import AllocationStrategy
 from entrepot.domain.consumer_group import EARLIEST
+from entrepot.domain.journey.model import JourneyKind, LaneKind
 from entrepot.domain.retry_policy import RetryKind
 from entrepot.domain.topic import Cleanup, Confirm, Permission, TopicType
 from entrepot.gateway.http.admin.common import PREFIX, schema_of
 from entrepot.gateway.http.admin.dead_letters import NDJSON
+from entrepot.gateway.http.admin.journeys.looking_up import By
+from entrepot.gateway.http.admin.kinds import GROUP_KINDS, TOPIC_KINDS
 from entrepot.gateway.http.admin.messages import HOPS, STATES
 from entrepot.gateway.http.admin.tiering import Attaching, Restoring
 from entrepot.gateway.http.documents.event_operations import REFUSAL
 from entrepot.gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers, put
-from entrepot.gateway.http.documents.shapes import Anything, Choice, Keyed, Maybe, Shape, listed, named, time
+from entrepot.gateway.http.documents.shapes import Anything, Choice, Either, Keyed, Maybe, Shape, listed, named, time
 
 ID: Final = "019AF2C4A48D1549BA4F1FC100000000"
 HANDLE: Final = "AQAAAZrxqmUAB29yZGVycwAB"
@@ -38,6 +41,18 @@ _TOPIC_FIELDS: Final = {
     "offsets": [{"queueId": 0, "minOffset": 0, "maxOffset": 41}],
 }
 _TOPIC: Final = named("Topic", "A topic with the offsets of its queues", _TOPIC_FIELDS)
+_TOPIC_ROW: Final = named(
+    "TopicRow",
+    "A topic in a page. Sums are lower bounds unless it is complete, and null while nobody tells them",
+    {
+        **{name: value for name, value in _TOPIC_FIELDS.items() if name != "offsets"},
+        "kind": Choice(TOPIC_KINDS),
+        "isAvailable": True,
+        "isComplete": True,
+        "messages": Maybe("41"),
+        "written": Maybe("164"),
+    },
+)
 _TABLE_TOPIC: Final = named(
     "TableTopic",
     "A topic that goes on in a table, or is read from one",
@@ -72,28 +87,37 @@ _RULES: Final = named(
         "divertTo": Maybe("misfits"),
     },
 )
-_GROUP: Final = named(
-    "ConsumerGroup",
-    "A consumer group with its progress",
+_GROUP_FIELDS: Final = {
+    "name": "workers",
+    "namespace": "default",
+    "maxAttempts": 16,
+    "invisibleSeconds": 30,
+    "start": EARLIEST,
+    "retry": {
+        "kind": Choice(tuple(RetryKind)),
+        "initialMs": 1000,
+        "maxMs": 7_200_000,
+        "multiplier": 2.0,
+        "delaysMs": [1000],
+    },
+    "maxInFlight": Maybe(1000),
+    "fifo": False,
+    "filter": Maybe({"kind": Choice(("TAG", "SQL92", "SUB_TOPIC")), "text": "a || b"}),
+}
+_PROGRESS: Final = {"topic": "orders", "queueId": 0, "committedOffset": 41, "maxOffset": 44, "inFlight": 1, "lag": 3}
+_GROUP: Final = named("ConsumerGroup", "A consumer group with its progress", {**_GROUP_FIELDS, "progress": [_PROGRESS]})
+_GROUP_ROW: Final = named(
+    "ConsumerGroupRow",
+    "A group in a page. Sums are lower bounds unless it is complete, and null while nobody tells them",
     {
-        "name": "workers",
-        "namespace": "default",
-        "maxAttempts": 16,
-        "invisibleSeconds": 30,
-        "start": EARLIEST,
-        "retry": {
-            "kind": Choice(tuple(RetryKind)),
-            "initialMs": 1000,
-            "maxMs": 7_200_000,
-            "multiplier": 2.0,
-            "delaysMs": [1000],
-        },
-        "maxInFlight": Maybe(1000),
-        "fifo": False,
-        "filter": Maybe({"kind": Choice(("TAG", "SQL92", "SUB_TOPIC")), "text": "a || b"}),
-        "progress": [
-            {"topic": "orders", "queueId": 0, "committedOffset": 41, "maxOffset": 44, "inFlight": 1, "lag": 3}
-        ],
+        **_GROUP_FIELDS,
+        "kind": Choice(GROUP_KINDS),
+        "isAvailable": True,
+        "isComplete": True,
+        "lag": Maybe("3"),
+        "inFlight": Maybe("1"),
+        "topics": Maybe(["orders"]),
+        "topicCount": Maybe(1),
     },
 )
 _ASSIGNMENT: Final = named(
@@ -130,8 +154,9 @@ _CONTENT: Final = {
     "properties": [_PROPERTY],
     "systemProperties": [_PROPERTY],
     "places": [{"topic": "orders", "namespace": "default", "queueId": 2, "queueOffset": 41}],
-    "body": "bm93",
+    "body": Maybe("bm93"),
     "text": Maybe("now"),
+    "isMasked": False,
 }
 _MESSAGE: Final = named("Message", "What tells one message from another", _HEAD)
 _FULL: Final = named("FullMessage", "All that is kept of a message", {**_HEAD, **_CONTENT})
@@ -144,6 +169,13 @@ _LETTER_HEAD: Final = {
     "origin": Maybe({**_ORIGIN, "id": Maybe(ID)}),
 }
 _LETTER: Final = named("DeadLetter", "A message that was given up, and why", {**_LETTER_HEAD, **_HEAD})
+_REASON: Final = {
+    "reason": "rejected",
+    "count": 2,
+    "firstOffset": "3",
+    "oldest": Maybe(time()),
+    "newest": Maybe(time()),
+}
 _LINES: Final = Shape(
     {"type": "string", "description": "A JSON object for each line: a dead letter with its content"},
     '{"offset": 3, "reason": "rejected", "body": "bm93"}\n',
@@ -154,6 +186,18 @@ _TIMER: Final = named(
     {
         "handle": HANDLE,
         "deliverAt": time("2026-12-24T18:00:00.000Z"),
+        **{name: value for name, value in _HEAD.items() if name != "queueOffset"},
+    },
+)
+_HALF: Final = named(
+    "HalfMessage",
+    "A message that waits for its producer's commit",
+    {
+        "transactionId": Maybe("7F0000010001"),
+        "checks": 1,
+        "nextCheckAt": Maybe(time()),
+        "ageSeconds": 8.5,
+        "producer": Maybe("10.0.0.7"),
         **{name: value for name, value in _HEAD.items() if name != "queueOffset"},
     },
 )
@@ -181,15 +225,105 @@ _HOP: Final = {
     "group": Maybe("workers"),
     "attempt": Maybe(1),
     "detail": Maybe("max attempts reached"),
+    "consumer": Maybe("webhook billing at gw-1:8080"),
 }
 _NEXT: Final = Maybe("AAAB")
+_PLACE: Final = {"topic": "orders", "namespace": "default", "queueId": 2, "offset": "41"}
+_JOURNEY_MESSAGE: Final = {
+    "at": "298771104882",
+    "id": ID,
+    "place": _PLACE,
+    "subTopic": "orders/shop-17",
+    "tag": "",
+    "messageGroup": "",
+    "qos": 1,
+    "bornTime": Maybe(time()),
+    "storeTime": time(),
+    "size": 301,
+}
+_JOURNEY_HOP: Final = {
+    "kind": Choice(tuple(kind.value for kind in JourneyKind)),
+    "isKnown": True,
+    "time": Maybe(time()),
+    "lane": "group/billing",
+    "door": Maybe("mqtt"),
+    "client": Maybe("webhook billing at gw-1:8080"),
+    "gateway": Maybe("gw-1:8080"),
+    "broker": Maybe("broker-1"),
+    "epoch": Maybe("42"),
+    "place": Maybe(_PLACE),
+    "group": Maybe("billing"),
+    "attempt": Maybe(2),
+    "outcome": Maybe("HTTP 503, next try after 1.9 s"),
+    "detail": Maybe("HTTP 503, next try after 1.9 s"),
+}
+_LANE: Final = {
+    "id": "group/billing",
+    "kind": Choice(tuple(kind.value for kind in LaneKind)),
+    "name": "billing",
+    "detail": Maybe("https://billing.example/in"),
+}
+_JOURNEY: Final = named(
+    "Journey",
+    "The hops of a message; those with a time first, in its order, and last what is not known",
+    {
+        "by": Choice(tuple(By)),
+        "message": Maybe(_JOURNEY_MESSAGE),
+        "names": Maybe(
+            {
+                "event": {"source": Maybe("/line1"), "id": Maybe("7"), "type": Maybe("reading")},
+                "keys": ["7"],
+                "correlationData": Maybe({"value?": "9f1c02aa", "base64?": "/w=="}),
+                "amqpMessageId": Maybe("m-1"),
+                "traceparent": Maybe("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+            }
+        ),
+        "candidates": [_JOURNEY_MESSAGE],
+        "searched": Maybe({"topics": 1, "messages": 250, "bytes": 65_536, "until": Maybe(time()), "isComplete": True}),
+        "lanes": [_LANE],
+        "hops": [_JOURNEY_HOP],
+        "known": 14,
+        "unknown": 1,
+        "hidden": {"hops": 0, "reason": Maybe("it takes GET or SUB on the group or the topic that they are about")},
+        "groups": [
+            {"group": "workers", "place": _PLACE, "state": Choice(tuple(STATES.values())), "attempts": 1},
+        ],
+        "storage": [
+            {
+                "place": _PLACE,
+                "logOffset": "298771104882",
+                "broker": Maybe("broker-1"),
+                "epoch": Maybe("42"),
+                "replicas": ["r0", "r1"],
+                "lacking": ["r2"],
+                "table": Maybe("topics/default/orders/broker-1"),
+                "problem": Maybe("broker-1 is away"),
+            }
+        ],
+        "cutCopies": 0,
+        "missing": [{"name": "broker-2", "reason": "it is away"}],
+    },
+)
 _DEAD: Final = f"{PREFIX}/groups/{{name}}/dead-letters"
 _OF_GROUP: Final = f"{PREFIX}/groups/{{name}}/topics/{{topic}}"
 _OFFSET: Final = {"queueId": 0, "offset": 44}
 _BYTES: Final = Shape({"type": "string", "format": "binary"}, "21.5")
 
+_PAGED: Final = (
+    "Without a parameter: the whole list, for who may list all. With any: a page of what the caller may list or get, "
+    "where brokers have 1.5 s to tell their figures."
+)
+
+
+def _or_page(whole: Shape, row: Shape) -> Either:
+    """The whole list, or a page with its cursor and the brokers that answered."""
+    answered = {"asked": 2, "answered": 1, "missing": [{"name": "broker-1", "reason": "no answer within 1.5 s"}]}
+    page = {"value": [row], "next": Maybe("orders"), "total": 10_000, "answered": answered}
+    return Either(({"value": [whole]}, page))
+
+
 TOPIC_OPERATIONS: Final[Operations] = {
-    ("GET", f"{PREFIX}/topics"): Operation("listTopics", answers(listed(_TOPIC))),
+    ("GET", f"{PREFIX}/topics"): Operation("listTopics", answers(_or_page(_TOPIC, _TOPIC_ROW)), description=_PAGED),
     ("PUT", f"{PREFIX}/topics"): Operation(
         "putTopics", answers(listed(_OUTCOME), "The outcome for each"), example={"value": [{"name": "a", "queues": 8}]}
     ),
@@ -219,7 +353,7 @@ TOPIC_OPERATIONS: Final[Operations] = {
     ),
 }
 GROUP_OPERATIONS: Final[Operations] = {
-    ("GET", f"{PREFIX}/groups"): Operation("listGroups", answers(listed(_GROUP))),
+    ("GET", f"{PREFIX}/groups"): Operation("listGroups", answers(_or_page(_GROUP, _GROUP_ROW)), description=_PAGED),
     ("GET", f"{PREFIX}/groups/{{name}}"): Operation("getGroup", answers(_GROUP)),
     ("PUT", f"{PREFIX}/groups/{{name}}"): Operation(
         "putGroup", put(_GROUP), example={"maxAttempts": 5, "retry": {"kind": "list", "delaysMs": [1000, 5000]}}
@@ -243,8 +377,34 @@ GROUP_OPERATIONS: Final[Operations] = {
     ("GET", _DEAD): Operation("listDeadLetters", answers(listed(_LETTER, next=Maybe(35)))),
     ("POST", f"{_DEAD}:resend"): Operation(
         "resendDeadLetters",
-        answers({"resentOffsets": [3, 4], "failedOffsets": [{"offset": 7, "error": REFUSAL}]}),
+        answers({"resentOffsets": [3, 4], "failedOffsets": [{"offset": 7, "error": REFUSAL}], "next?": Maybe(35)}),
         example={"offsets": [3, 4]},
+        description="`reason` chooses among the next 10,000 letters; `next` is the `fromOffset` of the next call.",
+    ),
+    ("POST", f"{_DEAD}:delete"): Operation(
+        "deleteDeadLetters",
+        answers({"deleted": 2, "failedOffsets": [{"offset": 7, "error": REFUSAL}], "next": Maybe(35)}),
+        example={"reason": "rejected"},
+        description="They are shown and resent no more. With `all` their topic is deleted, with its messages.",
+    ),
+    ("GET", f"{_DEAD}:reasons"): Operation(
+        "countDeadLetters",
+        answers(
+            listed(
+                {
+                    "reason": "rejected",
+                    "count": 2,
+                    "firstOffset": "3",
+                    "oldest": Maybe(time()),
+                    "newest": Maybe(time()),
+                },
+                next=Maybe("10003"),
+                lookedAt=10_000,
+                total=12_000,
+                isComplete=False,
+            )
+        ),
+        description="Counts of the letters looked at; `total` has deleted ones in it.",
     ),
     ("GET", f"{_DEAD}:export"): Operation("exportDeadLetters", {200: Answer("All of them", _LINES, NDJSON)}),
 }
@@ -256,6 +416,7 @@ MESSAGE_OPERATIONS: Final[Operations] = {
         answers(listed({"group": "workers", "state": Choice(tuple(STATES.values())), "attempts": 1})),
     ),
     ("GET", f"{PREFIX}/messages/{{id}}/trace"): Operation("getMessageTrace", answers(listed(_HOP))),
+    ("GET", f"{PREFIX}/journeys"): Operation("getJourney", answers(_JOURNEY)),
     ("GET", f"{PREFIX}/timers"): Operation("listTimers", answers(listed(_TIMER, next=_NEXT))),
     ("DELETE", f"{PREFIX}/timers/{{handle}}"): Operation("recallMessage", GONE),
     ("PUT", f"{PREFIX}/timers/{{handle}}"): Operation(
@@ -263,6 +424,7 @@ MESSAGE_OPERATIONS: Final[Operations] = {
         answers({"handle": HANDLE, "deliverAt": time()}),
         example={"deliverAt": "2026-12-25T08:00:00Z"},
     ),
+    ("GET", f"{PREFIX}/transactions"): Operation("listTransactions", answers(listed(_HALF, next=Maybe("8113")))),
     ("GET", f"{PREFIX}/retained"): Operation("listRetained", answers(listed(_RETAINED, next=Maybe("factory/a")))),
     ("DELETE", f"{PREFIX}/retained"): Operation("deleteRetainedMatching", answers({"deleted": 12})),
     ("GET", f"{PREFIX}/retained/{{name}}"): Operation(

@@ -16,6 +16,7 @@ from entrepot.gateway.http.documents.publish_operation import PUBLISH_PATH_OF_NA
 from entrepot.gateway.http.documents.rabbitmq_operations import RABBITMQ_OPERATIONS
 from entrepot.gateway.http.documents.refusals import problem_responses, problem_schemas, refusals
 from entrepot.gateway.http.documents.shapes import Schema
+from entrepot.gateway.http.documents.viewer_operations import VIEWER_OPERATIONS
 from entrepot.gateway.http.namespaced import NAMESPACE_PATH
 from entrepot.gateway.http.rabbitmq.api import PREFIX as RABBITMQ_PREFIX
 from entrepot.gateway.http.request_times import PUBLISH
@@ -25,6 +26,7 @@ from entrepot.gateway.http.routes import RouteTable
 OPERATIONS: Final[Operations] = {
     **EVENT_OPERATIONS,
     **ADMIN_OPERATIONS,
+    **VIEWER_OPERATIONS,
     **CLIENT_OPERATIONS,
     **OPERATOR_OPERATIONS,
     **ACCESS_OPERATIONS,
@@ -64,6 +66,7 @@ TAGS: Final[Mapping[str, str]] = {
     "members": "Consuming by whole queues",
     "messages": "Finding messages",
     "timers": "Scheduled messages",
+    "transactions": "Half messages",
     "retained": "Retained messages of MQTT",
     "clients": "Connected clients of all gateways: MQTT, AMQP, RocketMQ",
     "sessions": "MQTT sessions of all gateways",
@@ -92,6 +95,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, str]]] = {
     "id": ("The id of the resource", "3f2a9c01d4e5b677"),
     "token": ("The token of the request for consent", "9c01d4e5b677"),
     "queue": ("The id of a queue", "0"),
+    "offset": ("An offset in the queue", "41"),
     "member": ("A member's own id", "line-1"),
     "handle": ("The handle of a scheduled message", TOKEN),
     "client": ("A client id, or an address", "line-1"),
@@ -136,6 +140,8 @@ def _complete(method: str, path: str, told: Schema, parts: dict[str, Schema], ta
     operation = OPERATIONS[method, path.replace(NAMESPACE_PATH, "")]
     told["operationId"] = operation.id + ("InNamespace" if NAMESPACE_PATH in path else "")
     told["parameters"] = [*told.get("parameters", []), *operation.parameters]
+    if operation.description:
+        told["description"] = operation.description
     _add_body(told, operation, parts)
     of_rabbitmq = path.startswith(f"{RABBITMQ_PREFIX}/") and "rabbitmq" in told["tags"]
     statuses = [400, 401, 403, *([404] if "{" in path else [])]

@@ -75,7 +75,10 @@ def overview_routes(context: HttpContext, access: HttpAccess, overview: Overview
         response_class=StreamingResponse,
         responses=_ANSWER,
     )
-    async def watch_overview(request: Request) -> StreamingResponse:
+    async def watch_overview(
+        request: Request,
+        every: int = Query(round(FRESH_SECONDS), ge=round(FRESH_SECONDS), le=60, description="Interval in seconds"),
+    ) -> StreamingResponse:
         async def may_see() -> bool:
             try:
                 await check_rights(context, access, request, _SEES)
@@ -92,7 +95,7 @@ def overview_routes(context: HttpContext, access: HttpAccess, overview: Overview
                 yield b"retry: 2000\n\n"
                 while not watch.end.is_set() and await may_see():
                     yield b"event: overview\ndata: " + orjson.dumps(await overview.get()) + b"\n\n"
-                    await watch.wait(FRESH_SECONDS)
+                    await watch.wait(every)
             finally:
                 streams.open.discard(watch)
                 streams.leave()

@@ -89,7 +89,8 @@ def exchange_routes(context: HttpContext) -> Router:
         namespace = namespace_of(name_in_path(vhost))
         check(context, request, needs.to_publish(namespace, message.exchange, all_keys(message)))
         frontend, found = frontend_of(context), vhost_in_path(context, vhost)
-        return json_answer({"routed": await published(frontend, found, message)})
+        routed, _ = await published(frontend, found, message)
+        return json_answer({"routed": routed})
 
     return router
 
@@ -166,8 +167,9 @@ def publish_of(exchange: str, body: PublishBody) -> Publish:
     return Publish(exchange, body.routing_key, False, header, data)
 
 
-async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> bool:
-    """Publish and wait until durable; True if it was routed to any queue.  Raises the refusal."""
+async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> tuple[bool, Message | None]:
+    """Publish and wait until durable.  Returns True if it was routed to any queue, and what was stored.  Raises the
+    refusal."""
     exchange = frontend.virtual_hosts.exchange(vhost, publish.exchange)
     if exchange is None:
         raise missing("exchange", publish.exchange, vhost)
@@ -186,7 +188,7 @@ async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> b
     message = virtual_hosts.routing.message(vhost, without_bcc(publish), queues, virtual_hosts.clock.now_ms())
     if message is not None:
         await _sent(frontend, vhost, message)
-    return bool(queues)
+    return bool(queues), message
 
 
 async def _sent(frontend: AmqpFrontend, vhost: Vhost, message: Message) -> None:

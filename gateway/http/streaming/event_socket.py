@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -28,6 +29,7 @@ from entrepot.gateway.http.page_guard import check_page
 from entrepot.gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal
 from entrepot.gateway.http.receive import ensure_both
 from entrepot.gateway.http.streaming import frames
+from entrepot.gateway.messaging.group_consumer import GroupConsumer
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
 from entrepot.gateway.messaging.settling import PASSING
@@ -55,6 +57,12 @@ class EventSockets:
     def __init__(self, context: HttpContext, access: HttpAccess, origins: WebOrigins) -> None:
         self._context, self._access, self._origins = context, access, origins
         self.count = 0
+        self._open: set[_Consumer] = set()
+        context.group_consumers.append(self.consumers_of)
+
+    def consumers_of(self, group: str) -> list[GroupConsumer]:
+        """The open connections that consume for a group."""
+        return [consumer.told() for consumer in self._open if consumer.group == group]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection from its handshake on."""
@@ -73,11 +81,13 @@ class EventSockets:
             await _refuse(scope, send, answer_of_status(404, "there is nothing at this path"))
             return
         self.count += 1
+        self._open.add(consumer)
         try:
             await send({"type": "websocket.accept", "subprotocol": frames.SUBPROTOCOL})
             await consumer.run()
         finally:
             self.count -= 1
+            self._open.discard(consumer)
 
     async def _consumer(self, scope: Scope, receive: Receive, send: Send) -> _Consumer | None:
         """Admit a consumer; None for an unknown path."""
@@ -108,7 +118,8 @@ class EventSockets:
         await ensure_both(context, topic, group)
         query = parse_qs((scope.get("query_string") or b"").decode("latin-1"))
         filters = filters_in(_last(query, "filters"), _last(query, "cesql"))
-        return _Consumer(context, topic, group, _credit_in(query), filters, check_rights, receive, send)
+        client = GroupConsumer("websocket", _peer(scope), principal.name, principal.source, (topic,))
+        return _Consumer(context, topic, group, _credit_in(query), filters, check_rights, receive, send, client)
 
 
 class _Consumer:
@@ -125,9 +136,11 @@ class _Consumer:
         check_rights: Callable[[], None],
         receive: Receive,
         send: Send,
+        client: GroupConsumer,
     ) -> None:
         self._context, self._store = context, context.store
-        self._topic, self._group, self._credit = topic, group, credit
+        self._topic, self.group, self._credit = topic, group, credit
+        self._client = client
         self._filters, self._check_rights = filters, check_rights
         self._default_type = context.settings.http.event_type
         self._receive, self._send = receive, send
@@ -142,6 +155,10 @@ class _Consumer:
         self._source = f"/{topic}/{group}"
         self._loop = asyncio.get_running_loop()
 
+    def told(self) -> GroupConsumer:
+        """The connection, with the number of its unsettled messages."""
+        return replace(self._client, held=len(self._held))
+
     async def run(self) -> None:
         """Serve the connection until either side ends it."""
         pushing = asyncio.ensure_future(self._push())
@@ -155,7 +172,7 @@ class _Consumer:
             await self._leased.close()
         for result in results:
             if isinstance(result, Exception) and not isinstance(result, OSError):  # OSError: the client has gone
-                log.warning("a stream of events ended", topic=self._topic, group=self._group, exc_info=result)
+                log.warning("a stream of events ended", topic=self._topic, group=self.group, exc_info=result)
                 with contextlib.suppress(Exception):
                     await self._send({"type": "websocket.close", "code": 1011, "reason": "internal error"})
 
@@ -184,7 +201,7 @@ class _Consumer:
         A short outage of the store does not end the connection."""
         asked = self._loop.time()
         try:
-            popped = await self._leased.ask(PopRequest(self._topic, self._group, count, WAIT_MS))
+            popped = await self._leased.ask(PopRequest(self._topic, self.group, count, WAIT_MS))
         except EntrepotError as refusal:
             if refusal.code not in PASSING:
                 raise
@@ -203,7 +220,7 @@ class _Consumer:
         for ticket in tickets:
             text = frames.encode_delivery(ticket, self._default_type)
             await self._send({"type": "websocket.send", "text": text})
-        self._context.sender.traffic.count_out(self._topic, self._group, tickets)
+        self._context.sender.traffic.count_out(self._topic, self.group, tickets)
 
     def _settled_or_over(self, tickets: Sequence[Ticket], is_back: bool) -> None:
         for ticket in tickets:
@@ -248,7 +265,7 @@ class _Consumer:
         await self._send({"type": "websocket.send", "text": text})
 
     async def _settle(self, kind: str, data: frames.Settling) -> Sequence[EntrepotError | None]:
-        store, topic, group, tokens = self._store, self._topic, self._group, data.lock_tokens
+        store, topic, group, tokens = self._store, self._topic, self.group, data.lock_tokens
         if kind == frames.ACKNOWLEDGE:
             return await store.consumption.acknowledge(topic, group, tokens)
         if kind == frames.REJECT:
@@ -283,6 +300,11 @@ class _Consumer:
                 "reason": refusal.message.encode()[:120].decode(errors="ignore"),
             }
         )
+
+
+def _peer(scope: Scope) -> str:
+    client = scope.get("client")
+    return f"{client[0]}:{client[1]}" if client else ""
 
 
 def _place_in(raw_path: bytes) -> tuple[bytes | None, bytes, bytes] | None:

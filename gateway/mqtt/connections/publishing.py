@@ -20,20 +20,18 @@ from entrepot.domain.message import Message, SystemProperty
 from entrepot.domain.routing.topic_filter import matches
 from entrepot.gateway.messaging.partly_stored import store_the_rest
 from entrepot.gateway.messaging.send import minted_at_ms
+from entrepot.gateway.mqtt.connections.accepted_publish import message_of, refusal_of
 from entrepot.gateway.mqtt.connections.answers import WORDS, Answers, Passed, Refused, Sent
 from entrepot.gateway.mqtt.connections.client import MqttClient
 from entrepot.gateway.mqtt.connections.retained_delivery import RetainedDelivery
 from entrepot.gateway.mqtt.connections.services import MqttServices
-from entrepot.gateway.mqtt.names import DELAYED, parse_delayed, published_name, unpublishable
 from entrepot.protocols.mqtt import mapping
 from entrepot.protocols.mqtt.encoder import PUBREC_WORD
 from entrepot.protocols.mqtt.packets import Publish
-from entrepot.protocols.mqtt.properties import PropertyId
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
 
 log = structlog.get_logger(__name__)
 
-Refusal = tuple[ReasonCode, str]
 MAX_GATED: Final = 64
 """Maximum number of runs that wait for earlier durable writes; with more, reading pauses.  A run is one socket read."""
 MAX_COMPARED: Final = 10_000
@@ -70,7 +68,8 @@ class Publishing:
         """Accept a run of publishes."""
         services, answers = self._services, self._answers
         now_ms, route_of, to_message = services.clock.now_ms(), services.routes.of, mapping.to_message
-        is_plain = services.access.is_open and not self._client.wants_no_local
+        publisher = self._client.client_id if self._client.wants_no_local else ""
+        is_plain = services.access.is_open and not publisher
         deep = services.settings.max_topic_levels
         sent: Sent | None = None
         for packet in packets:
@@ -82,8 +81,8 @@ class Publishing:
                 sent.messages.append(to_message(packet, *route_of(name), now_ms))
                 sent.words.append(WORDS[packet.qos] | packet.packet_id)
                 continue
-            refusal = self._refusal(packet)
-            message = self._message(packet, now_ms) if refusal is None else None
+            refusal = refusal_of(services, self._client.principal, packet)
+            message = message_of(services, packet, now_ms, publisher) if refusal is None else None
             if message is not None and packet.retain:
                 over = services.retained.refusal(message)
                 refusal = None if over is None else (ReasonCode.QUOTA_EXCEEDED, over.message)
@@ -119,40 +118,6 @@ class Publishing:
             await told
             await self._services.hub.handed_over({(each.topic, each.queue_id) for each in before})
 
-    def _refusal(self, packet: Publish) -> Refusal | None:
-        services, name = self._services, packet.topic
-        if name[0] == "$":
-            problem = unpublishable(name)
-            if problem is not None:
-                return problem
-        if name.count("/") >= services.settings.max_topic_levels:
-            return ReasonCode.TOPIC_NAME_INVALID, f"{name[:80]!r} has too many levels"
-        if not services.access.may_publish(self._client.principal, published_name(name)):
-            return ReasonCode.NOT_AUTHORIZED, f"not authorized to publish to {name[:80]!r}"
-        if packet.properties and services.settings.checks_payload_format and not _is_as_declared(packet):
-            return ReasonCode.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8, as it was said to be"
-        return None
-
-    def _message(self, packet: Publish, now_ms: int) -> Message:
-        client = self._client
-        deliver_at_ms: int | None = None
-        if packet.topic.startswith(DELAYED):
-            delayed = parse_delayed(packet.topic)
-            assert delayed is not None
-            packet.topic, deliver_at_ms = delayed.topic, now_ms + delayed.seconds * 1000
-        message = mapping.to_message(packet, *self._services.routes.of(packet.topic), now_ms)
-        if packet.retain or deliver_at_ms is not None or client.wants_no_local:
-            system = dict(message.system)
-            if deliver_at_ms is not None:
-                system[SystemProperty.DELIVER_AT_MS] = deliver_at_ms  # a delayed message is not retained
-                message.born_time_ms = now_ms
-            elif packet.retain:
-                system[SystemProperty.RETAIN] = "1"
-            if client.wants_no_local:
-                system[SystemProperty.PUBLISHER] = client.client_id
-            message.system = system
-        return message
-
     def _pause(self) -> None:
         if (driver := self._client.driver) is not None:
             driver.pause_reading(_BEHIND)
@@ -187,7 +152,10 @@ class Publishing:
 
     def _go(self, sent: Sent) -> None:
         self._answers.under_way += 1
-        self._services.sender.send(sent.messages, sent)
+        sender = self._services.sender
+        if sender.provenance.topics:
+            sender.provenance.mark(sent.messages, "mqtt", self._client.client_id, self._client.principal)
+        sender.send(sent.messages, sent)
 
     async def _pass_gate(self) -> None:
         gated, client = self._gated, self._client
@@ -289,13 +257,3 @@ def _time_by_id(message: Message) -> None:
         delay_ms = at_ms - message.born_time_ms
         made_ms = minted_at_ms(message.message_id)
         message.system = {**message.system, SystemProperty.DELIVER_AT_MS: made_ms + delay_ms}
-
-
-def _is_as_declared(packet: Publish) -> bool:
-    if packet.properties.get(PropertyId.PAYLOAD_FORMAT_INDICATOR) != 1:
-        return True
-    try:
-        packet.payload.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -23,6 +23,7 @@ from entrepot.domain.revision import BY_USE
 from entrepot.domain.share import filtered_share_group, queue_group, share_group, shared_queue, whole_topic
 from entrepot.domain.timestamp import to_rfc3339
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
+from entrepot.gateway.messaging.provenance import consumer_at
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.messaging.traffic import Traffic
 from entrepot.gateway.mqtt.shares.pump import WAIT_MS, SharePump
@@ -61,7 +62,10 @@ class Shares:
         new_group: Callable[[str], ConsumerGroup],
         any_level_topics: Callable[[], set[str]],
         traffic: Traffic,
+        gateway: Callable[[], str] = str,
     ) -> None:
+        """`gateway`: name of this gateway, for people."""
+        self._gateway = gateway
         self._store = store
         self._clock = clock
         self._new_group = new_group
@@ -144,6 +148,11 @@ class Shares:
         """Stop the pumps of a share without members: a waiting pop would take released messages as an attempt."""
         for pump in self._pumps.get(share, {}).values():
             pump.task.cancel()
+
+    def held_by(self, share_name: str, topic_filter: str, member: ShareMember) -> int:
+        """Number of a member's unsettled messages."""
+        share = self._shares.get((share_name, topic_filter))
+        return 0 if share is None else len(share.held_by(member))
 
     def has_room(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
         """Note that the member's credit grew."""
@@ -291,8 +300,9 @@ class Shares:
         leased = by_topic.get(topic)
         if leased is None:
             on_idle = partial(self._forget_leased, share, topic)
+            consumer = consumer_at(f"members of MQTT share {share.share_name}", self._gateway())
             leased = by_topic[topic] = LeasedConsumer(
-                self._store, self._clock, topic, group, on_end=share.ended, on_idle=on_idle
+                self._store, self._clock, topic, group, consumer=consumer, on_end=share.ended, on_idle=on_idle
             )
         return leased
 

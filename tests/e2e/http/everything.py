@@ -102,6 +102,8 @@ def _groups(ask: Asking) -> None:
     ask("PUT", f"{V1}/groups/readers", {})
     assigned = ask("POST", f"{members}/members/m1", {}).json()
     ask("GET", f"{members}/members")
+    assert ask("GET", f"{V1}/groups/readers/consumers").json()["value"]
+    assert ask("GET", f"{of_group}/lag").json()["value"]
     queue = assigned["queues"][0]["queueId"]
     offsets = [{"queueId": queue, "offset": assigned["queues"][0]["maxOffset"]}]
     ask("POST", f"{members}/offsets", {"member": "m1", "generation": assigned["generation"], "offsets": offsets})
@@ -110,6 +112,9 @@ def _groups(ask: Asking) -> None:
     assert len(ask("GET", f"{of_group}/dead-letters").json()["value"]) == 1
     ask("GET", f"{of_group}/dead-letters:export")
     ask("POST", f"{of_group}/dead-letters:resend", {"offsets": [0, 99]})
+    assert ask("GET", f"{of_group}/dead-letters:reasons").json()["value"]
+    ask("POST", f"{of_group}/dead-letters:delete", {"offsets": [0, 99]})
+    ask("POST", f"{of_group}/dead-letters:resend", {"reason": "none"})
     ask("DELETE", f"{V1}/groups/readers")
 
 
@@ -118,9 +123,20 @@ def _messages(ask: Asking) -> None:
     assert found
     for below in ("", "/consumers", "/trace"):
         ask("GET", f"{V1}/messages/{found[-1]['id']}{below}")
+    ask("GET", f"{V1}/journeys?id={found[-1]['id']}")
+    ask("GET", f"{V1}/journeys?by=key&topic=known&id={found[-1]['keys'][0]}")
     assert ask("GET", f"{V1}/topics/known/queues/{found[0]['queueId']}/messages?offset=0").json()["value"]
+    viewed = ask("GET", f"{V1}/topics/known/messages?limit=1").json()["value"][0]
+    place = f"{V1}/topics/known/messages/{viewed['queueId']}/{viewed['offset']}"
+    ask("GET", place)
+    ask("GET", f"{place}/body")
+    assert ask("GET", f"{V1}/topics/known/messages?queue={viewed['queueId']}").json()["value"]
+    assert ask("GET", f"{V1}/topics?limit=1").json()["next"]
+    ask("GET", f"{V1}/groups?limit=1")
     _events(ask, event(50, deliverytime=LATER))
     [timer] = ask("GET", f"{V1}/timers?topic=known").json()["value"]
+    ask("GET", f"{V1}/transactions")
+    assert ask("POST", f"{V1}/messages:try", {"door": "mqtt", "name": "known/tried", "payload": "1"}).json()["places"]
     moved = ask("PUT", f"{V1}/timers/{timer['handle']}", {"deliverAt": "2027-12-25T18:00:00Z"}).json()
     ask("DELETE", f"{V1}/timers/{moved['handle']}")
     ask("DELETE", f"{V1}/topics/many")

@@ -240,6 +240,7 @@ def test_every_operation_is_documented(client):
         "GET /api/v1/messages/{id}",
         "GET /api/v1/messages/{id}/consumers",
         "GET /api/v1/messages/{id}/trace",
+        "GET /api/v1/journeys",
         *(f"{verb} /api/v1/timers/{{handle}}" for verb in ("PUT", "DELETE")),
         *(f"{verb} /api/v1/namespaces/{{name}}" for verb in ("GET", "PUT", "DELETE")),
         "PUT /api/v1/namespaces/{namespace}/topics/{name}",

@@ -1,4 +1,4 @@
-"""What two gateway processes over one broker tell together: the audit log and the settings, and what is missing."""
+"""What two gateway processes over one broker tell together: audit, settings, consumers, and what is missing."""
 
 from __future__ import annotations
 
@@ -131,6 +131,27 @@ def test_settings_have_origins_and_differences(cluster: ClusterProcesses, client
             assert "canary" not in client.get(path).text
 
 
+def test_consumers_of_all_gateways_are_seen_at_each(cluster: ClusterProcesses, clients: Clients) -> None:
+    credentials = pika.PlainCredentials("root", "canary-secret")
+    connections = []
+    try:
+        for number, gateway in enumerate(cluster.gateways):
+            where = parameters(gateway.port("amqp"))
+            where.credentials = credentials
+            connections.append(pika.BlockingConnection(where))
+            channel = connections[-1].channel()
+            channel.queue_declare("shared-work", durable=True)
+            channel.basic_consume("shared-work", lambda *_: None, consumer_tag=f"tag-{number}")
+        for client in clients:
+            answer = client.get("/api/v1/groups/shared-work/consumers").json()
+            assert (answer["answered"]["asked"], answer["answered"]["missing"]) == (2, [])
+            found = {(row["gateway"], row["detail"], row["door"]) for row in answer["value"]}
+            assert found == {("gw-a", "tag-0", "amqp"), ("gw-b", "tag-1", "amqp")}
+    finally:
+        for connection in connections:
+            connection.close()
+
+
 def test_a_gateway_that_is_silent_is_named(cluster: ClusterProcesses, clients: Clients) -> None:
     """The last one: it ends the second gateway."""
     one, _ = clients
@@ -144,3 +165,5 @@ def test_a_gateway_that_is_silent_is_named(cluster: ClusterProcesses, clients: C
     settings = one.get("/api/v1/settings", params={"find": "receive_maximum"}).json()
     assert settings["answered"] == {**answered, "missing": settings["answered"]["missing"]}
     assert all(each["different"] == [] for each in settings["value"]), "unknown is not another value"
+    consumers = one.get("/api/v1/groups/shared-work/consumers").json()
+    assert [missing["name"] for missing in consumers["answered"]["missing"]] == ["gw-b"]

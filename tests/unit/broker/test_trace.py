@@ -132,3 +132,27 @@ async def test_mqtt_never_meets_them(broker: Broker):
     assert hub._is_wanted("t")
     assert not hub._is_wanted(TRACE_TOPIC)
     assert bodies(await pop(broker, "t")) == ["m"]
+
+
+async def test_failures_of_untraced_messages_have_a_budget(broker: Broker, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(trace, "MAX_FAILURES_AT_ONCE", 3)
+    monkeypatch.setattr(trace, "FAILURES_PER_SECOND", 2)
+    await broker.topology.put_topic(Topic("silent", queues=1))
+    await append(broker, "silent", *(f"m{i}" for i in range(6)))
+    broker.core.tracer._budget = 3.0
+
+    async def fail(count: int) -> None:
+        given = handles(await eventually(lambda: pop(broker, "silent", "g", count)))
+        await broker.consumption.change_invisible_duration("silent", "g", given, 0, release=True, suspend=False)
+
+    await fail(5)
+    assert (await broker.condition.gauges())["dropped_hops"] == 2
+    kept = [len(await broker.finder.message_trace(f"m{i}".encode())) for i in range(6)]
+    assert sum(kept) == 3
+    clock = broker.core.now_ms.__self__  # type: ignore[attr-defined]
+    clock.advance(1_000)
+    await fail(5)
+    dropped = (await broker.condition.gauges())["dropped_hops"]
+    kept = [len(await broker.finder.message_trace(f"m{i}".encode())) for i in range(6)]
+    assert sum(kept) == 5, "two more, by then"
+    assert dropped > 2

@@ -228,6 +228,7 @@ PLAIN = {
     ),
     "group export": "JSON lines in any case",
     "retained get": "the body itself",
+    "message body": "the body itself",
     "config schema": "JSON in any case",
 }
 """Commands without --json, and why."""

@@ -85,10 +85,11 @@ class FailingStore(MemoryStore):
         *,
         release: bool,
         suspend: bool = False,
+        reason: str = "",
     ) -> list[EntrepotError | None]:
         self._fail("release" if release else "renew")
         return await self.own.change_invisible_duration(
-            topic, group, receipts, invisible_ms, release=release, suspend=suspend
+            topic, group, receipts, invisible_ms, release=release, suspend=suspend, reason=reason
         )
 
 

@@ -129,6 +129,7 @@ class SimulatedStore:
         *,
         release: bool,
         suspend: bool = False,
+        reason: str = "",
     ) -> list[EntrepotError | None]:
         seconds = (invisible_ms or 0) / 1000
         if release:

@@ -1,5 +1,10 @@
 // All pages: the address, the module below pages/, and the place in the menu.  A page that is not there has no line.
 
+import { get } from "./api.js";
+import { may, session } from "./session.js";
+
+const MOST_USERS = 1000; // of those whose name has the text in it
+
 export const SECTIONS = ["Watch", "Messages", "Clients", "Move", "Govern"];
 
 /** `route`: the address behind `#/`, where `:name` stands for one segment.  `page`: the module `pages/<page>.js`.
@@ -10,6 +15,7 @@ export const SECTIONS = ["Watch", "Messages", "Clients", "Move", "Govern"];
 export const PAGES = [
   { route: "overview", page: "overview", section: "Watch", label: "Overview" },
   { route: "cluster", page: "cluster", section: "Watch", label: "Cluster", right: "Cluster:LIST" },
+  { route: "settings", page: "settings", section: "Watch", label: "Settings" },
   { route: "clients", page: "clients", section: "Clients", label: "MQTT clients", count: connections("mqtt"), right: "Cluster:LIST" },
   { route: "clients/:id", page: "client", under: "clients", finds: { what: "MQTT client", exists: isMqttClient } },
   { route: "sessions", page: "sessions", under: "clients" },
@@ -20,6 +26,13 @@ export const PAGES = [
   { route: "amqp-connections/:name", page: "amqp_connection", under: "amqp-connections" },
   { route: "rocketmq-clients", page: "rocketmq_clients", section: "Clients",
     label: "RocketMQ clients", count: connections("rocketmq"), right: "Cluster:LIST" },
+  { route: "access", page: "access", section: "Govern", label: "Access tester" },
+  { route: "users", page: "users", section: "Govern", label: "Users" },
+  { route: "users/:name", page: "user", under: "users", finds: { what: "user", exists: userExists } },
+  { route: "policies", page: "policies", section: "Govern", label: "Policies" },
+  { route: "policies/:subject", page: "policy", under: "policies" },
+  { route: "namespaces", page: "namespaces", section: "Govern", label: "Namespaces" },
+  { route: "audit", page: "audit", section: "Govern", label: "Audit" },
   { route: "components", page: "components", section: "Govern", label: "Component sheet" },
   { route: "find/:text", page: "find" },
 ];
@@ -33,9 +46,16 @@ function connections(door) {
   };
 }
 
-/** Loaded when it is first asked: the menu is below all pages. */
+/** Loaded when it is first asked: the menu is below all pages.  A refusal would be in the audit. */
 async function isMqttClient(text, signal) {
-  return (await import("./parts/client_lists.js")).isMqttClient(text, signal);
+  return may("Cluster:LIST") && (await import("./parts/client_lists.js")).isMqttClient(text, signal);
+}
+
+/** Only super users may ask, and a refusal would be in the audit. */
+async function userExists(text, signal) {
+  if (!session().isSuper) return false;
+  const { value } = await get("users", { query: { find: text, limit: MOST_USERS }, signal });
+  return value.some((user) => user.name === text);
 }
 
 /** The first page. */

@@ -1,0 +1,221 @@
+"""Viewer: one request's view of a topic's messages.
+
+Whoever may get the topic sees places, times and sizes; only who may subscribe to all of it sees keys, properties and
+bodies, and may search in them.  Offsets are texts.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fastapi import Request
+
+from entrepot.domain.access.model import Action, ResourceType, whole_topic
+from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.expression.filter import FilterExpression, compile_filter
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.position import Position, PositionKind
+from entrepot.domain.query import MessageQuery
+from entrepot.domain.topic import QueueBounds
+from entrepot.gateway.http.admin.common import time_shape
+from entrepot.gateway.http.admin.journeys.looking_up import ids_of
+from entrepot.gateway.http.admin.messages import id_text, message_shape, property_shape
+from entrepot.gateway.http.admin.pulling import queue_number
+from entrepot.gateway.http.admin.scanning import Scan, Wants, scan_backward, scan_forward, scan_newest
+from entrepot.gateway.http.admin.seen import note_seen, shown_to
+from entrepot.gateway.http.asgi import name_in_path
+from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.masking import Shown
+from entrepot.gateway.http.problems import MissingError, bad_request
+
+NEWEST_FIRST: Final = "backward"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a query asks to see."""
+
+    queue: int | None
+    offset: str | None
+    direction: str
+    from_ms: int | None
+    to_ms: int | None
+    key: str | None
+    id: str | None
+    cursor: str | None
+    filter: FilterExpression | None
+    text: str
+    body_text: str
+    limit: int
+    scan: int
+    body_bytes: int
+
+    @property
+    def is_search(self) -> bool:
+        """True if the answer depends on contents."""
+        return bool(self.filter or self.text or self.body_text or self.key)
+
+
+class Viewer:
+    """One request's view of a topic."""
+
+    def __init__(self, context: HttpContext, request: Request, name: str) -> None:
+        self._context, self._request, self._store = context, request, context.store
+        self.topic = name
+        definition = context.store.topology.topic(name)
+        if definition is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}")
+        self.shown = shown_to(context, request)
+        may_subscribe = context.security.why(request.state.principal, Action.SUB, ResourceType.TOPIC, whole_topic(name))
+        self.sees_contents = may_subscribe.is_allowed and definition.permission.readable
+
+    async def answer(self, view: View) -> dict[str, Any]:
+        """The answer to a query.  Raises BAD_REQUEST for parameters that do not go together."""
+        scan = Scan(self._wants(view), view.limit, view.scan)
+        bounds: QueueBounds | None = None
+        if view.id is not None:
+            await self._by_id(scan, view.id)
+        elif view.queue is None:
+            if view.offset is not None:
+                raise bad_request("queue: is missing beside offset")
+            query = MessageQuery(self.topic, view.key, view.from_ms, view.to_ms, 1, view.cursor)
+            await scan_newest(self._store, scan, query)
+        else:
+            bounds = await self._of_queue(scan, view)
+        return {
+            "value": self.rows(scan.found, view.body_bytes),
+            "next": scan.next,
+            "lookedAt": scan.looked_at,
+            "minOffset": None if bounds is None else str(bounds.min_offset),
+            "maxOffset": None if bounds is None else str(bounds.max_offset),
+        }
+
+    async def message_at(self, queue: str, offset: str) -> StoredMessage:
+        """The message of a place in the path.  Raises MissingError."""
+        queue_id, wanted = queue_number(name_in_path(queue)), queue_number(name_in_path(offset), "offset")
+        bounds = await self._bounds(queue_id)
+        found: list[StoredMessage] = []
+        if bounds.min_offset <= wanted < bounds.max_offset:
+            found = await self._store.messages.read(self.topic, queue_id, wanted, 1)
+        if not found or found[0].queue_offset != wanted:
+            raise MissingError("message-not-found", "The message does not exist", f"no message is at offset {wanted}")
+        return found[0]
+
+    def rows(self, messages: list[StoredMessage], body_bytes: int) -> list[dict[str, Any]]:
+        """The messages as JSON; a look at bodies goes to the audit log."""
+        rows = [self.row(message, body_bytes) for message in messages]
+        bodies = sum(row["body"] is not None for row in rows)
+        if bodies:
+            queues = {message.queue_id for message in messages}
+            offsets = sorted(message.queue_offset for message in messages)
+            where = f"queue {queues.pop()}, " if len(queues) == 1 else f"{len(queues)} queues, "
+            note_seen(
+                self._context,
+                self._request,
+                self.topic,
+                f"{where}offsets {offsets[0]} to {offsets[-1]}: {bodies} {'body' if bodies == 1 else 'bodies'}",
+            )
+        return rows
+
+    def row(self, message: StoredMessage, body_bytes: int) -> dict[str, Any]:
+        """One message as JSON, as far as the caller is shown it."""
+        shown = self.shown(message)
+        head = message_shape(shown.message)
+        is_seen = self.sees_contents
+        body = shown.body if is_seen and body_bytes else None
+        return {
+            "id": id_text(shown.message.message_id),
+            "topic": head["topic"],
+            "namespace": head["namespace"],
+            "queueId": head["queueId"],
+            "offset": str(shown.message.queue_offset),
+            "bornTime": head["bornTime"],
+            "storeTime": time_shape(shown.message.store_time_ms),
+            "size": head["size"],
+            "keys": head["keys"] if is_seen else None,
+            "tag": head["tag"] if is_seen else None,
+            "subTopic": head["subTopic"] if is_seen else None,
+            "messageGroup": head["messageGroup"] if is_seen else None,
+            "properties": _properties(shown.properties) if is_seen else None,
+            "systemProperties": _properties(shown.system.items()) if is_seen else None,
+            "body": None if body is None else b64encode(body[:body_bytes]).decode("ascii"),
+            "isCut": body is not None and len(body) > body_bytes,
+            "isHidden": not is_seen or shown.body is None,
+            "isMasked": is_seen and shown.is_masked,
+        }
+
+    async def _bounds(self, queue_id: int) -> QueueBounds:
+        for bounds in await self._store.messages.bounds(self.topic):
+            if bounds.queue_id == queue_id:
+                return bounds
+        raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue {queue_id} of this topic now")
+
+    async def _of_queue(self, scan: Scan, view: View) -> QueueBounds:
+        assert view.queue is not None
+        if view.key is not None or view.cursor is not None:
+            raise bad_request("key and cursor are for all queues: leave queue out")
+        bounds = await self._bounds(view.queue)
+        start, end = bounds.min_offset, bounds.max_offset
+        if view.from_ms is not None:
+            start = max(start, await self._offset_at(view.queue, view.from_ms))
+        if view.to_ms is not None:
+            end = min(end, await self._offset_at(view.queue, view.to_ms))
+        if view.direction == NEWEST_FIRST:
+            end = end if view.offset is None else min(end, int(view.offset))
+            await scan_backward(self._store, self.topic, view.queue, scan, start, end)
+        else:
+            start = start if view.offset is None else max(start, int(view.offset))
+            await scan_forward(self._store, self.topic, view.queue, scan, start, end)
+        return bounds
+
+    async def _offset_at(self, queue_id: int, epoch_ms: int) -> int:
+        return await self._store.messages.offset_at(self.topic, queue_id, Position(PositionKind.TIME, epoch_ms))
+
+    async def _by_id(self, scan: Scan, text: str) -> None:
+        for message_id in ids_of(text):
+            found = await self._store.finder.messages_by_id(message_id)
+            for message in found:
+                if message.topic == self.topic and scan.may_go_on():
+                    scan.look_at(message)
+            if scan.found:
+                return
+
+    def _wants(self, view: View) -> Wants | None:
+        """The filter and the searches of a query, which see no more than the caller is shown."""
+        compiled = None if view.filter is None else compile_filter(view.filter)
+        if not (compiled or view.text or view.body_text):
+            return None
+
+        def wants(message: StoredMessage) -> bool:
+            shown = self.shown(message)
+            if compiled is not None and not compiled.matches(shown.as_message()):
+                return False
+            if view.text and view.text not in _searchable(shown):
+                return False
+            return not view.body_text or view.body_text in _body_text(shown)
+
+        return wants
+
+    def has_text(self, message: StoredMessage, text: str) -> bool:
+        """True if a folded text is in anything that the caller is shown of a message."""
+        shown = self.shown(message)
+        return text in _searchable(shown) or text in _body_text(shown)
+
+
+def _body_text(shown: Shown) -> str:
+    return (shown.body or b"").decode("utf-8", "replace").casefold()
+
+
+def _searchable(shown: Shown) -> str:
+    """Everything but the body that a search finds, one value a line."""
+    message = shown.message
+    values = (*shown.properties, *shown.system.items())
+    texts = [value if isinstance(value, str) else value.decode("utf-8", "replace") for _, value in values]
+    names = [name for name, _ in values]
+    return "\n".join((*message.keys, message.tag, message.sub_topic, message.message_group, *names, *texts)).casefold()
+
+
+def _properties(properties: Any) -> list[dict[str, str]]:
+    return [property_shape(name, value) for name, value in properties]
