@@ -27,24 +27,48 @@ export async function show(place, { query }, signal) {
     keepInAddress({ view: wanted === "graph" ? null : wanted, after: null, sort: null });
     return shown[wanted]();
   };
-  const views = choice("View", [{ label: "Drawing", value: "graph" }, { label: "Table", value: "table" }], view, turn);
+  const views = choice(
+    "View",
+    [
+      { label: "Drawing", value: "graph" },
+      { label: "Table", value: "table" },
+    ],
+    view,
+    turn,
+  );
   const top = head("Queues and exchanges", { sub: ["AMQP 0-9-1"] });
-  place.append(top.element, queueTabs("bindings", query.get("vhost") ?? ""), told.element, h("div.row", vhostChoice(names, vhost), views.element), body);
+  place.append(
+    top.element,
+    queueTabs("bindings", query.get("vhost") ?? ""),
+    told.element,
+    h("div.row.low", vhostChoice(names, vhost), views.element),
+    body,
+  );
   await shown[view]();
 }
 
 function vhostChoice(names, vhost) {
   const go = (value) => (location.hash = link("bindings", { vhost: value }));
-  const field = names === null
-    ? h("input", { id: "vhost", value: vhost, onchange: (event) => go(event.target.value) })
-    : h("select", { id: "vhost", onchange: (event) => go(event.target.value) }, [...new Set([vhost, ...names])].map((each) => h("option", { value: each, selected: each === vhost }, each)));
+  const field =
+    names === null
+      ? h("input", { id: "vhost", value: vhost, onchange: (event) => go(event.target.value) })
+      : h(
+          "select",
+          { id: "vhost", onchange: (event) => go(event.target.value) },
+          [...new Set([vhost, ...names])].map((each) => h("option", { value: each, selected: each === vhost }, each)),
+        );
   return h("p.field", h("label", { for: "vhost" }, "Virtual host"), field);
 }
 
 // -- the drawing -----------------------------------------------------------------------------------------------------
 
 async function showGraph(body, vhost, signal) {
-  await ask(body, (asked) => collected(vhost, asked), (found) => drawn(vhost, found), { what: "all bindings", fact: "The bindings were not loaded", signal });
+  await ask(
+    body,
+    (asked) => collected(vhost, asked),
+    (found) => drawn(vhost, found),
+    { what: "all bindings", fact: "The bindings were not loaded", signal },
+  );
 }
 
 /** The bindings of exchanges with a name, as long as they can be drawn: {bindings, types, total, queues, isWhole}. */
@@ -63,24 +87,45 @@ async function collected(vhost, signal) {
     bindings.push(...named);
     const isWhole = named.length < found.items.length || page >= found.page_count;
     const total = Math.max(found.total_count - queues.total_count, 0);
-    if (isWhole || page >= MOST_PAGES || nodesOf(bindings).size > MOST_NODES) return { bindings, types, total, queues: queues.total_count, isWhole };
+    if (isWhole || page >= MOST_PAGES || nodesOf(bindings).size > MOST_NODES)
+      return { bindings, types, total, queues: queues.total_count, isWhole };
   }
 }
 
 function drawn(vhost, { bindings, types, total, queues, isWhole }) {
-  const facts = `${count(total, "binding")} of exchanges with a name. All ${count(queues, "queue")} are bound to the default exchange by their names, too.`;
+  const alike = `All ${count(queues, "queue")} are bound to the default exchange by their names, too.`;
+  const facts = `${count(total, "binding")} of exchanges with a name. ${alike}`;
   const seen = nodesOf(bindings).size;
   if (!isWhole || seen > MOST_NODES) {
     const many = seen > MOST_NODES ? `More than ${MOST_NODES} exchanges and queues have bindings` : `There are ${number(total)} bindings`;
-    return banner("info", `${many}: too many to draw.`, facts, { label: `List ${number(total)} bindings`, href: link("bindings", { vhost, view: "table" }) });
+    return banner("info", `${many}: too many to draw.`, facts, {
+      label: `List ${number(total)} bindings`,
+      href: link("bindings", { vhost, view: "table" }),
+    });
   }
-  if (bindings.length === 0) return empty("No exchange with a name has a binding", `Messages reach queues by their names only. ${facts}`, { label: "Show the exchanges", href: link("exchanges", { vhost }) });
-  return panel("Bindings", { unit: facts, flush: bindingGraph(vhost, bindings, types), footer: ["Round: exchanges. With corners: queues.", "The table has whole names, keys and arguments."] });
+  if (bindings.length === 0)
+    return empty("No exchange with a name has a binding", `Messages reach queues by their names only. ${facts}`, {
+      label: "Show the exchanges",
+      href: link("exchanges", { vhost }),
+    });
+  return panel("Bindings", {
+    unit: facts,
+    flush: bindingGraph(vhost, bindings, types),
+    footer: ["Round: exchanges. With corners: queues.", "The table has whole names, keys and arguments."],
+  });
 }
 
 // -- the list --------------------------------------------------------------------------------------------------------
 
 function showTable(body, vhost, told, signal) {
-  const list = bindingList({ address: api("bindings", vhost), label: "Bindings", end: "both", sort: "-source", inAddress: true, told, signal });
+  const list = bindingList({
+    address: api("bindings", vhost),
+    label: "Bindings",
+    end: "both",
+    sort: "-source",
+    inAddress: true,
+    told,
+    signal,
+  });
   fill(body, panel("Bindings", { flush: list.element }));
 }

@@ -13,7 +13,14 @@ import { facts, keyNumbers, panel, scrolling } from "../parts/panel.js";
 import { unknown } from "../parts/states.js";
 
 const REFRESH_SECONDS = 5;
-const COUNTS = [["received", "In"], ["sent", "Out"], ["refusedIn", "Refused here"], ["refusedOut", "Refused there"], ["ignored", "Ignored"], ["connects", "Connects"]];
+const COUNTS = [
+  ["received", "In"],
+  ["sent", "Out"],
+  ["refusedIn", "Refused here"],
+  ["refusedOut", "Refused there"],
+  ["ignored", "Ignored"],
+  ["connects", "Connects"],
+];
 
 export async function show(place, { name: bridge }, signal) {
   const top = head(bridge, { shown: name(bridge), crumbs: [["Bridges", link("bridges")]] });
@@ -23,9 +30,18 @@ export async function show(place, { name: bridge }, signal) {
   const draw = ({ value, answered }) => {
     const found = value.find((each) => each.name === bridge);
     const lacking = partial(answered, { means: "Counts are lower bounds." });
-    if (!found) return [lacking, empty("There is no such bridge", "The setting bridge.remotes names all bridges.", { label: "Show all", href: link("bridges") })];
+    if (!found)
+      return [
+        lacking,
+        empty("There is no such bridge", "The setting bridge.remotes names all bridges.", { label: "Show all", href: link("bridges") }),
+      ];
     top.sub([bridgeState(found), ["remote ", h("span.mono", name(found.url))], `MQTT ${found.version === 5 ? "5" : "3.1.1"}`]);
-    return [lacking, keyNumbers(numbers({ ...found, atLeast: answered.answered < answered.asked })), about(found), gateways(found, answered)];
+    return [
+      lacking,
+      keyNumbers(numbers({ ...found, atLeast: answered.answered < answered.asked })),
+      about(found),
+      gateways(found, answered),
+    ];
   };
   const done = await ask(body, load, draw, { what: "all gateways", fact: "The bridge was not loaded", signal });
   if (!done) return;
@@ -52,13 +68,35 @@ function about(row) {
     ["In this state since", isUnknown(row.since) ? unknown() : fullTime(row.since)],
     ["Last error", row.lastError ? name(row.lastError) : "none"],
   ];
-  return panel("Connection", { body: facts(pairs), footer: "Its rules out are consumer groups: bridge-NAME-1, bridge-NAME-2, …" });
+  return panel("Connection", {
+    body: facts(pairs),
+    footer: h("span", "Its rules out are consumer groups: ", name(`bridge-${row.name}-1`), ", and so on"),
+  });
 }
 
 function gateways({ byGateway }, { missing }) {
   const heads = [["Gateway"], ["State"], ...COUNTS.map(([, title], at) => [title, at > 1 ? "n opt" : "n"])];
-  const rows = byGateway.map((each) => h("tr", h("th", { scope: "row" }, name(each.gateway)), h("td", bridgeState(each)), COUNTS.map(([key], at) => h("td.n", { class: at > 1 ? "opt" : "" }, number(each[key])))));
-  const away = missing.map((each) => h("tr", h("th", { scope: "row" }, name(each.name)), h("td", { colspan: COUNTS.length + 1 }, unknown(each.reason))));
-  const table = h("table", h("thead", h("tr", heads.map(([title, classes = ""]) => h("th", { scope: "col", class: classes }, title)))), h("tbody", rows, away));
+  const rows = byGateway.map((each) =>
+    h(
+      "tr",
+      h("th", { scope: "row" }, name(each.gateway)),
+      h("td", bridgeState(each)),
+      COUNTS.map(([key], at) => h("td.n", { class: at > 1 ? "opt" : "" }, number(each[key]))),
+    ),
+  );
+  const away = missing.map((each) =>
+    h("tr", h("th", { scope: "row" }, name(each.name)), h("td", { colspan: COUNTS.length + 1 }, unknown(each.reason))),
+  );
+  const table = h(
+    "table",
+    h(
+      "thead",
+      h(
+        "tr",
+        heads.map(([title, classes = ""]) => h("th", { scope: "col", class: classes }, title)),
+      ),
+    ),
+    h("tbody", rows, away),
+  );
   return panel("By gateway", { unit: "since each began", flush: scrolling("Counts by gateway", table) });
 }

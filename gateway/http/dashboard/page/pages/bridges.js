@@ -22,10 +22,20 @@ export async function show(place, parameters, signal) {
     key: (row) => row.name,
     columns: columns(),
     load: ({ signal: asked }) => load(asked),
-    empty: { title: "No bridges", text: "A bridge carries messages in from another MQTT broker, or out to it. The setting bridge.remotes names them; they begin at the next start." },
+    empty: {
+      title: "No bridges",
+      text: "A bridge carries messages in from another MQTT broker, or out to it. The setting bridge.remotes names all bridges.",
+    },
   });
-  const moved = h("p.note", h("span", "To move the queues of a RabbitMQ here, run ", h("code.brk", SHOVEL), ". It runs by itself and tells its own progress."));
-  place.append(head("Bridges", { sub: ["to other MQTT brokers", "counts are those since each gateway began"] }).element, panel("Bridges", { flush: list.element }), moved);
+  const moved = h(
+    "p.note",
+    h("span", "To move the queues of a RabbitMQ here, run ", h("code.brk", SHOVEL), ". It runs by itself and tells its own progress."),
+  );
+  place.append(
+    head("Bridges", { sub: ["to other MQTT brokers", "counts are those since each gateway began"] }).element,
+    panel("Bridges", { flush: list.element }),
+    moved,
+  );
 }
 
 async function load(signal) {
@@ -39,7 +49,12 @@ function columns() {
     { id: "name", label: "Bridge", isHead: true, cell: (row) => h("a", { href: link(path("bridges", row.name)) }, name(row.name)) },
     { id: "url", label: "Remote", optional: 1, cell: (row) => h("span.mono.xs.brk", name(row.url)) },
     { id: "state", label: "State", cell: bridgeState },
-    { id: "gateway", label: "Runs at", optional: 1, cell: (row) => (row.gateway ? name(row.gateway) : row.owner ? name(row.owner) : unknown()) },
+    {
+      id: "gateway",
+      label: "Runs at",
+      optional: 1,
+      cell: (row) => (row.gateway ? name(row.gateway) : row.owner ? name(row.owner) : unknown()),
+    },
     { id: "in", label: "In", align: "n", cell: (row) => number(row.received, row) },
     { id: "out", label: "Out", align: "n", cell: (row) => number(row.sent, row) },
     { id: "refused", label: "Refused", align: "n", cell: refused },

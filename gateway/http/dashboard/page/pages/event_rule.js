@@ -13,7 +13,11 @@ import { none } from "../parts/states.js";
 
 export async function show(place, { topic, query }, signal) {
   const namespace = query.get("namespace") ?? "";
-  const top = head(topic, { shown: name(topic), crumbs: [["Event rules", link("event-rules", { namespace })]], sub: ["event rule", namespace && ["namespace ", name(namespace)]].filter(Boolean) });
+  const top = head(topic, {
+    shown: name(topic),
+    crumbs: [["Event rules", link("event-rules", { namespace })]],
+    sub: ["event rule", namespace && ["namespace ", name(namespace)]].filter(Boolean),
+  });
   const told = results();
   const body = h("div.stack.wide-gaps");
   place.append(top.element, told.element, body);
@@ -52,6 +56,9 @@ function aboutPanel(rule) {
 }
 
 function schemaPanel({ schemaText }) {
-  const body = schemaText === null ? h("p.s.q", "Any data conforms.") : h("pre.code.wrap", { tabindex: "0", role: "group", "aria-label": "JSON Schema" }, schemaText);
+  const body =
+    schemaText === null
+      ? h("p.s.q", "Any data conforms.")
+      : h("pre.code.wrap", { tabindex: "0", role: "group", "aria-label": "JSON Schema" }, schemaText);
   return panel("Schema", { body });
 }

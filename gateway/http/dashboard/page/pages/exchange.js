@@ -14,16 +14,31 @@ import { chip, none } from "../parts/states.js";
 
 export async function show(place, { vhost, name: given }, signal) {
   const exchange = given === inPath("") ? "" : given;
-  const top = head(exchange || "Default exchange", { shown: exchange ? name(exchange) : null, crumbs: [["Exchanges", link("exchanges", { vhost })]] });
+  const top = head(exchange || "Default exchange", {
+    shown: exchange ? name(exchange) : null,
+    crumbs: [["Exchanges", link("exchanges", { vhost })]],
+  });
   const told = results();
   const body = h("div.stack.wide-gaps");
   place.append(top.element, told.element, body);
   const draw = (found) => {
-    top.sub([["virtual host ", name(found.vhost)], found.type, found.durable ? "durable" : chip("transient"), found.auto_delete && "deleted after its last binding", found.internal && chip("internal")].filter(Boolean));
+    top.sub(
+      [
+        ["virtual host ", name(found.vhost)],
+        found.type,
+        found.durable ? "durable" : chip("transient"),
+        found.auto_delete && "deleted after its last binding",
+        found.internal && chip("internal"),
+      ].filter(Boolean),
+    );
     top.acts(canDelete(found) ? deletion(found) : []);
     return [outward(vhost, exchange, told, signal), inward(vhost, exchange, told, signal), about(found)];
   };
-  await ask(body, (asked) => get(api("exchanges", vhost, given), { signal: asked }), draw, { what: "the gateway", fact: "The exchange was not loaded", signal });
+  await ask(body, (asked) => get(api("exchanges", vhost, given), { signal: asked }), draw, {
+    what: "the gateway",
+    fact: "The exchange was not loaded",
+    signal,
+  });
 }
 
 /** Those of the protocol stay. */
@@ -32,7 +47,9 @@ const canDelete = (found) => found.name !== "" && !found.name.startsWith("amq.")
 function deletion(found) {
   const remove = async () => {
     const query = { page: 1, page_size: 1, columns: "source" };
-    const ends = await Promise.all(["source", "destination"].map((end) => get(api("exchanges", found.vhost, found.name, "bindings", end), { query }))).catch(() => null);
+    const ends = await Promise.all(
+      ["source", "destination"].map((end) => get(api("exchanges", found.vhost, found.name, "bindings", end), { query })),
+    ).catch(() => null);
     const bindings = ends ? ends[0].total_count + ends[1].total_count : null;
     if (await deleteExchange(found, bindings)) location.hash = link("exchanges", { vhost: found.vhost });
   };
@@ -45,18 +62,35 @@ function outward(vhost, exchange, told, signal) {
     told.tell("info", [exchangeName(exchange), " was bound."], "The audit has an entry.");
     await list.reload();
   };
-  const list = bindingList({ address: api("exchanges", vhost, inPath(exchange), "bindings", "source"), label: "Bindings from it", end: "destination", told, signal });
+  const list = bindingList({
+    address: api("exchanges", vhost, inPath(exchange), "bindings", "source"),
+    label: "Bindings from it",
+    end: "destination",
+    told,
+    signal,
+  });
   const acts = exchange ? h("button.small", { type: "button", onclick: create }, "Bind") : [];
   return panel("Gives messages to", { acts, flush: list.element });
 }
 
 function inward(vhost, exchange, told, signal) {
   if (exchange === "") return null;
-  const list = bindingList({ address: api("exchanges", vhost, exchange, "bindings", "destination"), label: "Bindings to it", end: "source", told, signal });
+  const list = bindingList({
+    address: api("exchanges", vhost, exchange, "bindings", "destination"),
+    label: "Bindings to it",
+    end: "source",
+    told,
+    signal,
+  });
   return panel("Gets messages of exchanges", { flush: list.element });
 }
 
 function about(found) {
   const given = Object.entries(found.arguments ?? {}).map(([key, value]) => [name(key), valueText(value)]);
-  return panel("Policy and arguments", { body: facts([["Policy", found.policy ? h("a", { href: link("policies", { vhost: found.vhost }) }, name(found.policy)) : none()], ...given]) });
+  return panel("Policy and arguments", {
+    body: facts([
+      ["Policy", found.policy ? h("a", { href: link("policies", { vhost: found.vhost }) }, name(found.policy)) : none()],
+      ...given,
+    ]),
+  });
 }

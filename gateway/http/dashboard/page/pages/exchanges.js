@@ -20,7 +20,11 @@ export async function show(place, { query }, signal) {
     const made = await declareExchange(names, vhost);
     if (!made) return;
     const { exchange, isNew } = made.done;
-    told.tell("info", [isNew ? "The exchange " : "There is such an exchange already: ", name(exchange), isNew && " was created."], "The audit has an entry.");
+    told.tell(
+      "info",
+      [isNew ? "The exchange " : "There is such an exchange already: ", name(exchange), isNew && " was created."],
+      "The audit has an entry.",
+    );
     await list.reload();
   };
   const list = table({
@@ -35,16 +39,32 @@ export async function show(place, { query }, signal) {
       vhost = asked.filter.vhost;
       return pageOf("exchanges", asked, COLUMNS);
     },
-    empty: { title: "No exchanges", text: "An AMQP client declares its exchanges, or you create one here.", action: { label: "Create an exchange", act: create } },
+    empty: {
+      title: "No exchanges",
+      text: "An AMQP client declares its exchanges, or you create one here.",
+      action: { label: "Create an exchange", act: create },
+    },
   });
-  const top = head("Queues and exchanges", { acts: h("button.primary", { type: "button", onclick: create }, "Create an exchange"), sub: ["AMQP 0-9-1"] });
+  const top = head("Queues and exchanges", {
+    acts: h("button.primary", { type: "button", onclick: create }, "Create an exchange"),
+    sub: ["AMQP 0-9-1"],
+  });
   place.append(top.element, queueTabs("exchanges", vhost), told.element, panel("Exchanges", { flush: list.element }));
 }
 
 function columns() {
-  const flags = (row) => [!row.durable && chip("transient"), row.auto_delete && chip("auto-delete"), row.internal && chip("internal")].filter(Boolean).map((each) => [" ", each]);
+  const flags = (row) =>
+    [!row.durable && chip("transient"), row.auto_delete && chip("auto-delete"), row.internal && chip("internal")]
+      .filter(Boolean)
+      .map((each) => [" ", each]);
   return [
-    { id: "name", label: "Exchange", isHead: true, sort: "name", cell: (row) => [h("a", { href: link(path("exchanges", row.vhost, inPath(row.name))) }, exchangeName(row.name)), flags(row)] },
+    {
+      id: "name",
+      label: "Exchange",
+      isHead: true,
+      sort: "name",
+      cell: (row) => [h("a", { href: link(path("exchanges", row.vhost, inPath(row.name))) }, exchangeName(row.name)), flags(row)],
+    },
     { id: "type", label: "Type", sort: "type", cell: (row) => row.type },
     { id: "vhost", label: "Virtual host", sort: "vhost", optional: 1, cell: (row) => name(row.vhost) },
     { id: "arguments", label: "Arguments", optional: 2, cell: (row) => argumentsText(row.arguments) },

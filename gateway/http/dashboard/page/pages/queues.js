@@ -8,14 +8,26 @@ import { declareQueue } from "../parts/amqp_dialogs.js";
 import { results } from "../parts/banner.js";
 import { confirm } from "../parts/dialog.js";
 import { head } from "../parts/head.js";
+import { inTurn, namedInTurn, tellInTurn } from "../parts/in_turn.js";
 import { panel } from "../parts/panel.js";
 import { admin, api, pageOf, queueTabs, vhostFilter, vhostNames } from "../parts/rabbitmq.js";
 import { chip, none } from "../parts/states.js";
 import { table } from "../parts/table.js";
 
-const COLUMNS = ["name", "vhost", "type", "durable", "auto_delete", "exclusive", "policy", "messages", "messages_ready", "messages_unacknowledged", "consumers"];
+const COLUMNS = [
+  "name",
+  "vhost",
+  "type",
+  "durable",
+  "auto_delete",
+  "exclusive",
+  "policy",
+  "messages",
+  "messages_ready",
+  "messages_unacknowledged",
+  "consumers",
+];
 const REFRESH_SECONDS = 5;
-const MOST_NAMED = 10; // in a question
 
 export async function show(place, { query }, signal) {
   const told = results();
@@ -24,10 +36,17 @@ export async function show(place, { query }, signal) {
     const made = await declareQueue(names, list.filter().vhost);
     if (!made) return;
     const { queue, isNew } = made.done;
-    told.tell("info", [isNew ? "The queue " : "There is such a queue already: ", name(queue), isNew && " was created."], "The audit has an entry.");
+    told.tell(
+      "info",
+      [isNew ? "The queue " : "There is such a queue already: ", name(queue), isNew && " was created."],
+      "The audit has an entry.",
+    );
     await list.reload();
   };
-  const top = head("Queues and exchanges", { acts: h("button.primary", { type: "button", onclick: create }, "Create a queue"), sub: ["AMQP 0-9-1"] });
+  const top = head("Queues and exchanges", {
+    acts: h("button.primary", { type: "button", onclick: create }, "Create a queue"),
+    sub: ["AMQP 0-9-1"],
+  });
   const list = queueList(names, told, create, signal);
   place.append(top.element, queueTabs("queues", query.get("vhost") ?? ""), told.element, panel("Queues", { flush: list.element }));
 }
@@ -48,15 +67,28 @@ function queueList(names, told, create, signal) {
       return pageOf("queues", asked, COLUMNS);
     },
     actions: [{ label: (rows) => `Delete ${count(rows.length, "queue")}`, isDanger: true, act: (rows) => deleteQueues(rows, told) }],
-    empty: { title: "No queues", text: "An AMQP client declares its queues, or you create one here.", action: { label: "Create a queue", act: create } },
+    empty: {
+      title: "No queues",
+      text: "An AMQP client declares its queues, or you create one here.",
+      action: { label: "Create a queue", act: create },
+    },
   });
   return { ...list, filter: () => filter };
 }
 
 function columns() {
-  const flags = (row) => [!row.durable && chip("transient"), row.auto_delete && chip("auto-delete"), row.exclusive && chip("exclusive")].filter(Boolean).map((each) => [" ", each]);
+  const flags = (row) =>
+    [!row.durable && chip("transient"), row.auto_delete && chip("auto-delete"), row.exclusive && chip("exclusive")]
+      .filter(Boolean)
+      .map((each) => [" ", each]);
   return [
-    { id: "name", label: "Queue", isHead: true, sort: "name", cell: (row) => [h("a", { href: link(path("queues", row.vhost, row.name)) }, name(row.name)), flags(row)] },
+    {
+      id: "name",
+      label: "Queue",
+      isHead: true,
+      sort: "name",
+      cell: (row) => [h("a", { href: link(path("queues", row.vhost, row.name)) }, name(row.name)), flags(row)],
+    },
     { id: "vhost", label: "Virtual host", sort: "vhost", optional: 1, cell: (row) => name(row.vhost) },
     { id: "type", label: "Type", sort: "type", optional: 1, cell: (row) => row.type },
     { id: "ready", label: "Ready", align: "n", sort: "messages_ready", cell: (row) => number(row.messages_ready) },
@@ -70,34 +102,21 @@ async function deleteQueues(rows, told) {
   const isKnown = rows.every((row) => row.messages !== undefined);
   const messages = isKnown ? rows.reduce((sum, row) => sum + Number(row.messages), 0) : null;
   const [first] = rows;
-  const more = rows.length - MOST_NAMED;
   const result = await confirm({
     title: `Delete ${count(rows.length, "queue")}?`,
     loss: [h("b", number(messages)), " messages and all bindings of these queues are lost. This cannot be undone."],
-    body: h("ul", rows.slice(0, MOST_NAMED).map((row) => h("li", name(row.name), h("span.q", " in ", name(row.vhost)))), more > 0 && h("li", `and ${more} more`)),
-    cli: rows.slice(0, MOST_NAMED).map((row) => admin(row.vhost, "delete queue", { name: row.name })).join("\n"),
+    ...namedInTurn(
+      rows,
+      (row) => [name(row.name), h("span.q", " in ", name(row.vhost))],
+      (row) => admin(row.vhost, "delete queue", { name: row.name }),
+    ),
     rest: { method: "DELETE", path: api("queues", first.vhost, first.name) },
     verb: `Delete ${count(rows.length, "queue")}`,
     isDanger: true,
     typed: rows.length === 1 ? first.name : `delete ${rows.length}`,
-    run: () => inTurn(rows),
+    run: () => inTurn(rows, (row) => del(api("queues", row.vhost, row.name))),
   });
   if (!result) return false;
-  const { done, failed } = result.done;
-  const kind = failed.length ? "warn" : "info";
-  told.tell(kind, `${count(done, "queue")} of ${rows.length} ${done === 1 ? "was" : "were"} deleted.`, failed.length ? h("span", failed.slice(0, 3).map(([row, error]) => [" ", name(row.name), ": ", error.message])) : "The audit has an entry of each.");
+  tellInTurn(told, result.done, ["queue"], "deleted", (row) => row.name);
   return true;
-}
-
-/** Delete one after the other; what is refused does not stop the rest. */
-async function inTurn(rows) {
-  const failed = [];
-  for (const row of rows) {
-    try {
-      await del(api("queues", row.vhost, row.name));
-    } catch (error) {
-      failed.push([row, error]);
-    }
-  }
-  return { done: rows.length - failed.length, failed };
 }

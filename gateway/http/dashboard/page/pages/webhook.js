@@ -2,7 +2,7 @@
 
 import { del, get, segment } from "../api.js";
 import { fill, h, name } from "../dom.js";
-import { duration, number } from "../format.js";
+import { count, duration, number } from "../format.js";
 import { every } from "../live.js";
 import { link } from "../links.js";
 import { ask } from "../parts/answers.js";
@@ -28,7 +28,13 @@ export async function show(place, { id, query }, signal) {
   const draw = (found) => {
     now = found;
     top.sub([["topic ", name(found.topic)], ["namespace ", name(found.namespace)], subscriptionState(found)]);
-    return [partial(found.answered, { means: "Its answers and circuit are missing." }), keyNumbers(numbers(found)), gatewayPanel(found), answerPanel(found), columns(deliveryPanel(found), definitionPanel(found))];
+    return [
+      partial(found.answered, { means: "Its answers and circuit are missing." }),
+      keyNumbers(numbers(found)),
+      gatewayPanel(found),
+      answerPanel(found),
+      columns(deliveryPanel(found), definitionPanel(found)),
+    ];
   };
   const again = async () => {
     const found = await load(signal);
@@ -94,8 +100,18 @@ function gatewayPanel({ deliveries, answered }) {
       h("td.opt", answerWord(each.answers[0])),
     ),
   );
-  const away = answered.missing.map((each) => h("tr", h("th", { scope: "row" }, name(each.name)), h("td", { colspan: 6 }, unknown(each.reason))));
-  const titles = [["Gateway"], ["Circuit"], ["Failures in a row", "n"], ["Pauses", "n"], ["Next try"], ["Requests", "n opt"], ["Last answer", "opt"]];
+  const away = answered.missing.map((each) =>
+    h("tr", h("th", { scope: "row" }, name(each.name)), h("td", { colspan: 6 }, unknown(each.reason))),
+  );
+  const titles = [
+    ["Gateway"],
+    ["Circuit"],
+    ["Failures in a row", "n"],
+    ["Pauses", "n"],
+    ["Next try"],
+    ["Requests", "n opt"],
+    ["Last answer", "opt"],
+  ];
   const nobody = h("p.pad.s.q", "No gateway delivers now: nothing was to be sent, or the receiver has not consented.");
   return panel("Gateways", { flush: rows.length + away.length ? tableOf("Circuit by gateway", titles, [...rows, ...away]) : nobody });
 }
@@ -113,8 +129,22 @@ function deliveryPanel(found) {
     ["Sink", h("span.mono.xs.brk", name(found.sink))],
     ["Retries after", scheduleWords(found)],
     ["Oldest event", config.maxageseconds ? duration(config.maxageseconds) : "any"],
-    ["Consent", [config.handshake, status.consent ? [", ", status.consent] : ", not asked yet", status.allowedrate ? `, ${status.allowedrate} a minute` : ""]],
-    ["Asked for it", [`${number(handshake.tries)} times, last `, timeOrNone(handshake.askedAt, "never"), handshake.nextAt && [", next ", timeOrNone(handshake.nextAt)]]],
+    [
+      "Consent",
+      [
+        config.handshake,
+        status.consent ? [", ", status.consent] : ", not asked yet",
+        status.allowedrate ? `, ${status.allowedrate} a minute` : "",
+      ],
+    ],
+    [
+      "Asked for it",
+      [
+        handshake.tries ? [count(handshake.tries, "time"), ", last "] : "",
+        timeOrNone(handshake.askedAt, "never"),
+        handshake.nextAt && [", next ", timeOrNone(handshake.nextAt)],
+      ],
+    ],
     ["Quiet until", timeOrNone(found.quietUntil, "the sink did not ask for it")],
     ["Limit", config.ratelimit ? `${number(config.ratelimit)} requests a minute` : "none"],
     ["Signed", config.signingsecret ? "yes" : "no"],

@@ -7,9 +7,20 @@ import { confirm } from "./dialog.js";
 import { formDialog } from "./form.js";
 import { admin, api, exchangeName, inPath, objectOf, objectSoFar, vhostField } from "./rabbitmq.js";
 
-const TYPES = [["classic", "classic"], ["quorum", "quorum"], ["stream", "stream"]];
+const TYPES = [
+  ["classic", "classic"],
+  ["quorum", "quorum"],
+  ["stream", "stream"],
+];
 const EXCHANGE_TYPES = ["topic", "direct", "fanout", "headers"].map((each) => [each, each]);
-const ARGUMENTS = { name: "arguments", label: "More arguments", type: "textarea", rows: 3, wide: true, hint: "A JSON object; empty: none." };
+const ARGUMENTS = {
+  name: "arguments",
+  label: "More arguments",
+  type: "textarea",
+  rows: 3,
+  wide: true,
+  hint: "A JSON object; empty: none.",
+};
 const CREATED = 201;
 
 const rest = (method, path, body) => ({ method, path, body });
@@ -20,7 +31,12 @@ const putNew = async (path, body) => (await call("PUT", path, { body, raw: true 
 /** Declare a queue.  Resolves to {done: {vhost, queue, isNew}}. */
 export function declareQueue(vhosts, vhost) {
   const read = ({ type, durable, autoDelete, maxLength, messageTtl, deadLetterExchange, arguments: more }, parse) => {
-    const given = { "x-queue-type": type, "x-max-length": maxLength, "x-message-ttl": messageTtl, "x-dead-letter-exchange": deadLetterExchange };
+    const given = {
+      "x-queue-type": type,
+      "x-max-length": maxLength,
+      "x-message-ttl": messageTtl,
+      "x-dead-letter-exchange": deadLetterExchange,
+    };
     return { durable, auto_delete: autoDelete, arguments: { ...JSON.parse(JSON.stringify(given)), ...parse(more) } };
   };
   return formDialog("Create a queue", {
@@ -39,7 +55,10 @@ export function declareQueue(vhosts, vhost) {
     same: (values) => {
       const body = read(values, objectSoFar);
       const given = { name: values.queue ?? "", durable: body.durable, auto_delete: body.auto_delete, arguments: body.arguments };
-      return { cli: admin(values.vhost ?? "/", "declare queue", given), rest: rest("PUT", api("queues", values.vhost ?? "", values.queue ?? ""), body) };
+      return {
+        cli: admin(values.vhost ?? "/", "declare queue", given),
+        rest: rest("PUT", api("queues", values.vhost ?? "", values.queue ?? ""), body),
+      };
     },
     send: async (values) => {
       const body = read(values, (text) => objectOf("arguments", text));
@@ -85,14 +104,34 @@ export function declareExchange(vhosts, vhost) {
 
 /** Bind: one end is given, `{vhost, source}` or `{vhost, queue}`. */
 export function bind({ vhost, source = null, queue = null }) {
-  const ends = (values) => ({ from: source ?? values.source ?? "", kind: queue === null ? values.kind : "q", to: queue ?? values.destination ?? "" });
+  const ends = (values) => ({
+    from: source ?? values.source ?? "",
+    kind: queue === null ? values.kind : "q",
+    to: queue ?? values.destination ?? "",
+  });
   const path = ({ from, kind, to }) => api("bindings", vhost, "e", inPath(from), kind, to);
   const other =
     queue === null
-      ? [{ name: "kind", label: "To", type: "select", options: [["q", "a queue"], ["e", "an exchange"]], value: "q" }, { name: "destination", label: "Its name", required: true }]
+      ? [
+          {
+            name: "kind",
+            label: "To",
+            type: "select",
+            options: [
+              ["q", "a queue"],
+              ["e", "an exchange"],
+            ],
+            value: "q",
+          },
+          { name: "destination", label: "Its name", required: true },
+        ]
       : [{ name: "source", label: "Exchange", required: true }];
   return formDialog(queue === null ? "Bind to a queue or exchange" : "Bind to an exchange", {
-    fields: [...other, { name: "routing_key", label: "Routing key", hint: "Of topic exchanges: * is a word, # any number of words." }, { ...ARGUMENTS, label: "Arguments", hint: "Of headers exchanges: a JSON object." }],
+    fields: [
+      ...other,
+      { name: "routing_key", label: "Routing key", hint: "Of topic exchanges: * is a word, # any number of words." },
+      { ...ARGUMENTS, label: "Arguments", hint: "Of headers exchanges: a JSON object." },
+    ],
     submit: "Bind",
     same: (values) => {
       const { from, kind, to } = ends(values);
@@ -100,7 +139,8 @@ export function bind({ vhost, source = null, queue = null }) {
       const given = { source: from, destination_type: kind === "q" ? "queue" : "exchange", destination: to, ...body };
       return { cli: admin(vhost, "declare binding", given), rest: rest("POST", path({ from, kind, to }), body) };
     },
-    send: (values) => post(path(ends(values)), { routing_key: values.routing_key ?? "", arguments: objectOf("arguments", values.arguments) }),
+    send: (values) =>
+      post(path(ends(values)), { routing_key: values.routing_key ?? "", arguments: objectOf("arguments", values.arguments) }),
   });
 }
 
@@ -111,7 +151,14 @@ export function unbind(binding) {
   const ends = { source, destination_type: kind, destination, properties_key: properties };
   return confirm({
     title: "Delete this binding?",
-    loss: [exchangeName(source), " gives ", name(destination), " no more messages with the key ", name(key), ". What it has stays. You can bind it again."],
+    loss: [
+      exchangeName(source),
+      " gives ",
+      name(destination),
+      " no more messages with the key ",
+      name(key),
+      ". What it has stays. You can bind it again.",
+    ],
     cli: admin(vhost, "delete binding", ends),
     rest: rest("DELETE", path),
     verb: "Delete binding",
@@ -125,7 +172,10 @@ export function purge({ vhost, name: queue, messages_ready: ready }) {
   const path = api("queues", vhost, queue, "contents");
   return confirm({
     title: `Purge the queue ${queue}?`,
-    loss: [h("b", number(ready)), " ready messages are deleted. Those that a consumer has stay until it settles them. This cannot be undone."],
+    loss: [
+      h("b", number(ready)),
+      " ready messages are deleted. Those that a consumer has stay until it settles them. This cannot be undone.",
+    ],
     cli: admin(vhost, "purge queue", { name: queue }),
     rest: rest("DELETE", path),
     verb: "Purge queue",
@@ -140,7 +190,12 @@ export function deleteQueue({ vhost, name: queue, messages, consumers }) {
   const path = api("queues", vhost, queue);
   return confirm({
     title: `Delete the queue ${queue}?`,
-    loss: [h("b", number(messages)), " messages, its bindings, and ", h("b", number(consumers)), " consumers lose it. This cannot be undone."],
+    loss: [
+      h("b", number(messages)),
+      " messages, its bindings, and ",
+      h("b", number(consumers)),
+      " consumers lose it. This cannot be undone.",
+    ],
     cli: admin(vhost, "delete queue", { name: queue }),
     rest: rest("DELETE", path),
     verb: "Delete queue",
@@ -169,19 +224,18 @@ const APPLY_TO = ["all", "queues", "classic_queues", "quorum_queues", "streams",
 
 /** Create a policy, or change `policy`.  `kind`: policies or operator-policies. */
 export function putPolicy(kind, vhosts, vhost, policy = null) {
-  const body = (values, parse) => ({ pattern: values.pattern ?? "", definition: parse(values.definition), priority: values.priority ?? 0, "apply-to": values["apply-to"] });
+  const body = (values, parse) => ({
+    pattern: values.pattern ?? "",
+    definition: parse(values.definition),
+    priority: values.priority ?? 0,
+    "apply-to": values["apply-to"],
+  });
   const of = (values) => ({ in: policy?.vhost ?? values.vhost ?? "", name: policy?.name ?? values.policy ?? "" });
   const isOperators = kind === "operator-policies";
   const named = policy === null ? [vhostField(vhosts, vhost), { name: "policy", label: "Name", required: true }] : [];
   const command = isOperators ? "declare operator_policy" : "declare policy";
   return formDialog(policy === null ? "Create a policy" : `Change the policy ${policy.name}`, {
-    fields: [
-      ...named,
-      { name: "pattern", label: "Pattern of names", required: true, value: policy?.pattern, hint: "A regular expression, such as ^orders" },
-      { name: "apply-to", label: "For", type: "select", options: isOperators ? APPLY_TO.slice(1, 5) : APPLY_TO, value: policy?.["apply-to"] ?? "queues", problem: ["apply-to"] },
-      { name: "priority", label: "Priority", type: "number", value: policy?.priority ?? 0, hint: "Of the matching ones, the highest holds." },
-      { name: "definition", label: "Definition", type: "textarea", wide: true, required: true, value: policy ? JSON.stringify(policy.definition, null, 2) : '{"max-length": 10000}', hint: "A JSON object of arguments without x-" },
-    ],
+    fields: [...named, ...policyFields(isOperators, policy)],
     submit: policy === null ? "Create policy" : "Change policy",
     same: (values) => ({
       loss: "It holds at once, for all that match.",
@@ -189,8 +243,41 @@ export function putPolicy(kind, vhosts, vhost, policy = null) {
       rest: rest("PUT", api(kind, of(values).in, of(values).name), body(values, objectSoFar)),
     }),
     send: async (values) => {
-      await put(api(kind, of(values).in, of(values).name), body(values, (text) => objectOf("definition", text)));
+      await put(
+        api(kind, of(values).in, of(values).name),
+        body(values, (text) => objectOf("definition", text)),
+      );
       return of(values).name;
     },
   });
+}
+
+function policyFields(isOperators, policy) {
+  return [
+    { name: "pattern", label: "Pattern of names", required: true, value: policy?.pattern, hint: "A regular expression, such as ^orders" },
+    {
+      name: "apply-to",
+      label: "For",
+      type: "select",
+      options: isOperators ? APPLY_TO.slice(1, 5) : APPLY_TO,
+      value: policy?.["apply-to"] ?? "queues",
+      problem: ["apply-to"],
+    },
+    {
+      name: "priority",
+      label: "Priority",
+      type: "number",
+      value: policy?.priority ?? 0,
+      hint: "Of the matching ones, the highest holds.",
+    },
+    {
+      name: "definition",
+      label: "Definition",
+      type: "textarea",
+      wide: true,
+      required: true,
+      value: policy ? JSON.stringify(policy.definition, null, 2) : '{"max-length": 10000}',
+      hint: "A JSON object of arguments without x-",
+    },
+  ];
 }

@@ -11,10 +11,11 @@ const MOST_LAYERS = 5; // of exchanges; exchanges that feed each other in a circ
 const MOST_PORTS = 12; // labelled bindings of one node; above it, they meet in one point
 const NODE = { width: 190, height: 30, gap: 12 };
 const PORT = 17; // height of one labelled binding
-const BETWEEN = 210; // from layer to layer
+const BETWEEN = 250; // from layer to layer
+const RUN = 130; // straight end of a line, below its key
 const EDGE = 8;
 const MOST_SIGNS = 24;
-const MOST_KEY_SIGNS = 22;
+const MOST_KEY_SIGNS = 20;
 
 /** The exchanges and queues of bindings, by key. */
 export function nodesOf(bindings, types = new Map()) {
@@ -42,21 +43,29 @@ export function bindingGraph(vhost, bindings, types) {
   const edges = new Map();
   const nodes = layers.flat();
   const paths = nodes.flatMap((node) => node.out.map((edge) => drawEdge(edge, edges)));
-  const drawing = s("svg.bindings", { viewBox: `0 0 ${width} ${height}`, width, height, role: "group", "aria-label": sentence(nodes, bindings) });
+  const drawing = s("svg.bindings", {
+    viewBox: `0 0 ${width} ${height}`,
+    width,
+    height,
+    role: "group",
+    "aria-label": sentence(nodes, bindings),
+  });
   drawing.append(...paths, ...nodes.map((node) => drawNode(node, vhost, edges, drawing)));
   return h("div.tw.pad", { role: "group", tabindex: "0", "aria-label": "Drawing of bindings" }, drawing);
 }
 
 function sentence(nodes, bindings) {
   const exchanges = nodes.filter((node) => node.kind === "exchange").length;
-  return `${count(bindings.length, "binding")} of ${count(exchanges, "exchange")} to ${count(nodes.length - exchanges, "queue")}. Each is a link; the table names all keys.`;
+  const ends = `${count(exchanges, "exchange")} to ${count(nodes.length - exchanges, "queue")}`;
+  return `${count(bindings.length, "binding")} of ${ends}. Each is a link; the table names all keys.`;
 }
 
 function layersOf(nodes) {
   const exchanges = nodes.filter((node) => node.kind === "exchange");
   for (let round = 1; round < MOST_LAYERS; round += 1) {
     for (const node of exchanges) {
-      for (const { to } of node.out) if (to.kind === "exchange" && to !== node) to.layer = Math.max(to.layer, Math.min(node.layer + 1, MOST_LAYERS - 1));
+      for (const { to } of node.out)
+        if (to.kind === "exchange" && to !== node) to.layer = Math.max(to.layer, Math.min(node.layer + 1, MOST_LAYERS - 1));
     }
   }
   const used = [...new Set(exchanges.map((node) => node.layer))].sort((one, other) => one - other);
@@ -99,10 +108,15 @@ function drawEdge(edge, edges) {
   const { from, to, binding, y } = edge;
   const x1 = from.x + NODE.width;
   const y1 = from.y + from.height / 2;
-  const bend = BETWEEN / 2;
+  const bend = (BETWEEN - RUN) / 2;
   const key = shortened(keyOf(binding), MOST_KEY_SIGNS);
   const label = to.hasPorts && key && s("text.key", { x: to.x - 12, y: y - 4 }, key);
-  const line = s("g.edge", s("path", { d: `M${x1} ${y1}C${x1 + bend} ${y1} ${to.x - bend} ${y} ${to.x - 7} ${y}` }), s("path.tip", { d: `M${to.x - 8} ${y - 4}l8 4-8 4z` }), label);
+  const line = s(
+    "g.edge",
+    s("path", { d: `M${x1} ${y1}C${x1 + bend} ${y1} ${to.x - RUN - bend} ${y} ${to.x - RUN} ${y}H${to.x - 7}` }),
+    s("path.tip", { d: `M${to.x - 8} ${y - 4}l8 4-8 4z` }),
+    label,
+  );
   edges.set(edge, line);
   return line;
 }
@@ -122,7 +136,9 @@ function drawNode(node, vhost, edges, drawing) {
   const isExchange = node.kind === "exchange";
   const shown = node.name === "" ? "(default exchange)" : node.name;
   const href = isExchange ? link(path("exchanges", vhost, inPath(node.name))) : link(path("queues", vhost, node.name));
-  const words = [`${node.kind} ${shown}`, node.type, node.in.length && `${node.in.length} in`, node.out.length && `${node.out.length} out`].filter(Boolean).join(", ");
+  const words = [`${node.kind} ${shown}`, node.type, node.in.length && `${node.in.length} in`, node.out.length && `${node.out.length} out`]
+    .filter(Boolean)
+    .join(", ");
   const around = [...node.in, ...node.out].map((edge) => edges.get(edge));
   const light = (isLit) => {
     drawing.classList.toggle("has-lit", isLit);
@@ -133,10 +149,22 @@ function drawNode(node, vhost, edges, drawing) {
   const room = MOST_SIGNS - (node.type ? node.type.length + 1 : 0);
   return s(
     "a",
-    { href, class: node.kind, "aria-label": words, onfocus: () => light(true), onblur: () => light(false), onpointerenter: () => light(true), onpointerleave: () => light(false) },
+    {
+      href,
+      class: node.kind,
+      "aria-label": words,
+      onfocus: () => light(true),
+      onblur: () => light(false),
+      onpointerenter: () => light(true),
+      onpointerleave: () => light(false),
+    },
     s("title", words),
     s("rect", { x: node.x, y: node.y, width: NODE.width, height: node.height, rx: isExchange ? 15 : 3 }),
-    s("text", { x: node.x + 12, y: middle + 4 }, shortened(shown, room)),
+    s(
+      "svg",
+      { x: node.x + 12, y: node.y, width: NODE.width - 18 - (node.type ? 52 : 0), height: node.height },
+      s("text", { x: 0, y: middle - node.y + 4 }, shortened(shown, room)),
+    ),
     type,
   );
 }

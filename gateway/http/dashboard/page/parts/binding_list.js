@@ -8,14 +8,22 @@ import { table } from "./table.js";
 
 export const BINDING_COLUMNS = ["source", "vhost", "destination", "destination_type", "routing_key", "arguments", "properties_key"];
 
-const NOBODY = { source: "No exchange gives it messages.", destination: "It gives its messages to nobody.", both: "There is no queue yet." };
+const NOBODY = {
+  source: "No exchange gives it messages.",
+  destination: "It gives its messages to nobody.",
+  both: "There is no queue yet.",
+};
 
 /** A list of bindings.  `address`: its path; `label`; `end`: the end that is shown, "source" or
  * "destination", or "both"; `told`: of `results`. */
 export function bindingList({ address, label, end, told, signal, sort = null, inAddress = false }) {
   const remove = async (binding) => {
     if (!(await unbind(binding))) return;
-    told.tell("info", ["The binding of ", name(binding.destination), " to ", exchangeName(binding.source), " was deleted."], "The audit has an entry.");
+    told.tell(
+      "info",
+      ["The binding of ", name(binding.destination), " to ", exchangeName(binding.source), " was deleted."],
+      "The audit has an entry.",
+    );
     await list.reload();
   };
   const list = table({
@@ -34,7 +42,8 @@ export function bindingList({ address, label, end, told, signal, sort = null, in
 
 function columns(end, remove) {
   const source = (row) => h("a", { href: link(path("exchanges", row.vhost, inPath(row.source))) }, exchangeName(row.source));
-  const route = (row) => (row.destination_type === "queue" ? path("queues", row.vhost, row.destination) : path("exchanges", row.vhost, inPath(row.destination)));
+  const route = (row) =>
+    row.destination_type === "queue" ? path("queues", row.vhost, row.destination) : path("exchanges", row.vhost, inPath(row.destination));
   const destination = (row) => [h("span.q", row.destination_type, " "), h("a", { href: link(route(row)) }, name(row.destination))];
   const ends = [
     { id: "source", label: "Exchange", isHead: end === "source", sort: "source", cell: source },
@@ -42,8 +51,23 @@ function columns(end, remove) {
   ];
   return [
     ...ends.filter((each) => end === "both" || each.id === end),
-    { id: "key", label: "Routing key", sort: "routing_key", cell: (row) => h("span.mono.xs", row.routing_key ? name(row.routing_key) : h("span.q", "(empty)")) },
+    {
+      id: "key",
+      label: "Routing key",
+      sort: "routing_key",
+      cell: (row) => h("span.mono.xs", row.routing_key ? name(row.routing_key) : h("span.q", "(empty)")),
+    },
     { id: "arguments", label: "Arguments", optional: 1, cell: (row) => argumentsText(row.arguments) },
-    { id: "do", label: "", cell: (row) => row.source !== "" && h("button.small.danger", { type: "button", "aria-label": `Unbind ${row.destination} from ${row.source}`, onclick: () => remove(row) }, "Unbind") },
+    {
+      id: "do",
+      label: "",
+      cell: (row) =>
+        row.source !== "" &&
+        h(
+          "button.small.danger",
+          { type: "button", "aria-label": `Unbind ${row.destination} from ${row.source}`, onclick: () => remove(row) },
+          "Unbind",
+        ),
+    },
   ];
 }

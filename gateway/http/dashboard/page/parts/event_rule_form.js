@@ -5,7 +5,10 @@ import { confirm } from "./dialog.js";
 import { formDialog } from "./form.js";
 import { DEFAULT_NAMESPACE, inNamespace } from "./namespaces.js";
 
-const ON_INVALID = [["refuse", "refuse it"], ["divert", "divert it to another topic"]];
+const ON_INVALID = [
+  ["refuse", "refuse it"],
+  ["divert", "divert it to another topic"],
+];
 
 /** The path of a topic's rule below `/api/v1/`. */
 export const rulePath = (namespace, topic) => inNamespace(namespace, `topics/${segment(topic)}/event-rules`);
@@ -15,13 +18,37 @@ export const rulePath = (namespace, topic) => inNamespace(namespace, `topics/${s
 export function putEventRule(before = null, namespace = "") {
   const of = (values) => ({ namespace: before?.namespace ?? values.namespace ?? "", topic: before?.topic ?? values.topic ?? "" });
   const path = (values) => rulePath(of(values).namespace, of(values).topic);
-  const named = before ? [] : [{ name: "namespace", label: "Namespace", value: namespace || DEFAULT_NAMESPACE }, { name: "topic", label: "Topic", required: true }];
+  const named = before
+    ? []
+    : [
+        { name: "namespace", label: "Namespace", value: namespace || DEFAULT_NAMESPACE },
+        { name: "topic", label: "Topic", required: true },
+      ];
   return formDialog(before ? `Change the event rule of ${before.topic}` : "Create an event rule", {
     fields: [
       ...named,
-      { name: "dedupSeconds", label: "Known events are dropped for, s", type: "number", value: before?.dedupSeconds ?? 0, hint: "By source and id; 0: never." },
-      { name: "schema", label: "JSON Schema of the data", type: "textarea", wide: true, value: before?.schemaText ?? "", hint: "Empty: any data." },
-      { name: "dataschema", label: "Address of the schema", wide: true, value: before?.dataschema ?? "", hint: "An event that names another one does not conform." },
+      {
+        name: "dedupSeconds",
+        label: "Known events are dropped for, s",
+        type: "number",
+        value: before?.dedupSeconds ?? 0,
+        hint: "By source and id; 0: never.",
+      },
+      {
+        name: "schema",
+        label: "JSON Schema of the data",
+        type: "textarea",
+        wide: true,
+        value: before?.schemaText ?? "",
+        hint: "Empty: any data.",
+      },
+      {
+        name: "dataschema",
+        label: "Address of the schema",
+        wide: true,
+        value: before?.dataschema ?? "",
+        hint: "An event that names another one does not conform.",
+      },
       { name: "onInvalid", label: "What does not conform", type: "select", options: ON_INVALID, value: before?.onInvalid ?? "refuse" },
       { name: "divertTo", label: "Diverted to topic", value: before?.divertTo ?? "" },
     ],
@@ -35,7 +62,12 @@ export function putEventRule(before = null, namespace = "") {
   });
 }
 
-const plainFields = ({ dedupSeconds, dataschema, onInvalid, divertTo }) => ({ dedupSeconds: dedupSeconds ?? 0, dataschema: dataschema ?? null, onInvalid, divertTo: divertTo ?? null });
+const plainFields = ({ dedupSeconds, dataschema, onInvalid, divertTo }) => ({
+  dedupSeconds: dedupSeconds ?? 0,
+  dataschema: dataschema ?? null,
+  onInvalid,
+  divertTo: divertTo ?? null,
+});
 
 /** The body, with the schema as it was typed: its large numbers stay exact. */
 function bodyText(values) {

@@ -19,8 +19,16 @@ export const exchangeName = (exchange) => (exchange ? name(exchange) : h("span.q
 
 /** The tabs of these pages, for one virtual host or all. */
 export function queueTabs(current, vhost = "") {
-  const items = [["queues", "Queues"], ["exchanges", "Exchanges"], ["bindings", "Bindings"], ["policies", "Policies"]];
-  return tabs("Queues and exchanges", items.map(([route, label]) => ({ label, href: link(route, { vhost }), isCurrent: route === current })));
+  const items = [
+    ["queues", "Queues"],
+    ["exchanges", "Exchanges"],
+    ["bindings", "Bindings"],
+    ["policies", "Policies"],
+  ];
+  return tabs(
+    "Queues and exchanges",
+    items.map(([route, label]) => ({ label, href: link(route, { vhost }), isCurrent: route === current })),
+  );
 }
 
 /** One page of a list of one virtual host or of all, as `table` wants it. */
@@ -76,7 +84,16 @@ export function admin(vhost, command, values = {}) {
   const root = address("/");
   const isSecure = root.protocol === "https:";
   const prefix = root.pathname.replace(/\/$/, "");
-  const options = ["-H", root.hostname, "-P", root.port || (isSecure ? "443" : "80"), isSecure && "-s", prefix && `--path-prefix=${prefix}`, "-V", vhost];
+  const options = [
+    "-H",
+    root.hostname,
+    "-P",
+    root.port || (isSecure ? "443" : "80"),
+    isSecure && "-s",
+    prefix && `--path-prefix=${prefix}`,
+    "-V",
+    vhost,
+  ];
   const given = Object.entries(values).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const words = given.map(([key, value]) => `${key}=${typeof value === "object" ? JSON.stringify(value) : value}`);
   return ["rabbitmqadmin", ...options.filter(Boolean).map(quoted), command, ...words.map(quoted)].join(" ");
@@ -91,7 +108,8 @@ export function objectOf(field, text) {
   } catch (error) {
     found = null;
   }
-  if (found === null || typeof found !== "object" || Array.isArray(found)) throw new ApiError(400, "NOT_JSON", `${field}: a JSON object such as {"key": 1}`);
+  if (found === null || typeof found !== "object" || Array.isArray(found))
+    throw new ApiError(400, "NOT_JSON", `${field}: a JSON object such as {"key": 1}`);
   return found;
 }
 
@@ -107,7 +125,12 @@ export function objectSoFar(text) {
 /** Arguments as text: nothing for none. */
 export function argumentsText(values) {
   const entries = Object.entries(values ?? {});
-  return entries.length ? h("span.mono.xs", entries.map(([key, value], at) => [at > 0 && ", ", name(key), " = ", valueText(value)])) : h("span.q", "–");
+  return entries.length
+    ? h(
+        "span.mono.xs",
+        entries.map(([key, value], at) => [at > 0 && ", ", name(key), " = ", valueText(value)]),
+      )
+    : h("span.q", "–");
 }
 
 /** One value of a table of arguments. */

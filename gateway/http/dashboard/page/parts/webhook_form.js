@@ -6,8 +6,18 @@ import { DEFAULT_NAMESPACE, rootedIn } from "./namespaces.js";
 import { objectOf, objectSoFar } from "./rabbitmq.js";
 
 const MODES = ["binary", "structured", "batched"].map((each) => [each, each]);
-const HANDSHAKES = [["required", "required: nothing before its consent"], ["optional", "optional: slowly before its consent"], ["off", "off"]];
-const CREDENTIALS = [["none", "none"], ["PLAIN", "name and password"], ["ACCESSTOKEN", "access token"], ["REFRESHTOKEN", "refresh token"], ["OAUTH2", "OAuth 2 client"]];
+const HANDSHAKES = [
+  ["required", "required: nothing before its consent"],
+  ["optional", "optional: slowly before its consent"],
+  ["off", "off"],
+];
+const CREDENTIALS = [
+  ["none", "none"],
+  ["PLAIN", "name and password"],
+  ["ACCESSTOKEN", "access token"],
+  ["REFRESHTOKEN", "refresh token"],
+  ["OAUTH2", "OAuth 2 client"],
+];
 const KEEP = ["keep", "as it is"];
 const HIDDEN = "***";
 
@@ -18,8 +28,15 @@ export function putWebhook(before = null, namespace = "") {
   return formDialog(before ? `Change the webhook ${before.id}` : "Create a webhook", {
     fields: [...placeFields(before, namespace), ...deliveryFields(before), ...secretFields(before)],
     submit: before ? "Change webhook" : "Create webhook",
-    same: (values) => ({ rest: { method: before ? "PUT" : "POST", path: path(values), body: hidden(bodyOf(values, before, { objects: objectSoFar, list: listSoFar })) } }),
-    send: (values) => (before ? put : post)(path(values), bodyOf(values, before, { objects: (text, field) => objectOf(field, text), list: listOf })),
+    same: (values) => ({
+      rest: {
+        method: before ? "PUT" : "POST",
+        path: path(values),
+        body: hidden(bodyOf(values, before, { objects: objectSoFar, list: listSoFar })),
+      },
+    }),
+    send: (values) =>
+      (before ? put : post)(path(values), bodyOf(values, before, { objects: (text, field) => objectOf(field, text), list: listOf })),
   });
 }
 
@@ -33,14 +50,37 @@ function placeFields(before, namespace) {
       ];
   return [
     ...place,
-    { name: "sink", label: "Sink", type: "url", required: true, wide: true, value: before?.sink, hint: "The address that gets the events." },
+    {
+      name: "sink",
+      label: "Sink",
+      type: "url",
+      required: true,
+      wide: true,
+      value: before?.sink,
+      hint: "The address that gets the events.",
+    },
     { name: "types", label: "Types of events", wide: true, value: before?.types.join(", "), hint: "Parted by commas; empty: all." },
-    { name: "filters", label: "Filters", type: "textarea", rows: 3, wide: true, value: before?.filters.length ? JSON.stringify(before.filters, null, 2) : "", hint: 'A JSON list such as [{"prefix": {"subject": "line1/"}}]; empty: all.' },
+    {
+      name: "filters",
+      label: "Filters",
+      type: "textarea",
+      rows: 3,
+      wide: true,
+      value: before?.filters.length ? JSON.stringify(before.filters, null, 2) : "",
+      hint: 'A JSON list such as [{"prefix": {"subject": "line1/"}}]; empty: all.',
+    },
   ];
 }
 
 function deliveryFields(before) {
-  const config = before?.config ?? { mode: "binary", maxattempts: 16, timeoutseconds: 30, initialbackoffseconds: 1, maxbackoffseconds: 600, handshake: "optional" };
+  const config = before?.config ?? {
+    mode: "binary",
+    maxattempts: 16,
+    timeoutseconds: 30,
+    initialbackoffseconds: 1,
+    maxbackoffseconds: 600,
+    handshake: "optional",
+  };
   return [
     { name: "mode", label: "Form", type: "select", options: MODES, value: config.mode },
     { name: "handshake", label: "Consent of the receiver", type: "select", options: HANDSHAKES, value: config.handshake },
@@ -51,33 +91,56 @@ function deliveryFields(before) {
     { name: "maxbackoffseconds", label: "Longest wait, s", type: "number", required: true, value: config.maxbackoffseconds },
     { name: "maxageseconds", label: "Oldest event, s", type: "number", value: config.maxageseconds, hint: "Empty: any." },
     { name: "ratelimit", label: "Most requests a minute", type: "number", value: config.ratelimit, hint: "Empty: no limit." },
-    { name: "headers", label: "Headers", type: "textarea", rows: 2, wide: true, value: headersText(before), hint: `A JSON object. ${HIDDEN} stands for a value that is kept.` },
+    {
+      name: "headers",
+      label: "Headers",
+      type: "textarea",
+      rows: 2,
+      wide: true,
+      value: headersText(before),
+      hint: `A JSON object. ${HIDDEN} stands for a value that is kept.`,
+    },
   ];
 }
 
-const headersText = (before) => (Object.keys(before?.protocolsettings.headers ?? {}).length ? JSON.stringify(before.protocolsettings.headers) : "");
+const headersText = (before) =>
+  Object.keys(before?.protocolsettings.headers ?? {}).length ? JSON.stringify(before.protocolsettings.headers) : "";
 
 function secretFields(before) {
   const hasSecret = Boolean(before?.config.signingsecret);
   const options = before?.sinkcredential ? [KEEP, ...CREDENTIALS] : CREDENTIALS;
   return [
-    { name: "signingsecret", label: "Secret for signatures", type: "password", autocomplete: "new-password", hint: hasSecret ? "Empty: it stays." : "whsec_ and Base64; empty: not signed." },
+    {
+      name: "signingsecret",
+      label: "Secret for signatures",
+      class: "secret",
+      hint: hasSecret ? "Empty: it stays." : "whsec_ and Base64; empty: not signed.",
+    },
     { name: "credentialtype", label: "Login at the sink", type: "select", options, value: options[0][0] },
     { name: "identifier", label: "Name or client id", problem: ["sinkcredential.identifier"] },
-    { name: "secret", label: "Password or token", type: "password", autocomplete: "new-password", problem: ["sinkcredential.secret", "sinkcredential.accesstoken", "sinkcredential.refreshtoken"] },
+    {
+      name: "secret",
+      label: "Password or token",
+      class: "secret",
+      problem: ["sinkcredential.secret", "sinkcredential.accesstoken", "sinkcredential.refreshtoken"],
+    },
     { name: "tokenendpoint", label: "Address of tokens", type: "url", problem: ["sinkcredential.tokenendpoint"] },
   ];
 }
 
 function bodyOf(values, before, { objects, list }) {
   const config = { ...before?.config };
-  for (const name of ["mode", "handshake", "ordered", "maxattempts", "timeoutseconds", "initialbackoffseconds", "maxbackoffseconds"]) config[name] = values[name];
+  for (const name of ["mode", "handshake", "ordered", "maxattempts", "timeoutseconds", "initialbackoffseconds", "maxbackoffseconds"])
+    config[name] = values[name];
   Object.assign(config, { maxageseconds: values.maxageseconds ?? null, ratelimit: values.ratelimit ?? null });
   if (!before && values.start) config.start = values.start;
   if (values.signingsecret) config.signingsecret = values.signingsecret;
   return {
     source: before?.source ?? values.source ?? "",
-    types: (values.types ?? "").split(",").map((each) => each.trim()).filter(Boolean),
+    types: (values.types ?? "")
+      .split(",")
+      .map((each) => each.trim())
+      .filter(Boolean),
     filters: list(values.filters),
     sink: values.sink ?? "",
     protocol: "HTTP",

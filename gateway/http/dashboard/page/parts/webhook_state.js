@@ -53,14 +53,16 @@ export function answerRow(answer) {
 }
 
 /** A time that may not be: none. */
-export const timeOrNone = (value, none = "–") => (isUnknown(value) ? h("span.q", none) : h("span", { title: fullTime(value) }, time(value), " UTC"));
+export const timeOrNone = (value, none = "–") =>
+  isUnknown(value) ? h("span.q", none) : h("span", { title: fullTime(value) }, time(value), " UTC");
 
 /** The waits between attempts: `1 s, 2 s, 4 s, then 10 min up to attempt 16`. */
 export function scheduleWords({ retryDelaysSeconds: delays, config }) {
   if (delays.length === 0) return "It is sent once; what fails is a dead letter.";
   const same = delays.findIndex((each, at) => at > 0 && each === delays[at - 1]);
-  const rising = same === -1 ? delays : delays.slice(0, same);
-  const words = rising.map((each) => duration(each)).join(", ");
-  const rest = same === -1 && delays.length === config.maxattempts - 1 ? "" : `, then every ${duration(delays.at(-1))}`;
-  return `${words}${rest}; after ${number(config.maxattempts)} attempts it is a dead letter.`;
+  const isWhole = same === -1 && delays.length === config.maxattempts - 1;
+  const rising = same === -1 ? delays : delays.slice(0, same - 1);
+  const words = rising.map((each) => duration(each));
+  if (!isWhole) words.push(`then every ${duration(delays.at(-1))}`);
+  return `${words.join(", ")}; after ${number(config.maxattempts)} attempts it is a dead letter.`;
 }
