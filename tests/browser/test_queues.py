@@ -69,7 +69,7 @@ def test_queues_are_listed_with_their_messages(show: Shown) -> None:
 @pytest.mark.interop
 def test_pages_and_order_are_those_of_the_server(show: Shown, channel: Any, root: httpx2.Client) -> None:
     for number in range(60):
-        channel.queue_declare(f"many-{number:03}")
+        channel.queue_declare(f"many-{number:03}", durable=True)
     channel.basic_publish("", "many-031", b"1")
     page = show("queues?q=many-")
     expect(page.get_by_role("rowheader")).to_have_count(50)
@@ -145,7 +145,7 @@ def test_a_queue_is_created_bound_purged_and_deleted(show: Shown, channel: Any, 
 
 @pytest.mark.interop
 def test_several_queues_are_deleted_and_refusals_are_told(
-    show: Shown, channel: Any, server: ServerProcess, root: httpx2.Client
+    show: Shown, channel: Any, server: ServerProcess, messages: list[str]
 ) -> None:
     with amqp(server) as other:
         other.queue_declare("bulk-own", exclusive=True)
@@ -158,7 +158,8 @@ def test_several_queues_are_deleted_and_refusals_are_told(
         dialog.get_by_role("button", name="Delete 2 queues").click()
         expect(page.get_by_text("1 queue of 2 was deleted.")).to_be_visible()
         expect(page.get_by_text("bulk-own: ")).to_be_visible()
-        expect(page.get_by_role("rowheader")).to_have_text(["bulk-ownexclusive"])
+        expect(page.get_by_role("rowheader")).to_have_text(["bulk-own transient exclusive"])
+    assert messages.pop().startswith("error: Failed to load resource")
 
 
 @pytest.mark.interop
@@ -175,7 +176,7 @@ def test_an_exchange_is_created_bound_and_deleted(show: Shown, root: httpx2.Clie
     dialog.get_by_label("Its name").fill("archive")
     dialog.get_by_label("Arguments").fill('{"x-match": "all", "n": 1}')
     dialog.get_by_role("button", name="Bind", exact=True).click()
-    expect(row(page, "queue archive")).to_contain_text("n = 1, x-match = all")
+    expect(row(page, "queue archive")).to_contain_text("x-match = all, n = 1")
     page.get_by_role("button", name="Unbind archive from fresh").click()
     page.get_by_role("dialog").get_by_role("button", name="Delete binding").click()
     expect(page.get_by_text("It gives its messages to nobody.")).to_be_visible()
@@ -246,9 +247,10 @@ def test_too_many_bindings_are_a_list_with_a_count(show: Shown, root: httpx2.Cli
     expect(page.get_by_text("More than 200 exchanges and queues have bindings: too many to draw.")).to_be_visible()
     page.get_by_role("link", name="List 201 bindings").click()
     expect(page.get_by_role("group", name="Bindings", exact=True).get_by_role("row")).to_have_count(51)
-    assert root.delete("/api/bindings/crowd/e/hub/q/q200/k200").status_code == 204
+    for number in (199, 200):
+        assert root.delete(f"/api/bindings/crowd/e/hub/q/q{number}/k{number}").status_code == 204
     page.get_by_role("button", name="Drawing").click()
-    expect(page.get_by_role("group", name="Drawing of bindings").get_by_role("link")).to_have_count(201)
+    expect(page.get_by_role("group", name="Drawing of bindings").get_by_role("link")).to_have_count(200)
     assert root.delete("/api/vhosts/crowd").status_code == 204
 
 
