@@ -86,7 +86,7 @@ def test_a_failing_webhook_is_seen(show: Shown, failing: str) -> None:
 @pytest.mark.interop
 def test_a_webhook_is_created_changed_and_deleted(show: Shown, root: httpx2.Client, receiver: WebhookReceiver) -> None:
     page = show("webhooks")
-    page.get_by_role("button", name="Create a webhook").click()
+    page.get_by_role("button", name="Create a webhook").first.click()
     dialog = page.get_by_role("dialog", name="Create a webhook")
     dialog.get_by_label("Topic", exact=True).fill("made")
     dialog.get_by_label("Sink").fill(receiver.hook("made"))

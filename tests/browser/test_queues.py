@@ -217,6 +217,7 @@ def test_policies_are_created_changed_and_deleted(show: Shown, root: httpx2.Clie
 def test_the_drawing_has_every_end_and_leads_there(show: Shown) -> None:
     page = show("bindings")
     drawing = page.get_by_role("group", name="Drawing of bindings")
+    expect(drawing.get_by_role("link")).to_have_count(5)
     names = drawing.get_by_role("link").evaluate_all("(all) => all.map((each) => each.getAttribute('aria-label'))")
     assert names == [
         "exchange orders, topic, 4 out",
