@@ -74,6 +74,7 @@ def _topics_and_events(ask: Asking) -> None:
     ask("GET", f"{V1}/topics")
     ask("PUT", f"{V1}/topics/known/event-rules", {"dedupSeconds": 1, "schema": {"type": "object"}})
     ask("GET", f"{V1}/topics/known/event-rules")
+    assert ask("GET", f"{V1}/event-rules").json()["value"]
     ask("DELETE", f"{V1}/topics/known/event-rules")
     ask("OPTIONS", "/topics/known:publish")
     _events(ask, *(event(n, data={"n": n}) for n in range(5)))

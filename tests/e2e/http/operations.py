@@ -198,6 +198,8 @@ OWN = [
     http("GET", "/namespaces/plant/subscriptions"),
     http("GET", "/api/v1/webhooks"),
     http("GET", "/api/v1/namespaces/plant/webhooks"),
+    http("GET", "/api/v1/event-rules"),
+    http("GET", "/api/v1/namespaces/plant/event-rules"),
 ]
 """They show what the caller may see."""
 LOGIN = [http("POST", "/api/v1/session", json={}), http("DELETE", "/api/v1/session")]
