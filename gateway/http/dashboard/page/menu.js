@@ -10,9 +10,18 @@ export const SECTIONS = ["Watch", "Messages", "Clients", "Move", "Govern"];
 export const PAGES = [
   { route: "overview", page: "overview", section: "Watch", label: "Overview" },
   { route: "cluster", page: "cluster", section: "Watch", label: "Cluster", right: "Cluster:LIST" },
+  { route: "groups", page: "groups", section: "Messages", label: "Groups", count: (overview) => overview.counts.groups },
+  { route: "groups/:name", page: "group", under: "groups", finds: { what: "group", exists: isGroup } },
+  { route: "dead-letters", page: "dead_letters", section: "Messages", label: "Dead letters" },
+  { route: "dead-letters/:name", page: "group_letters", under: "dead-letters" },
   { route: "components", page: "components", section: "Govern", label: "Component sheet" },
   { route: "find/:text", page: "find" },
 ];
+
+/** Loaded when it is first asked: the menu is below all pages. */
+async function isGroup(text, signal) {
+  return (await import("./parts/group_actions.js")).groupExists(text, signal);
+}
 
 /** The first page. */
 export const START = "overview";
