@@ -10,10 +10,14 @@ export const SECTIONS = ["Watch", "Messages", "Clients", "Move", "Govern"];
 export const PAGES = [
   { route: "overview", page: "overview", section: "Watch", label: "Overview" },
   { route: "cluster", page: "cluster", section: "Watch", label: "Cluster", right: "Cluster:LIST" },
+  { route: "alarms", page: "alarms", section: "Watch", label: "Alarms", count: (overview) => overview.alarms.length || null, right: "Cluster:LIST" },
   { route: "groups", page: "groups", section: "Messages", label: "Groups", count: (overview) => overview.counts.groups },
   { route: "groups/:name", page: "group", under: "groups", finds: { what: "group", exists: isGroup } },
   { route: "dead-letters", page: "dead_letters", section: "Messages", label: "Dead letters" },
   { route: "dead-letters/:name", page: "group_letters", under: "dead-letters" },
+  { route: "timers", page: "timers", section: "Messages", label: "Timers" },
+  { route: "transactions", page: "transactions", section: "Messages", label: "Transactions" },
+  { route: "retained", page: "retained", section: "Messages", label: "Retained", count: (overview) => overview.counts.retained },
   { route: "components", page: "components", section: "Govern", label: "Component sheet" },
   { route: "find/:text", page: "find" },
 ];

@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { h, name } from "../dom.js";
-import { number } from "../format.js";
+import { count, number } from "../format.js";
 import { head } from "../parts/head.js";
 import { NAMESPACE_FILTER, inNamespace } from "../parts/namespaces.js";
 import { panel } from "../parts/panel.js";
@@ -34,12 +34,12 @@ export async function show(place, { query }, signal) {
     load: async ({ after, limit, sort, filter, signal: asked }) => {
       const { namespace, contains } = filter;
       const page = await get(inNamespace(namespace, "topics"), { query: { after, limit, sort, contains, kind: "deadLetter" }, signal: asked });
-      top.sub([`${number(page.total)} groups that you may see`, "resent ones stay, until you delete them"]);
+      top.sub([`${count(page.total, "group")} that you may see`, "resent ones stay, until you delete them"]);
       return { ...page, answered: { ...page.answered, what: "brokers" } };
     },
     empty: { title: "No dead letters", text: "A group gives a message up after its last attempt; it comes here with reason and attempts." },
   });
-  place.append(top.element, panel("By group", { flush: list.element }), panel("Another group", { unit: "whose dead letters you may read", body: chooser(query) }));
+  place.append(top.element, panel("By group", { unit: "as kept in the log, deleted ones included", flush: list.element }), panel("Another group", { unit: "whose dead letters you may read", body: chooser(query) }));
 }
 
 const groupOf = (row) => (row.name.startsWith(PREFIX) ? row.name.slice(PREFIX.length) : row.name);

@@ -71,7 +71,7 @@ class GroupLetters {
     ]);
     const exported = h("a.btn", { href: address(this.path(":export")).href, download: `${this.group}.ndjson` }, "Export as NDJSON");
     const all = isComplete ? counted : total;
-    this.top.acts(total === 0 ? [] : [exported, this.button("Resend all", "all dead letters", () => this.actions.all("resend", all)), this.button("Delete all", "all dead letters", () => this.actions.all("delete", all), true)]);
+    this.top.acts(total === 0 ? [] : [exported, this.button("Resend all", "all dead letters", () => this.actions.all("resend", all)), this.button("Delete all", "all dead letters", () => this.actions.all("delete", all), { isDanger: true })]);
     const more = isComplete ? null : h("p.row", state("warn", `Counted: the first ${number(lookedAt)} of ${number(total)}.`), h("button.small", { type: "button", onclick: () => this.countOn() }, "Count on"));
     return panel("Why", { unit: "by reason", flush: value.length ? this.reasonTable(value, isComplete) : h("p.pad.q", "No dead letters."), footer: more });
   }
@@ -93,13 +93,13 @@ class GroupLetters {
       const isShown = this.reason === each.reason;
       const chosen = { ...each, isWhole: isComplete, total: this.reasons.total };
       const show = h("button.plain", { type: "button", "aria-pressed": String(isShown), onclick: () => this.choose(isShown ? null : each.reason) }, each.reason === "" ? words : name(each.reason));
-      const acts = h("span.row", this.button("Resend all", `all: ${words}`, () => this.actions.ofReason("resend", chosen), false, true), this.button("Delete all", `all: ${words}`, () => this.actions.ofReason("delete", chosen), true, true));
+      const acts = this.button("Resend all", `all: ${words}`, () => this.actions.ofReason("resend", chosen), { isSmall: true });
       return h("tr", { class: isShown ? "sel" : "" }, h("th.brk", { scope: "row" }, show), h("td.opt", bar), h("td.n.b", number(each.count, { atLeast: !isComplete })), h("td.n.opt.q2", timeOf(each.oldest)), h("td.n.opt.q2", timeOf(each.newest)), h("td.n.nw", acts));
     });
     return scrolling("Dead letters by reason", h("table", h("thead", h("tr", heads, h("th", { scope: "col" }, h("span.vh", "Do")))), h("tbody", rows)));
   }
 
-  button(label, what, act, isDanger = false, isSmall = false) {
+  button(label, what, act, { isDanger = false, isSmall = false } = {}) {
     const classes = [isSmall && "small", isDanger && "danger"].filter(Boolean).join(" ");
     return h("button", { type: "button", class: classes, "aria-label": label.replace(/ all$/, ` ${what}`), onclick: () => this.after(act()) }, label);
   }
@@ -131,8 +131,18 @@ class GroupLetters {
       empty: { title: "No dead letters", text: "The group gives a message up after its last attempt; it comes here with reason and attempts." },
     });
     const title = this.reason === null ? "The letters" : h("span", "The letters: ", this.reason === "" ? "no reason given" : name(this.reason));
-    const clear = this.reason === null ? [] : h("button.small", { type: "button", onclick: () => this.choose(null) }, "Show all reasons");
-    fill(this.list, panel(title, { unit: "oldest first; resent ones stay, until you delete them", acts: clear, flush: this.letters.element }));
+    const acts = this.reason === null ? [] : this.reasonButtons();
+    fill(this.list, panel(title, { unit: "oldest first; resent ones stay, until you delete them", acts, flush: this.letters.element }));
+  }
+
+  reasonButtons() {
+    const words = this.reason === "" ? "no reason given" : this.reason;
+    const chosen = () => {
+      const found = this.reasons.value.find((each) => each.reason === this.reason) ?? { reason: this.reason, count: 0 };
+      return { ...found, isWhole: this.reasons.isComplete, total: this.reasons.total };
+    };
+    const remove = this.button("Delete all", `all: ${words}`, () => this.actions.ofReason("delete", chosen()), { isDanger: true, isSmall: true });
+    return [remove, h("button.small", { type: "button", onclick: () => this.choose(null) }, "Show all reasons")];
   }
 
   async someThen(verb, rows) {
@@ -143,9 +153,10 @@ class GroupLetters {
 
   /** A page of letters.  A call looks at a bounded number: where none of them fits, it goes on. */
   async page({ after, limit, signal }) {
+    const path = this.path(this.reason === "" ? "?reason=" : ""); // an empty one is a reason, too
     let from = after;
     for (;;) {
-      const found = await get(this.path(), { query: { from_offset: from, limit, reason: this.reason }, signal });
+      const found = await get(path, { query: { from_offset: from, limit, reason: this.reason }, signal });
       if (found.value.length || found.next === null) return { value: found.value, next: found.next === null ? null : String(found.next) };
       from = found.next;
     }

@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { h, name } from "../dom.js";
-import { number } from "../format.js";
+import { count, number } from "../format.js";
 import { results } from "../parts/banner.js";
 import { createGroup, deleteGroups } from "../parts/group_actions.js";
 import { head } from "../parts/head.js";
@@ -19,7 +19,6 @@ const KIND_WORDS = { queue: "AMQP queue", subscription: "webhook", shared: "MQTT
 
 export async function show(place, parameters, signal) {
   const told = results();
-  let total = null;
   let namespace = "";
   const create = async () => {
     const made = await createGroup(namespace);
@@ -42,8 +41,7 @@ export async function show(place, parameters, signal) {
       const { namespace: chosen, ...rest } = filter;
       namespace = chosen;
       const page = await get(inNamespace(chosen, "groups"), { query: { after, limit, sort, ...rest }, signal: asked });
-      total = page.total;
-      top.sub([`${number(total)} that you may see`]);
+      top.sub([`${count(page.total, "group")} that you may see`]);
       return { ...page, answered: { ...page.answered, what: "brokers" } };
     },
     actions: [{ label: (rows) => `Delete ${rows.length}`, isDanger: true, act: (rows) => deleteGroups(rows, told) }],

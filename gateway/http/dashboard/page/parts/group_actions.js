@@ -48,7 +48,8 @@ export async function createGroup(namespace = "") {
   });
 }
 
-const NEW = { maxAttempts: 16, invisibleSeconds: 30, start: "earliest", retry: { kind: "exponential" }, fifo: false };
+/** A new group takes the server's defaults where a field is empty. */
+const NEW = { retry: { kind: "" } };
 
 /** Ask for other settings of a group; `definition`: those now. */
 export async function changeGroup(definition) {
@@ -80,7 +81,7 @@ function settingFields(now) {
       name: "maxInFlight", label: "Most in flight", type: "number", value: now.maxInFlight ?? "",
       hint: "Of a topic; empty: no limit of its own.", problem: ["max_in_flight"],
     },
-    { name: "retryKind", label: "Retries wait", type: "select", options: RETRIES, value: retry.kind },
+    { name: "retryKind", label: "Retries wait", type: "select", options: retry.kind ? RETRIES : [["", "as the server has it"], ...RETRIES], value: retry.kind },
     { name: "initialMs", label: "First wait, ms", type: "number", value: retry.initialMs, hint: "Where waits get longer.", problem: ["initial_ms"] },
     { name: "maxMs", label: "Longest wait, ms", type: "number", value: retry.maxMs, hint: "Where waits get longer.", problem: ["max_ms"] },
     { name: "multiplier", label: "Factor", type: "number", value: retry.multiplier, hint: "Where waits get longer." },
@@ -100,6 +101,7 @@ function bodyOf(values) {
 }
 
 function retryOf({ retryKind: kind, initialMs, maxMs, multiplier, delaysMs = "" }) {
+  if (kind === undefined) return undefined;
   if (kind === "immediate") return { kind };
   if (kind === "list") return { kind, delaysMs: waits(delaysMs) };
   return Object.fromEntries(Object.entries({ kind, initialMs, maxMs, multiplier }).filter(([, value]) => value !== undefined));
@@ -117,7 +119,7 @@ function options(values) {
 }
 
 function retryWord({ retryKind, initialMs, maxMs, multiplier, delaysMs = "" }) {
-  if (retryKind === "immediate") return "immediate";
+  if (retryKind === undefined || retryKind === "immediate") return retryKind;
   if (retryKind === "list") return `list:${waits(delaysMs).join(",")}`;
   if (initialMs === undefined || maxMs === undefined) return "exponential";
   return `exponential:${initialMs}:${maxMs}${multiplier === undefined ? "" : `:${multiplier}`}`;

@@ -9,6 +9,7 @@ import { form } from "./form.js";
 import { groupPath } from "./group_actions.js";
 import { inNamespace, namespaceOption } from "./namespaces.js";
 import { unknown } from "./states.js";
+import { fromField } from "./time_field.js";
 
 const POSITIONS = [
   ["latest", "the latest: skip what waits"],
@@ -77,11 +78,9 @@ function fieldsOf(topics) {
 
 /** The request of the values.  Offsets are text: the server reads them exactly. */
 function bodyOf({ topic = "", queueId, position, time, offset }) {
-  const to = position === "time" ? (time ? utc(time) : WORD) : position === "offset" ? (offset ?? "OFFSET") : position;
+  const to = position === "time" ? (time ? fromField(time) : WORD) : position === "offset" ? (offset ?? "OFFSET") : position;
   return { topic, to, ...(queueId === undefined ? {} : { queueId }) };
 }
-
-const utc = (local) => `${local.length === 16 ? `${local}:00` : local}Z`;
 
 /** What a reset means, in words that follow the form. */
 function forecastOf(namespace, progress) {
@@ -127,7 +126,7 @@ async function wordsOf(namespace, progress, values, signal) {
 async function effect(namespace, queue, { position, time, offset }, signal) {
   const [committed, end, lag] = [queue.committedOffset, queue.maxOffset, queue.lag].map(BigInt);
   if (position === "latest") return { again: 0n, skipped: lag, isExact: true };
-  const query = { queue: queue.queueId, limit: 1, bodyBytes: 0, direction: "forward", from: position === "time" ? utc(time) : null };
+  const query = { queue: queue.queueId, limit: 1, bodyBytes: 0, direction: "forward", from: position === "time" ? fromField(time) : null };
   const page = await get(inNamespace(namespace, `topics/${segment(queue.topic)}/messages`), { query, signal });
   const first = BigInt(page.minOffset);
   const settled = end - first - lag;

@@ -17,7 +17,7 @@ const PAGE = 50;
  *   "c" centred; `sort`: the server's word; `optional`: 1 leaves narrow screens, 2 middle ones too; `isHead`: names the row.
  * `load({after, limit, sort, filter, signal})`: asks for one page: {value, next, answered}.  `sort`: a word, "-" before it
  *   for descending, or null.  `filter`: values by name.
- * `key(row)`: the row's identity, a text.
+ * `key(row)`: the row's identity, a text.  `called(row)`: what the row is called, where that is not its key.
  * `sort`: the first order.  `filters`: [{name, label, type, options}].
  * `actions`: [{label(rows), act(rows), isDanger}] for selected rows; each resolves when it is done.
  * `empty`: {title, text, action}.  `what`: who is asked.  `seconds`: between refreshes; 0: none.  `foot(rows)`: a last row.
@@ -186,7 +186,7 @@ class List {
       return column.isHead ? h("th", { scope: "row", class: classes }, column.cell(row)) : h("td", { class: classes }, column.cell(row));
     });
     if (this.actions.length === 0) return cells;
-    const box = h("input", { type: "checkbox", "aria-label": `Select ${plain(key)}`, checked: this.selected.has(key), onchange: () => this.#select(key, row, box.checked) });
+    const box = h("input", { type: "checkbox", "aria-label": `Select ${plain(this.called?.(row) ?? key)}`, checked: this.selected.has(key), onchange: () => this.#select(key, row, box.checked) });
     return [h("td.pick", box), ...cells];
   }
 
