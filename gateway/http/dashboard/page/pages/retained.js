@@ -54,7 +54,7 @@ const pathOf = (row) => `retained/${segment(row.name)}`;
 async function look(row) {
   const body = h("div.stack");
   const close = h("button", { type: "button" }, "Close");
-  const dialog = openDialog("Retained message", h("p.brk", name(row.name)), facts([["Message", h("span.mono.xs", name(row.id))], ["Size", bytes(row.size)]]), body, h("p.acts", close));
+  const dialog = openDialog("Retained message", h("p.brk", name(row.name)), facts([["Message", row.id ? h("span.mono.xs", name(row.id)) : null], ["Size", bytes(row.size)]]), body, h("p.acts", close));
   close.addEventListener("click", () => dialog.close());
   close.focus();
   const controller = new AbortController();

@@ -37,7 +37,7 @@ function inHex(content) {
     const part = [...content.subarray(at, at + LINE)];
     const codes = part.map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
     const signs = part.map((byte) => (byte >= 0x20 && byte < 0x7f ? String.fromCharCode(byte) : ".")).join("");
-    lines.push(`${at.toString(16).padStart(6, "0")}  ${codes.padEnd(LINE * 3)} ${signs}`);
+    lines.push(`${at.toString(16).padStart(6, "0")}  ${codes.padEnd(Math.min(LINE, content.length) * 3)} ${signs}`);
   }
   return lines.join("\n");
 }
