@@ -46,6 +46,14 @@ export const PAGES = [
   { route: "event-rules", page: "event_rules", section: "Move", label: "Event rules" },
   { route: "event-rules/:topic", page: "event_rule", under: "event-rules" },
   { route: "ingest-jobs", page: "ingest_jobs", section: "Move", label: "Spark jobs", right: "Cluster:LIST" },
+  { route: "alarms", page: "alarms", section: "Watch", label: "Alarms", count: (overview) => overview.alarms.length || null, right: "Cluster:LIST" },
+  { route: "groups", page: "groups", section: "Messages", label: "Groups", count: (overview) => overview.counts.groups },
+  { route: "groups/:name", page: "group", under: "groups", finds: { what: "group", exists: isGroup } },
+  { route: "dead-letters", page: "dead_letters", section: "Messages", label: "Dead letters" },
+  { route: "dead-letters/:name", page: "group_letters", under: "dead-letters" },
+  { route: "timers", page: "timers", section: "Messages", label: "Timers" },
+  { route: "transactions", page: "transactions", section: "Messages", label: "Transactions" },
+  { route: "retained", page: "retained", section: "Messages", label: "Retained", count: (overview) => overview.counts.retained },
   { route: "components", page: "components", section: "Govern", label: "Component sheet" },
   { route: "find/:text", page: "find" },
 ];
@@ -69,6 +77,11 @@ async function userExists(text, signal) {
   if (!session().isSuper) return false;
   const { value } = await get("users", { query: { find: text, limit: MOST_USERS }, signal });
   return value.some((user) => user.name === text);
+}
+
+/** Loaded when it is first asked: the menu is below all pages. */
+async function isGroup(text, signal) {
+  return (await import("./parts/group_actions.js")).groupExists(text, signal);
 }
 
 /** The first page. */
