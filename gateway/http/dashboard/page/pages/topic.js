@@ -1,0 +1,149 @@
+// One topic: its messages, the groups on it, its queues and settings; a test message; its new messages live.
+
+import { del, get } from "../api.js";
+import { fill, h, name } from "../dom.js";
+import { count, number, percent, quantity, short } from "../format.js";
+import { link, path } from "../links.js";
+import { every } from "../live.js";
+import { ask } from "../parts/answers.js";
+import { results } from "../parts/banner.js";
+import { quoted } from "../parts/copying.js";
+import { confirm } from "../parts/dialog.js";
+import { head } from "../parts/head.js";
+import { namespaceOption } from "../parts/namespaces.js";
+import { keyNumbers, panel } from "../parts/panel.js";
+import { Rates } from "../parts/rates.js";
+import { sparkline } from "../parts/sparkline.js";
+import { tabs } from "../parts/tabs.js";
+import { held, topicPath, written } from "../parts/topic_calls.js";
+import { topicSettings } from "../parts/topic_form.js";
+import { topicGroups } from "../parts/topic_groups.js";
+import { topicMessages } from "../parts/topic_messages.js";
+import { topicQueues } from "../parts/topic_queues.js";
+import { tryOne } from "../parts/topic_try.js";
+import { topicWatch } from "../parts/topic_watch.js";
+import { keptFor, noteDeleted } from "./topics.js";
+
+const SECONDS = 5; // between refreshes
+const TABS = [
+  ["messages", "Messages"],
+  ["groups", "Groups on it"],
+  ["queues", "Queues"],
+  ["settings", "Settings"],
+  ["try", "Try one"],
+  ["live", "Live"],
+];
+
+export async function show(place, { name: topic, query }, signal) {
+  const namespace = query.get("namespace") || "default";
+  const tab = TABS.some(([key]) => key === query.get("tab")) ? query.get("tab") : "messages";
+  const above = [["Topics", link("topics", { namespace: namespace === "default" ? null : namespace })]];
+  const top = head(topic, { shown: name(topic), crumbs: above });
+  const told = results();
+  const numbers = h("div.stack");
+  const content = h("div.stack.wide-gaps");
+  place.append(top.element, told.element, numbers, tabsOf(topic, namespace, tab), content);
+  const rates = new Rates(SECONDS);
+  const look = (asked) => get(topicPath(topic, namespace), { signal: asked });
+  const listeners = [];
+  const drawTop = (found) => {
+    rates.take([["in", written(found.offsets)]]);
+    top.sub(about(found));
+    fill(numbers, keyNumbers(numbersOf(found, rates)));
+    for (const listener of listeners) listener(found);
+  };
+  const draw = (found) => {
+    top.acts(actionsOf(found, signal));
+    drawTop(found);
+    return contentOf(tab, found, { query, tell: told.tell, draw: drawTop, listen: (each) => listeners.push(each), signal });
+  };
+  const found = await ask(content, look, draw, { what: "the brokers", fact: "The topic was not loaded", signal });
+  if (found) every(SECONDS, () => refresh(look, drawTop, signal), signal);
+}
+
+async function refresh(look, draw, signal) {
+  try {
+    const found = await look(signal);
+    if (!signal.aborted) draw(found);
+  } catch (error) {
+    // what is shown stays; the bar tells that nothing answers
+  }
+}
+
+function tabsOf(topic, namespace, current) {
+  const own = namespace === "default" ? null : namespace;
+  const items = TABS.map(([key, label]) => ({
+    label,
+    href: link(path("topics", topic), { tab: key === "messages" ? null : key, namespace: own }),
+    isCurrent: key === current,
+  }));
+  return tabs("Parts of the topic", items);
+}
+
+function about(topic) {
+  return [
+    `${topic.type}, ${topic.permission}`,
+    `${count(topic.offsets.length, "queue")}`,
+    `kept ${keptFor(topic)}`,
+    topic.maxBacklog && `maxBacklog ${number(topic.maxBacklog)}`,
+    topic.trace > 0 ? ["trace ", percent(topic.trace)] : null,
+  ].filter(Boolean);
+}
+
+function numbersOf(topic, rates) {
+  const rate = rates.rate("in");
+  const line = rates.line("in");
+  return [
+    { label: "In", value: rate === null ? h("span.q.s", "counting") : quantity(rate), unit: rate === null ? null : "msg/s", more: line.length ? sparkline(line) : null },
+    { label: "Messages", value: short(Number(held(topic.offsets))), more: `${number(held(topic.offsets))} in the log` },
+    { label: "Ever written", value: short(Number(written(topic.offsets))), more: `to ${count(topic.offsets.length, "queue")}` },
+  ];
+}
+
+function contentOf(tab, topic, { query, tell, draw, listen, signal }) {
+  if (tab === "groups") return topicGroups(topic, signal);
+  if (tab === "queues") return topicQueues(topic, listen, signal);
+  if (tab === "try") return tryOne(topic, tell, signal);
+  if (tab === "live") return topicWatch(topic, signal);
+  if (tab === "messages") return topicMessages(topic, query, signal);
+  const place = h("div");
+  const settings = (now) => {
+    const done = (found) => {
+      draw(found);
+      settings(found);
+      place.querySelector("input, select")?.focus();
+    };
+    fill(place, topicSettings(now, { tell, done, signal }));
+  };
+  settings(topic);
+  return panel("Settings", { unit: "an omitted field keeps its value", body: place });
+}
+
+function actionsOf(topic, signal) {
+  const { namespace } = topic;
+  const own = namespace === "default" ? null : namespace;
+  const remove = async () => {
+    const done = await confirm({
+      title: ["Delete the topic ", name(topic.name), "?"],
+      loss: await lossOf(topic, signal),
+      cli: `entrepot topic delete ${quoted(topic.name)}${namespaceOption(namespace)} --yes`,
+      rest: { method: "DELETE", path: `/api/v1/${topicPath(topic.name, namespace)}` },
+      verb: "Delete topic", isDanger: true, typed: topic.name,
+      run: () => del(topicPath(topic.name, namespace)),
+    });
+    if (!done) return;
+    noteDeleted(topic.name);
+    location.hash = link("topics", { namespace: own });
+  };
+  return [
+    h("button.danger", { type: "button", onclick: remove }, "Delete"),
+    h("a.btn.primary", { href: link(path("topics", topic.name), { tab: "try", namespace: own }) }, "Publish a test message"),
+  ];
+}
+
+/** What is lost, as it is now; the numbers of the page may be older. */
+async function lossOf(topic, signal) {
+  const now = await get(topicPath(topic.name, topic.namespace), { signal }).catch(() => topic);
+  const amount = held(now.offsets);
+  return `${count(amount, "message")} in ${count(now.offsets.length, "queue")} are lost, and every group loses its place in it. This cannot be undone.`;
+}
