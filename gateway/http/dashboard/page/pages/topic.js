@@ -43,7 +43,7 @@ export async function show(place, { name: topic, query }, signal) {
   const numbers = h("div.stack");
   const content = h("div.stack.wide-gaps");
   place.append(top.element, told.element, numbers, tabsOf(topic, namespace, tab), content);
-  const rates = new Rates(SECONDS);
+  const rates = ratesOf(`${namespace}/${topic}`);
   const look = (asked) => get(topicPath(topic, namespace), { signal: asked });
   const listeners = [];
   const drawTop = (found) => {
@@ -59,6 +59,14 @@ export async function show(place, { name: topic, query }, signal) {
   };
   const found = await ask(content, look, draw, { what: "the brokers", fact: "The topic was not loaded", signal });
   if (found) every(SECONDS, () => refresh(look, drawTop, signal), signal);
+}
+
+let last = null;
+
+/** The rates of a topic, which go on from one tab to the next. */
+function ratesOf(key) {
+  if (last?.key !== key) last = { key, rates: new Rates(SECONDS) };
+  return last.rates;
 }
 
 async function refresh(look, draw, signal) {
@@ -116,7 +124,7 @@ function contentOf(tab, topic, { query, tell, draw, listen, signal }) {
     fill(place, topicSettings(now, { tell, done, signal }));
   };
   settings(topic);
-  return panel("Settings", { unit: "an omitted field keeps its value", body: place });
+  return panel("Settings", { unit: "only what is changed is sent", body: place });
 }
 
 function actionsOf(topic, signal) {

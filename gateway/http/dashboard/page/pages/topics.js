@@ -51,7 +51,7 @@ function topicList({ rates, top, create, signal }) {
     const query = { after, limit, sort, ...others, kind: kind === "all" ? "" : kind };
     const found = await get(inNamespace(namespace, "topics"), { query, signal: asked });
     rates.take(found.value.map((row) => [keyOf(row), row.isComplete ? row.written : null]));
-    top.sub([`${count(found.total, "topic")}${isFiltered(given) ? " fit the filter" : ""}`]);
+    top.sub([`${count(found.total, "topic")}${given.contains || given.type ? " fit the filter" : ""}`, kindWords(given.kind)]);
     return found;
   };
   const list = table({
@@ -74,7 +74,7 @@ function topicList({ rates, top, create, signal }) {
 
 const keyOf = (row) => `${row.namespace}/${row.name}`;
 
-const isFiltered = ({ contains, kind, type }) => Boolean(contains || type) || kind !== "all";
+const kindWords = (kind) => (kind === "all" ? null : `kind: ${KINDS.find(([each]) => each === kind)?.[1] ?? kind}`);
 
 function columnsWith(rates) {
   return [

@@ -9,7 +9,7 @@ import { sameFromOutside, quoted } from "./copying.js";
 import { inNamespace, namespaceOption } from "./namespaces.js";
 import { columns, panel } from "./panel.js";
 import { choice } from "./tabs.js";
-import { messageList, messageView } from "./viewer.js";
+import { messageBeside, messageList } from "./viewer.js";
 
 const PREVIEW_BYTES = 1024; // of each body
 const PAGE = 50;
@@ -53,9 +53,9 @@ class TopicMessages {
     this.fields = h("div.form");
     this.notes = h("div.pad", { hidden: true });
     this.foot = h("span.apart", { role: "status" });
-    this.side = h("div.c5.stack");
+    this.side = messageBeside(signal);
     this.outside = h("div.stack");
-    this.list = messageList({ label: "Messages", choose: (row) => this.choose(row) });
+    this.list = messageList({ label: "Messages", choose: this.side.show });
   }
 
   start() {
@@ -71,16 +71,11 @@ class TopicMessages {
     };
     const button = h("button.primary", "Look");
     const form = h("form.stack", { role: "search", "aria-label": "Messages", onsubmit: look, oninput: () => this.showSame() }, ways.element, this.fields, h("div.row", button));
-    const same = h("details", h("summary", "The same from outside"), this.outside);
+    const same = h("details.s", h("summary", "The same from outside"), this.outside);
     const found = panel("Messages", { span: 7, unit: "looking takes none from any group", body: [form, same], flush: [this.notes, this.list.element], footer: this.foot });
-    this.placeholder();
     this.look();
-    this.element = columns(found, this.side);
+    this.element = columns(found, this.side.element);
     return this.element;
-  }
-
-  placeholder() {
-    fill(this.side, panel("Message", { body: h("p.q", "Choose an offset of the list to see the message.") }));
   }
 
   drawFields() {
@@ -128,7 +123,7 @@ class TopicMessages {
     keepInAddress({ ...Object.fromEntries(NAMES.map((each) => [each, null])), ...query, by: this.way === "newest" ? null : this.way });
     Object.assign(this, { asked: query, next: null, lookedAt: 0 });
     this.list.show([]);
-    this.placeholder();
+    this.side.clear();
     return this.ask({});
   }
 
@@ -171,10 +166,5 @@ class TopicMessages {
     const had = this.foot.contains(document.activeElement);
     fill(this.foot, facts.map((fact) => h("span", fact)), next ? goOn : h("span", "that is all"));
     if (had) this.foot.querySelector("button")?.focus();
-  }
-
-  choose(row) {
-    fill(this.side, messageView(row, { signal: this.signal }));
-    if (matchMedia("(max-width: 1180px)").matches) this.side.scrollIntoView({ block: "nearest" });
   }
 }

@@ -7,7 +7,8 @@ import { panel } from "./panel.js";
 import { Rates } from "./rates.js";
 import { table } from "./table.js";
 
-const SECONDS = 5;
+const SECONDS = 5; // between states of the topic
+const DRAW_SECONDS = 1;
 const ORDERS = {
   queue: (row) => BigInt(row.queueId),
   messages: (row) => row.messages,
@@ -25,7 +26,7 @@ export function topicQueues(topic, listen, signal) {
   take(topic);
   listen(take);
   const list = table({
-    label: "Queues", signal, seconds: SECONDS, sort: "queue", inAddress: false, limit: 100,
+    label: "Queues", signal, seconds: DRAW_SECONDS, sort: "queue", inAddress: false, limit: 100,
     key: (row) => String(row.queueId),
     load: ({ after, limit, sort }) => page(now, after, limit, sort),
     columns: [

@@ -11,7 +11,7 @@ import { quoted, sameFromOutside } from "./copying.js";
 import { inNamespace, namespaceOption } from "./namespaces.js";
 import { columns, panel } from "./panel.js";
 import { state } from "./states.js";
-import { messageList, messageView } from "./viewer.js";
+import { messageBeside, messageList } from "./viewer.js";
 
 const MOST_ROWS = 200; // kept
 const DRAW_SECONDS = 0.4; // between two looks at what came
@@ -35,12 +35,11 @@ class Watch {
     this.notes = h("div.pad", { hidden: true });
     this.foot = h("span.apart");
     this.outside = h("div.stack");
-    this.side = h("div.c5.stack");
-    this.list = messageList({ label: "New messages", most: MOST_ROWS, choose: (row) => fill(this.side, messageView(row, { signal })) });
+    this.side = messageBeside(signal);
+    this.list = messageList({ label: "New messages", most: MOST_ROWS, choose: this.side.show });
   }
 
   start() {
-    fill(this.side, panel("Message", { body: h("p.q", "Choose an offset of the list to see the message.") }));
     const rate = h("select", { id: "watch-rate", onchange: () => this.again({ rate: rate.value }) }, RATES.map((each) => h("option", { value: each, selected: each === this.rate }, `${each} a second`)));
     let timer = null;
     const typed = () => {
@@ -51,7 +50,7 @@ class Watch {
     this.button = h("button", { type: "button", "aria-pressed": "false", onclick: () => this.pause(!this.isPaused) }, "Pause the watch");
     const clear = h("button.bare", { type: "button", onclick: () => this.clear() }, "Clear");
     const fields = h("div.form", field("watch-text", "Only messages with this text", text), field("watch-rate", "At most", rate));
-    const same = h("details", h("summary", "The same from outside"), this.outside);
+    const same = h("details.s", h("summary", "The same from outside"), this.outside);
     this.showSame();
     document.addEventListener("visibilitychange", () => this.adjust(), { signal: this.signal });
     overviewStream.watch((overview) => overview === null && this.adjust(), this.signal);
@@ -60,7 +59,7 @@ class Watch {
     this.adjust();
     this.drawFoot();
     const body = [fields, h("div.row", this.button, clear, this.said), same];
-    return columns(panel("Live", { span: 7, unit: "looking takes none from any group", body, flush: [this.notes, this.fresh, this.list.element], footer: this.foot }), this.side);
+    return columns(panel("Live", { span: 7, unit: "looking takes none from any group", body, flush: [this.notes, this.fresh, this.list.element], footer: this.foot }), this.side.element);
   }
 
   showSame() {

@@ -18,6 +18,7 @@ const MOST_BODY_BYTES = 65_536; // of one body; a download has all of it
 const PREVIEW_BYTES = 72;
 const PREVIEW_HEX = 12;
 const MAX_ROWS = 600;
+const SIDE_BY_SIDE = "(min-width: 1181px)";
 
 /** The path of a message below `/api/v1/`. */
 export const messagePath = ({ topic, namespace, queueId, offset }) =>
@@ -161,9 +162,26 @@ function factsOf(row) {
   ]);
 }
 
+/** The place beside a list for the message that is chosen there: {element, show(row, button), clear()}.  `show` moves the
+ * focus to the message, and its button "Back to the list" moves it back. */
+export function messageBeside(signal) {
+  const element = h("div.c5.stack.beside");
+  const clear = () => fill(element, panel("Message", { body: h("p.q", "Choose an offset of the list to see the message.") }));
+  const show = (row, button) => {
+    const back = h("button.small.bare", { type: "button", onclick: () => (button.isConnected ? button : element).focus() }, "Back to the list");
+    fill(element, messageView(row, { acts: [back], signal }));
+    const title = element.querySelector("h2");
+    title.tabIndex = -1;
+    title.focus({ preventScroll: true });
+    if (!matchMedia(SIDE_BY_SIDE).matches) element.scrollIntoView({ block: "start" });
+  };
+  clear();
+  return { element, show, clear };
+}
+
 /** A list of rows, of which one is chosen.
  *
- * `label`: what the list is of.  `choose(row)`: called for the row that somebody wants to see.  `withTopic`: a column of it.
+ * `label`: what the list is of.  `choose(row, button)`: called for the row that somebody wants to see, with its button.  `withTopic`: a column of it.
  * `columns`: more of [{label, cell(row), align, optional}], at the end.  `most`: rows kept, the last ones of `add` or the
  * first ones of `prepend`.  Returns {element, show(rows), add(rows), prepend(rows), rows()}; the last three keep what is
  * chosen. */
@@ -173,12 +191,12 @@ export function messageList({ label, choose, withTopic = false, columns = [], mo
   const heads = shown.map((each) => h("th", { scope: "col", class: classesOf(each) }, each.label));
   const element = scrolling(label, h("table", h("thead", h("tr", heads)), body));
   let rows = [];
-  const take = (row, line) => {
+  const take = (row, line, button) => {
     for (const each of body.children) mark(each, each === line);
-    choose(row);
+    choose(row, button);
   };
   const lineOf = (row) => {
-    const button = h("button.plain.mono.xs", { type: "button", onclick: () => take(row, line) }, number(row.offset));
+    const button = h("button.plain.mono.xs", { type: "button", onclick: () => take(row, line, button) }, number(row.offset));
     const line = h("tr", shown.map((each) => h("td", { class: classesOf(each) }, each.cell ? each.cell(row) : button)));
     return line;
   };
