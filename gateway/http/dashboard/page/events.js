@@ -11,7 +11,10 @@ const MAX_EVENT_CHARACTERS = 4 << 20;
  * `path`: below `/api/v1/`.  `heard(event, data)`: called with each event.  `lost(retryAt, wake)`: called after a loss, with
  * the time of the next try in epoch milliseconds and a function that tries at once.  `refuses(error)`: true for a refusal that
  * another try would not change.  Raises that refusal. */
-export async function followEvents(path, { query = {}, signal, heard, lost, silence = SILENCE_MS, refuses = (error) => error.status === 403 }) {
+export async function followEvents(
+  path,
+  { query = {}, signal, heard, lost, silence = SILENCE_MS, refuses = (error) => error.status === 403 },
+) {
   let failures = 0;
   while (!signal.aborted) {
     try {

@@ -25,7 +25,11 @@ const KINDS = [
   ["system", "System"],
 ];
 const KIND_WORDS = { deadLetter: "dead letters", retry: "retries", queue: "AMQP queue", subscription: "webhook", system: "system" };
-const TYPES = [["", "Any type"], ["NORMAL", "NORMAL"], ["PRIORITY", "PRIORITY"]];
+const TYPES = [
+  ["", "Any type"],
+  ["NORMAL", "NORMAL"],
+  ["PRIORITY", "PRIORITY"],
+];
 
 let deleted = null;
 
@@ -55,7 +59,13 @@ function topicList({ rates, top, create, signal }) {
     return found;
   };
   const list = table({
-    label: "Topics", signal, seconds: SECONDS, what: "the brokers", sort: "name", key: keyOf, load,
+    label: "Topics",
+    signal,
+    seconds: SECONDS,
+    what: "the brokers",
+    sort: "name",
+    key: keyOf,
+    load,
     columns: columnsWith(rates),
     filters: [
       { name: "contains", label: "Name contains" },
@@ -118,7 +128,11 @@ function lineCell(row, rates) {
 export function keptFor({ cleanup, retentionSeconds, retentionBytes, tierSeconds }) {
   if (cleanup === "COMPACT") return "last of each key";
   if (cleanup === "CONSUMED") return "until settled";
-  const words = [retentionSeconds && duration(retentionSeconds), retentionBytes && bytes(retentionBytes), tierSeconds && `tier ${duration(tierSeconds)}`];
+  const words = [
+    retentionSeconds && duration(retentionSeconds),
+    retentionBytes && bytes(retentionBytes),
+    tierSeconds && `tier ${duration(tierSeconds)}`,
+  ];
   const known = words.filter(Boolean);
   return known.length ? known.join(", ") : "as the broker says";
 }

@@ -38,7 +38,10 @@ export function hexShown(bytes) {
   const lines = [];
   for (let at = 0; at < bytes.length; at += HEX_WIDTH) {
     const part = [...bytes.subarray(at, at + HEX_WIDTH)];
-    const digits = part.map(hexOf).join(" ").padEnd(HEX_WIDTH * 3);
+    const digits = part
+      .map(hexOf)
+      .join(" ")
+      .padEnd(HEX_WIDTH * 3);
     const signs = part.map((byte) => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : ".")).join("");
     lines.push(`${at.toString(16).padStart(6, "0")}  ${digits} ${signs}`);
   }

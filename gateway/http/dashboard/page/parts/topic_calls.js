@@ -6,14 +6,26 @@ import { inNamespace } from "./namespaces.js";
 /** The path of a topic below `/api/v1/`. */
 export const topicPath = (topic, namespace) => inNamespace(namespace, `topics/${segment(topic)}`);
 
-/** True if there is a topic of that name that the user may see.  A list is asked, which misses nothing by a 404. */
-export async function topicExists(topic, signal, namespace = "default") {
+/** The row of a topic in the list, with `answered`; null where there is none that the user may see.  A list misses nothing by
+ * a 404, and tells sums also while a broker is away. */
+export async function topicRow(topic, signal, namespace = "default") {
   const found = await get(inNamespace(namespace, "topics"), { query: { prefix: topic, limit: 1 }, signal });
-  return found.value[0]?.name === topic;
+  const row = found.value[0];
+  return row?.name === topic ? { ...row, answered: found.answered } : null;
 }
 
-/** The messages that a topic holds: a bigint. */
-export const held = (offsets) => offsets.reduce((sum, each) => sum + BigInt(each.maxOffset) - BigInt(each.minOffset), 0n);
+/** True if there is a topic of that name that the user may see. */
+export const topicExists = async (topic, signal, namespace = "default") => (await topicRow(topic, signal, namespace)) !== null;
 
-/** All messages ever written to a topic: a bigint. */
-export const written = (offsets) => offsets.reduce((sum, each) => sum + BigInt(each.maxOffset), 0n);
+/** A topic as its row has it.  Raises the refusal where there is none, or none for the user. */
+export async function topicNow(topic, namespace, signal) {
+  const row = await topicRow(topic, signal, namespace);
+  return row ?? withSums(await get(topicPath(topic, namespace), { signal }));
+}
+
+/** A topic made or granted since the list was asked: its sums are those of its queues. */
+function withSums(found) {
+  const sum = (value) => String(found.offsets.reduce((total, each) => total + value(each), 0n));
+  const messages = sum((each) => BigInt(each.maxOffset) - BigInt(each.minOffset));
+  return { ...found, messages, written: sum((each) => BigInt(each.maxOffset)), isAvailable: true, isComplete: true, answered: null };
+}

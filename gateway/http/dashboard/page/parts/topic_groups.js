@@ -27,9 +27,17 @@ export function topicGroups(topic, signal) {
   const draw = (found) => drawn(topic, found);
   ask(content, load, draw, { what: "the brokers", fact: "The groups were not loaded", signal });
   every(SECONDS, () => refresh(content, load, draw, signal), signal);
-  const legend = s("svg.heat", { viewBox: "0 0 128 18", "aria-hidden": "true" }, [0, 1, 2, 3, 4].map((step) => s(`rect.k${step}`, { x: step * 26, width: 24, height: 18 })));
+  const legend = s(
+    "svg.heat",
+    { viewBox: "0 0 128 18", "aria-hidden": "true" },
+    [0, 1, 2, 3, 4].map((step) => s(`rect.k${step}`, { x: step * 26, width: 24, height: 18 })),
+  );
   const words = h("span.apart", "Lag of a queue, in time:", legend, "0, under 1 s, under 10 s, under 2 min, more");
-  return panel("Groups", { unit: "lag on this topic: messages, and the time since the oldest one was stored", flush: content, footer: words });
+  return panel("Groups", {
+    unit: "lag on this topic: messages, and the time since the oldest one was stored",
+    flush: content,
+    footer: words,
+  });
 }
 
 async function refresh(content, load, draw, signal) {
@@ -73,7 +81,15 @@ async function lagOf(row, topic, signal) {
     const query = { topic: topic.name, limit: MOST_QUEUES };
     const found = await get(inNamespace(row.namespace, `groups/${segment(row.name)}/lag`), { query, signal });
     const isUnknownHere = found.lag === null;
-    return { row, queues: found.value, lag: found.lag, inFlight: found.inFlight, isComplete: found.isComplete, isUnknown: isUnknownHere, isCut: Boolean(found.next) };
+    return {
+      row,
+      queues: found.value,
+      lag: found.lag,
+      inFlight: found.inFlight,
+      isComplete: found.isComplete,
+      isUnknown: isUnknownHere,
+      isCut: Boolean(found.next),
+    };
   } catch (error) {
     if (signal.aborted) throw error;
     return { row, error };
@@ -86,8 +102,18 @@ function drawn(topic, { groups, isCut, answered }) {
     const text = "A group keeps its place in the topic. It begins when its first consumer asks for messages.";
     return h("div.pad.stack", lacking, empty("No group reads this topic", text));
   }
-  const heads = [["Group"], ["Lag, messages", "n"], ["Lag, time", "n"], ["In flight", "n opt"], ["Lag of its queues", "opt"], ["Filter", "opt opt2"]];
-  const head = h("tr", heads.map(([label, classes = ""]) => h("th", { scope: "col", class: classes }, label)));
+  const heads = [
+    ["Group"],
+    ["Lag, messages", "n"],
+    ["Lag, time", "n"],
+    ["In flight", "n opt"],
+    ["Lag of its queues", "opt"],
+    ["Filter", "opt opt2"],
+  ];
+  const head = h(
+    "tr",
+    heads.map(([label, classes = ""]) => h("th", { scope: "col", class: classes }, label)),
+  );
   const table = h("table", h("thead", head), h("tbody", groups.map(line)));
   const cut = isCut && h("p.pad.s.q", `The first ${count(groups.length, "group")} are shown.`);
   return [lacking && h("div.pad", lacking), scrolling("Groups on the topic", table), cut];
@@ -96,7 +122,11 @@ function drawn(topic, { groups, isCut, answered }) {
 function line({ row, queues, lag, inFlight, isComplete, isCut, error }) {
   const target = PAGES.some((each) => each.route === "groups/:name");
   const query = { namespace: row.namespace === "default" ? null : row.namespace };
-  const title = h("th.brk", { scope: "row" }, target ? h("a", { href: link(path("groups", row.name), query) }, name(row.name)) : name(row.name));
+  const title = h(
+    "th.brk",
+    { scope: "row" },
+    target ? h("a", { href: link(path("groups", row.name), query) }, name(row.name)) : name(row.name),
+  );
   if (error) return h("tr", title, h("td", { colspan: 5 }, state("unknown", error.message)));
   const atLeast = !isComplete || isCut;
   return h(

@@ -21,8 +21,15 @@ const WAYS = [
   { label: "Id", value: "id" },
 ];
 const TIME_HINT = "2026-11-22T20:00:00Z";
-const DIRECTIONS = [["backward", "Newest first"], ["forward", "Oldest first"]];
-const FILTERS = [["TAG", "Tag"], ["SQL92", "SQL92"], ["SUB_TOPIC", "Sub-topic"]];
+const DIRECTIONS = [
+  ["backward", "Newest first"],
+  ["forward", "Oldest first"],
+];
+const FILTERS = [
+  ["TAG", "Tag"],
+  ["SQL92", "SQL92"],
+  ["SUB_TOPIC", "Sub-topic"],
+];
 /** Fields by name: the ways that have them, and how they are asked for. */
 const FIELDS = {
   queue: { label: "Queue", ways: "newest offset time", hint: "all", inputmode: "numeric" },
@@ -70,9 +77,21 @@ class TopicMessages {
       this.look();
     };
     const button = h("button.primary", "Look");
-    const form = h("form.stack", { role: "search", "aria-label": "Messages", onsubmit: look, oninput: () => this.showSame() }, ways.element, this.fields, h("div.row", button));
+    const form = h(
+      "form.stack",
+      { role: "search", "aria-label": "Messages", onsubmit: look, oninput: () => this.showSame() },
+      ways.element,
+      this.fields,
+      h("div.row", button),
+    );
     const same = h("details.s", h("summary", "The same from outside"), this.outside);
-    const found = panel("Messages", { span: 7, unit: "looking takes none from any group", body: [form, same], flush: [this.notes, this.list.element], footer: this.foot });
+    const found = panel("Messages", {
+      span: 7,
+      unit: "looking takes none from any group",
+      body: [form, same],
+      flush: [this.notes, this.list.element],
+      footer: this.foot,
+    });
     this.look();
     this.element = columns(found, this.side.element);
     return this.element;
@@ -80,7 +99,10 @@ class TopicMessages {
 
   drawFields() {
     const shown = NAMES.filter((each) => FIELDS[each].ways.includes(this.way));
-    fill(this.fields, shown.map((each) => this.field(each)));
+    fill(
+      this.fields,
+      shown.map((each) => this.field(each)),
+    );
     this.showSame();
   }
 
@@ -89,7 +111,11 @@ class TopicMessages {
     const id = `look-${key}`;
     const set = () => (this.values[key] = input.value);
     const input = options
-      ? h("select", { id, oninput: set }, options.map(([value, words]) => h("option", { value, selected: value === this.values[key] }, words)))
+      ? h(
+          "select",
+          { id, oninput: set },
+          options.map(([value, words]) => h("option", { value, selected: value === this.values[key] }, words)),
+        )
       : h("input", { id, value: this.values[key], placeholder: hint, inputmode, autocomplete: "off", spellcheck: "false", oninput: set });
     return h("p.field", h("label", { for: id }, label), input);
   }
@@ -159,12 +185,20 @@ class TopicMessages {
     const isNothing = amount === 0;
     this.list.element.hidden = isNothing;
     this.notes.hidden = !isNothing;
-    if (isNothing) fill(this.notes, empty("No message was found", next ? "There are more to look at: go on." : "Nothing in the topic fits what was asked for."));
+    if (isNothing)
+      fill(
+        this.notes,
+        empty("No message was found", next ? "There are more to look at: go on." : "Nothing in the topic fits what was asked for."),
+      );
     const facts = [`${count(amount, "message")} shown`, `looked at ${number(this.lookedAt)}`];
     if (minOffset !== null && maxOffset !== null) facts.push(`the queue has offsets ${number(minOffset)} to ${number(maxOffset)}`);
     const goOn = h("button.small", { type: "button", onclick: () => this.goOn() }, "Go on");
     const had = this.foot.contains(document.activeElement);
-    fill(this.foot, facts.map((fact) => h("span", fact)), next ? goOn : h("span", "that is all"));
+    fill(
+      this.foot,
+      facts.map((fact) => h("span", fact)),
+      next ? goOn : h("span", "that is all"),
+    );
     if (had) this.foot.querySelector("button")?.focus();
   }
 }

@@ -1,34 +1,39 @@
 // The queues of a topic: their offsets, their share of what is written, and a way into each.
 
+import { get } from "../api.js";
 import { h, s } from "../dom.js";
 import { number, quantity } from "../format.js";
 import { link, path } from "../links.js";
 import { panel } from "./panel.js";
 import { Rates } from "./rates.js";
 import { table } from "./table.js";
+import { topicPath } from "./topic_calls.js";
 
-const SECONDS = 5; // between states of the topic
-const DRAW_SECONDS = 1;
+const SECONDS = 5; // between refreshes
 const ORDERS = {
   queue: (row) => BigInt(row.queueId),
   messages: (row) => row.messages,
   to: (row) => BigInt(row.maxOffset),
 };
 
-/** `listen(listener)`: calls it with each newer state of the topic. */
-export function topicQueues(topic, listen, signal) {
+/** The panel of a topic's queues. */
+export function topicQueues(topic, signal) {
   const rates = new Rates(SECONDS);
-  let now = topic;
-  const take = (found) => {
-    now = found;
+  const load = async ({ after, limit, sort, signal: asked }) => {
+    const found = await get(topicPath(topic.name, topic.namespace), { signal: asked });
     rates.take(found.offsets.map((each) => [each.queueId, each.maxOffset]));
+    return page(found, after, limit, sort);
   };
-  take(topic);
-  listen(take);
   const list = table({
-    label: "Queues", signal, seconds: DRAW_SECONDS, sort: "queue", inAddress: false, limit: 100,
+    label: "Queues",
+    signal,
+    seconds: SECONDS,
+    what: "the brokers",
+    sort: "queue",
+    inAddress: false,
+    limit: 100,
     key: (row) => String(row.queueId),
-    load: ({ after, limit, sort }) => page(now, after, limit, sort),
+    load,
     columns: [
       { id: "queue", label: "Queue", isHead: true, sort: "queue", cell: (row) => row.queueId },
       { id: "from", label: "From offset", align: "n", optional: 1, cell: (row) => number(row.minOffset) },
@@ -39,7 +44,7 @@ export function topicQueues(topic, listen, signal) {
       { id: "look", label: "", align: "n", cell: (row) => h("a.s", { href: lookAt(topic, row) }, "Look") },
     ],
   });
-  return panel("Queues", { unit: "offsets of all brokers that answered", flush: list.element });
+  return panel("Queues", { flush: list.element });
 }
 
 function rateOf(rates, row) {
@@ -53,7 +58,12 @@ function lookAt({ name, namespace }, row) {
 
 function bar({ share }) {
   const track = s("rect.track", { y: 2, width: 100, height: 6 });
-  return s("svg.bar.log", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, track, s("rect.fill", { y: 2, width: share * 100, height: 6 }));
+  return s(
+    "svg.bar.log",
+    { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
+    track,
+    s("rect.fill", { y: 2, width: share * 100, height: 6 }),
+  );
 }
 
 /** One page of the queues in an order: all of them are here already. */

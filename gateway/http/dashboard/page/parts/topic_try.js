@@ -19,11 +19,26 @@ const DOORS = [
 const PAIRS_HINT = "name=value, one a line";
 const PAYLOAD = [
   { name: "payload", label: "Body", type: "textarea", wide: true, value: '{"test": true}' },
-  { name: "payloadEncoding", label: "The body above is", type: "select", options: [["string", "text"], ["base64", "base64"]] },
+  {
+    name: "payloadEncoding",
+    label: "The body above is",
+    type: "select",
+    options: [
+      ["string", "text"],
+      ["base64", "base64"],
+    ],
+  },
 ];
 const COMMANDS = {
   // options of `entrepot message try` by field; what has none is not in a command
-  topic: "topic", name: "name", exchange: "exchange", routingKey: "routing-key", vhost: "vhost", tag: "tag", qos: "qos", payload: "data",
+  topic: "topic",
+  name: "name",
+  exchange: "exchange",
+  routingKey: "routing-key",
+  vhost: "vhost",
+  tag: "tag",
+  qos: "qos",
+  payload: "data",
 };
 
 const fieldsOf = {
@@ -37,7 +52,17 @@ const fieldsOf = {
   ],
   mqtt: (topic) => [
     { name: "name", label: "Topic name", value: topic.name, required: true, hint: "The topic, and a sub-topic behind a slash" },
-    { name: "qos", label: "QoS", type: "select", value: "1", options: [["0", "0"], ["1", "1"], ["2", "2"]] },
+    {
+      name: "qos",
+      label: "QoS",
+      type: "select",
+      value: "1",
+      options: [
+        ["0", "0"],
+        ["1", "1"],
+        ["2", "2"],
+      ],
+    },
     { name: "contentType", label: "Content type", value: "application/json" },
     { name: "responseTopic", label: "Response topic" },
     { name: "correlationData", label: "Correlation data", hint: "base64" },
@@ -48,7 +73,13 @@ const fieldsOf = {
   ],
   amqp: (topic) => [
     { name: "exchange", label: "Exchange", value: "amq.topic", hint: "Empty: the default one" },
-    { name: "routingKey", label: "Routing key", value: topic.name, hint: "Of amq.topic: the topic, and a sub-topic behind a dot", problem: ["routing_key"] },
+    {
+      name: "routingKey",
+      label: "Routing key",
+      value: topic.name,
+      hint: "Of amq.topic: the topic, and a sub-topic behind a dot",
+      problem: ["routing_key"],
+    },
     { name: "vhost", label: "Virtual host", value: topic.namespace === "default" ? "/" : topic.namespace },
     { name: "content_type", label: "Content type", value: "application/json" },
     { name: "message_id", label: "Message id" },
@@ -76,15 +107,25 @@ function pairsOf(text, field) {
 const objectOf = (pairs) => pairs && Object.fromEntries(pairs);
 
 const bodyOf = {
-  http: ({ data = "", ...attributes }, topic) => ({ ...inTopic(topic), event: { specversion: "1.0", ...attributes, data: dataOf(data, attributes.datacontenttype) } }),
-  mqtt: ({ userProperties, qos, ...values }) => ({ ...values, qos: Number(qos), retain: values.retain || undefined, userProperties: pairsOf(userProperties, "userProperties") }),
+  http: ({ data = "", ...attributes }, topic) => ({
+    ...inTopic(topic),
+    event: { specversion: "1.0", ...attributes, data: dataOf(data, attributes.datacontenttype) },
+  }),
+  mqtt: ({ userProperties, qos, ...values }) => ({
+    ...values,
+    qos: Number(qos),
+    retain: values.retain || undefined,
+    userProperties: pairsOf(userProperties, "userProperties"),
+  }),
   amqp: ({ content_type, message_id, correlation_id, headers, ...values }) => {
     const properties = { content_type, message_id, correlation_id, headers: objectOf(pairsOf(headers, "headers")) };
     const isAny = Object.values(properties).some((each) => each !== undefined);
     return { routingKey: "", ...values, properties: isAny ? properties : undefined };
   },
   rocketmq: ({ keys, properties, payload = "", ...values }, topic) => ({
-    ...inTopic(topic), ...values, payload,
+    ...inTopic(topic),
+    ...values,
+    payload,
     keys: keys?.split(/\s+/).filter(Boolean),
     properties: objectOf(pairsOf(properties, "properties")),
   }),
@@ -156,10 +197,20 @@ function told({ id, routed, places }, tell) {
     tell("info", "1 message was taken.", "It waits for its time, or this store cannot find messages by id. The audit has an entry.");
     return;
   }
-  const where = places.slice(0, 3).map((place, at) => [at > 0 && "; ", h("a", { href: lookAt(place) }, name(place.topic), ` queue ${place.queueId}, offset `, number(place.offset))]);
+  const where = places
+    .slice(0, 3)
+    .map((place, at) => [
+      at > 0 && "; ",
+      h("a", { href: lookAt(place) }, name(place.topic), ` queue ${place.queueId}, offset `, number(place.offset)),
+    ]);
   const more = places.length > 3 ? ` and ${count(places.length - 3, "more place", "more places")}` : "";
   const journey = journeyOf(id);
-  tell("info", "1 message was published.", h("span", " ", where, more, ". The audit has an entry."), journey && { label: "Journey", href: journey });
+  tell(
+    "info",
+    "1 message was published.",
+    h("span", " ", where, more, ". The audit has an entry."),
+    journey && { label: "Journey", href: journey },
+  );
 }
 
 /** The viewer of a place, with the message first. */

@@ -40,7 +40,11 @@ class Watch {
   }
 
   start() {
-    const rate = h("select", { id: "watch-rate", onchange: () => this.again({ rate: rate.value }) }, RATES.map((each) => h("option", { value: each, selected: each === this.rate }, `${each} a second`)));
+    const rate = h(
+      "select",
+      { id: "watch-rate", onchange: () => this.again({ rate: rate.value }) },
+      RATES.map((each) => h("option", { value: each, selected: each === this.rate }, `${each} a second`)),
+    );
     let timer = null;
     const typed = () => {
       clearTimeout(timer);
@@ -59,7 +63,16 @@ class Watch {
     this.adjust();
     this.drawFoot();
     const body = [fields, h("div.row", this.button, clear, this.said), same];
-    return columns(panel("Live", { span: 7, unit: "looking takes none from any group", body, flush: [this.notes, this.fresh, this.list.element], footer: this.foot }), this.side.element);
+    return columns(
+      panel("Live", {
+        span: 7,
+        unit: "looking takes none from any group",
+        body,
+        flush: [this.notes, this.fresh, this.list.element],
+        footer: this.foot,
+      }),
+      this.side.element,
+    );
   }
 
   showSame() {
@@ -162,7 +175,10 @@ class Watch {
       this.leftOut > 0 && `left out ${number(this.leftOut)} of this watch: more came than ${this.rate} a second`,
       gone > 0 && `the newest ${MOST_ROWS} are kept`,
     ].filter(Boolean);
-    fill(this.foot, facts.map((fact) => h("span", fact)));
+    fill(
+      this.foot,
+      facts.map((fact) => h("span", fact)),
+    );
   }
 }
 

@@ -18,6 +18,7 @@ const MOST_BODY_BYTES = 65_536; // of one body; a download has all of it
 const PREVIEW_BYTES = 72;
 const PREVIEW_HEX = 12;
 const MAX_ROWS = 600;
+const CONTROL = /[\u0000-\u0008\u000e-\u001f]/; // text has none of them: bytes are shown instead
 const SIDE_BY_SIDE = "(min-width: 1181px)";
 
 /** The path of a message below `/api/v1/`. */
@@ -56,7 +57,10 @@ class MessageView {
     const { row } = this;
     this.bytes = row.body === null || row.body === undefined ? null : bytesOf(row.body);
     this.text = this.bytes && textOf(this.bytes, row.isCut);
-    const forms = [{ label: "Text", value: "text" }, { label: "Hex", value: "hex" }];
+    const forms = [
+      { label: "Text", value: "text" },
+      { label: "Hex", value: "hex" },
+    ];
     const json = { label: "JSON", value: "json" };
     if (this.text === null) forms.reverse();
     if (this.text !== null && isDocument(this.text)) forms.unshift(json);
@@ -132,7 +136,8 @@ class MessageView {
 
 function unseen(row) {
   if (row.keys === null) return h("p", state("unknown", "hidden"), " Keys, headers and bodies need the right SUB on all of the topic.");
-  if (row.isHidden) return h("p", state("unknown", "hidden"), " A rule masks fields of it, and it is not JSON: super users alone are shown it.");
+  if (row.isHidden)
+    return h("p", state("unknown", "hidden"), " A rule masks fields of it, and it is not JSON: super users alone are shown it.");
   return h("p.q", "The body was not asked for.");
 }
 
@@ -140,7 +145,11 @@ function pairs(label, list) {
   if (list === null || list === undefined) return h("p", state("unknown", "hidden"), " They need the right SUB on all of the topic.");
   if (list.length === 0) return h("p.q", `No ${label.toLowerCase()}.`);
   const lines = list.map((each) =>
-    h("tr", h("th.brk", { scope: "row" }, name(each.name)), h("td.mono.xs.brk", each.base64 === undefined ? name(each.value) : binary(each.base64))),
+    h(
+      "tr",
+      h("th.brk", { scope: "row" }, name(each.name)),
+      h("td.mono.xs.brk", each.base64 === undefined ? name(each.value) : binary(each.base64)),
+    ),
   );
   const heads = h("tr", h("th", { scope: "col" }, "Name"), h("th", { scope: "col" }, "Value"));
   return scrolling(label, h("table.flat", h("thead", heads), h("tbody", lines)));
@@ -151,7 +160,15 @@ const binary = (base64) => [...bytesOf(base64)].map(hexOf).join(" ");
 function factsOf(row) {
   return facts([
     ["Id", row.id ? h("span.mono.xs", row.id) : none()],
-    ["Lies in", [name(row.topic), row.namespace !== "default" && [" of ", name(row.namespace)], `, queue ${row.queueId}, offset `, number(row.offset)]],
+    [
+      "Lies in",
+      [
+        name(row.topic),
+        row.namespace !== "default" && [" of ", name(row.namespace)],
+        `, queue ${row.queueId}, offset `,
+        number(row.offset),
+      ],
+    ],
     ["Stored", row.storeTime ? fullTime(row.storeTime) : null],
     ["Sent", row.bornTime ? fullTime(row.bornTime) : null],
     ["Bytes", number(row.size)],
@@ -168,7 +185,11 @@ export function messageBeside(signal) {
   const element = h("div.c5.stack.beside");
   const clear = () => fill(element, panel("Message", { body: h("p.q", "Choose an offset of the list to see the message.") }));
   const show = (row, button) => {
-    const back = h("button.small.bare", { type: "button", onclick: () => (button.isConnected ? button : element).focus() }, "Back to the list");
+    const back = h(
+      "button.small.bare",
+      { type: "button", onclick: () => (button.isConnected ? button : element).focus() },
+      "Back to the list",
+    );
     fill(element, messageView(row, { acts: [back], signal }));
     const title = element.querySelector("h2");
     title.tabIndex = -1;
@@ -181,7 +202,8 @@ export function messageBeside(signal) {
 
 /** A list of rows, of which one is chosen.
  *
- * `label`: what the list is of.  `choose(row, button)`: called for the row that somebody wants to see, with its button.  `withTopic`: a column of it.
+ * `label`: what the list is of.  `choose(row, button)`: called for the row that somebody wants to see, with its button.
+ * `withTopic`: a column of it.
  * `columns`: more of [{label, cell(row), align, optional}], at the end.  `most`: rows kept, the last ones of `add` or the
  * first ones of `prepend`.  Returns {element, show(rows), add(rows), prepend(rows), rows()}; the last three keep what is
  * chosen. */
@@ -197,7 +219,10 @@ export function messageList({ label, choose, withTopic = false, columns = [], mo
   };
   const lineOf = (row) => {
     const button = h("button.plain.mono.xs", { type: "button", onclick: () => take(row, line, button) }, number(row.offset));
-    const line = h("tr", shown.map((each) => h("td", { class: classesOf(each) }, each.cell ? each.cell(row) : button)));
+    const line = h(
+      "tr",
+      shown.map((each) => h("td", { class: classesOf(each) }, each.cell ? each.cell(row) : button)),
+    );
     return line;
   };
   const trim = (side) => {
@@ -264,6 +289,6 @@ function preview(row) {
   const part = bytesOf(row.body.slice(0, (PREVIEW_BYTES / 3) * 4));
   const text = textOf(part, true);
   if (part.length === 0) return none();
-  if (text === null) return [...part.slice(0, PREVIEW_HEX)].map(hexOf).join(" ");
+  if (text === null || CONTROL.test(text)) return [...part.slice(0, PREVIEW_HEX)].map(hexOf).join(" ");
   return name(text.replace(/\s+/g, " "));
 }
