@@ -4,6 +4,7 @@ import { get } from "./api.js";
 import { may, session } from "./session.js";
 
 const MOST_USERS = 1000; // of those whose name has the text in it
+import { topicExists } from "./parts/topic_calls.js";
 
 export const SECTIONS = ["Watch", "Messages", "Clients", "Move", "Govern"];
 
@@ -54,6 +55,8 @@ export const PAGES = [
   { route: "timers", page: "timers", section: "Messages", label: "Timers" },
   { route: "transactions", page: "transactions", section: "Messages", label: "Transactions" },
   { route: "retained", page: "retained", section: "Messages", label: "Retained", count: (overview) => overview.counts.retained },
+  { route: "topics", page: "topics", section: "Messages", label: "Topics", count: (overview) => overview.counts?.topics },
+  { route: "topics/:name", page: "topic", under: "topics", finds: { what: "topic", exists: topicExists } },
   { route: "components", page: "components", section: "Govern", label: "Component sheet" },
   { route: "find/:text", page: "find" },
 ];
