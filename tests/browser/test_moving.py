@@ -89,7 +89,7 @@ def test_a_webhook_is_created_changed_and_deleted(show: Shown, root: httpx2.Clie
     page.get_by_role("button", name="Create a webhook").first.click()
     dialog = page.get_by_role("dialog", name="Create a webhook")
     dialog.get_by_label("Topic", exact=True).fill("made")
-    dialog.get_by_label("Sink").fill(receiver.hook("made"))
+    dialog.get_by_label("Sink", exact=True).fill(receiver.hook("made"))
     dialog.get_by_label("Login at the sink").select_option("PLAIN")
     dialog.get_by_label("Name or client id").fill("ann")
     dialog.get_by_label("Password or token").fill("geheim")
