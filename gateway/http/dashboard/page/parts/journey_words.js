@@ -1,0 +1,139 @@
+// The hops of a journey in words, with links to the pages of what they are about.
+
+import { get } from "../api.js";
+import { h, name } from "../dom.js";
+import { number } from "../format.js";
+import { link } from "../links.js";
+import { PAGES } from "../menu.js";
+import { doorName } from "./states.js";
+
+const TITLES = {
+  takenIn: "Taken in",
+  bridgedIn: "Bridged in",
+  scheduled: "Waited",
+  stored: "Stored",
+  queued: "Queued",
+  confirmed: "Confirmed",
+  delivered: "Delivered",
+  failed: "Failed",
+  moved: "Moved aside",
+  acknowledged: "Acknowledged",
+  deadLettered: "Dead-lettered",
+  resent: "Resent",
+  tiered: "Tiered",
+  ingested: "In a table",
+};
+const GROUP = "group/"; // before a group's stored name, in the id of its lane
+const CLIENTS = ["mqtt-clients/:id", "clients/:id"];
+const FROM = " from "; // between a client's name and its address
+
+const ID = /^(?:[0-9a-f]{2}){12,}$/i; // of gateways and of RocketMQ's clients
+
+/** True if a text is the id of a message.  Only what looks like one is asked for. */
+export async function isMessage(text, signal) {
+  if (!ID.test(text)) return false;
+  try {
+    await get("journeys", { query: { id: text }, signal });
+    return true;
+  } catch (error) {
+    if (error.status === 404) return false;
+    throw error;
+  }
+}
+
+/** True for a hop that went wrong. */
+export const isTrouble = (hop) => hop.kind === "failed" || hop.kind === "deadLettered";
+
+/** The name of a hop. */
+export function title(hop) {
+  if (hop.kind === "failed" && hop.attempt) return `Attempt ${number(hop.attempt)} failed`;
+  return TITLES[hop.kind] ?? hop.kind;
+}
+
+/** The address of a page, or null where the dashboard has none: `pageOf("topics/:name", topic)`. */
+export function pageOf(route, value, query = {}) {
+  if (!PAGES.some((entry) => entry.route === route)) return null;
+  return link(
+    route.replace(/:\w+/, () => encodeURIComponent(value)),
+    query,
+  );
+}
+
+/** The name of something, as a link where it has a page. */
+export function linked(route, value, shown = name(value)) {
+  const href = pageOf(route, value);
+  return href ? h("a", { href }, shown) : shown;
+}
+
+/** The topic of a place in the log. */
+export function topicOf(place) {
+  const stored = place.namespace === "default" ? place.topic : `${place.namespace}/${place.topic}`;
+  return linked("topics/:name", stored);
+}
+
+/** The receiver of a lane: a group links to its page, a webhook to its own. */
+export function receiver(lane) {
+  if (lane.kind === "webhook") return linked("webhooks/:id", lane.name);
+  if (lane.kind === "bridge") return linked("bridges/:name", lane.name);
+  return lane.id.startsWith(GROUP) ? linked("groups/:name", lane.id.slice(GROUP.length), name(lane.name)) : name(lane.name);
+}
+
+/** The sentences of a hop: each a list of texts and nodes. */
+export function sentences(hop, lane) {
+  return [wayIn(hop), whose(hop, lane), client(hop), where(hop), broker(hop), ...said(hop)].filter(Boolean);
+}
+
+function wayIn({ kind, door, gateway }) {
+  if (kind !== "takenIn" && kind !== "bridgedIn") return null;
+  if (!door && !gateway) return null;
+  return [door ? `${doorName(door)} door` : "A door", gateway && [" of ", h("b", name(gateway))], "."];
+}
+
+function whose({ group, attempt, kind }, lane) {
+  if (!group) return null;
+  const words = { webhook: "Webhook ", amqp: "AMQP queue ", bridge: "Bridge " }[lane?.kind] ?? "Group ";
+  const nth = attempt && kind !== "failed" ? `, attempt ${number(attempt)}` : "";
+  return [words, h("b", lane ? receiver(lane) : name(group)), nth, "."];
+}
+
+function client({ client: found, door }) {
+  if (!found) return null;
+  const at = found.lastIndexOf(FROM);
+  if (door !== "mqtt" || at < 1) return ["Client: ", name(found), "."];
+  const id = found.slice(0, at);
+  const route = CLIENTS.find((each) => pageOf(each, id) !== null);
+  return ["Client ", route ? linked(route, id) : name(id), FROM, name(found.slice(at + FROM.length)), "."];
+}
+
+function where({ place, kind, group }) {
+  if (!place) return null;
+  const at = [" queue ", number(place.queueId), ", offset ", number(place.offset), "."];
+  const letters = kind === "deadLettered" && group && PAGES.some((entry) => entry.route === "dead-letters");
+  return letters ? [h("a", { href: link("dead-letters", { group }) }, name(place.topic)), at] : [topicOf(place), at];
+}
+
+function broker({ broker: found, epoch }) {
+  return found ? ["Broker ", h("b", name(found)), epoch && `, epoch ${number(epoch)}`, "."] : null;
+}
+
+const SETTLED = new Set(["acknowledged", "settled"]); // the hop's title says so
+const upper = (text) => text.replace(/^[a-z](?=[a-z])/, (letter) => letter.toUpperCase());
+
+function said({ kind, outcome, detail }) {
+  const texts = outcome === detail ? [outcome] : [outcome, detail];
+  return texts
+    .filter((text) => text && !(kind === "acknowledged" && SETTLED.has(text)))
+    .map((text) => [name(upper(text)), /[.!?]$/.test(text) ? "" : "."]);
+}
+
+/** A few words beside a mark of the drawing, or "". */
+export function note(hop) {
+  if (hop.kind === "failed") return cut((hop.outcome ?? "failed").replace(/[,(].*$/s, "").trim());
+  if (hop.kind === "delivered" || hop.kind === "queued") return "";
+  if (hop.kind === "takenIn") return hop.door ? doorName(hop.door) : "taken in";
+  if (hop.kind === "stored") return cut(hop.broker ? `${hop.broker}${hop.epoch ? `, epoch ${hop.epoch}` : ""}` : "stored");
+  return { deadLettered: "dead letter", ingested: "in a table" }[hop.kind] ?? (TITLES[hop.kind] ?? hop.kind).toLowerCase();
+}
+
+const MOST_LETTERS = 28;
+const cut = (text) => (text.length > MOST_LETTERS ? `${text.slice(0, MOST_LETTERS - 1)}…` : text);
