@@ -21,7 +21,7 @@ from tests.support.waiting import wait_until
 ROOT: Final = ("root", "correct horse battery")
 TILL: Final = ("till", "correct horse battery")
 """A user without rights."""
-SIGNER: Final = ("signer", "a-signing-secret")
+SIGNING: Final = Credentials("signer", "a-signing-secret")
 SETTINGS: Final = {
     "security.initial_admin": ROOT[0],
     "security.initial_admin_password": ROOT[1],
@@ -33,6 +33,10 @@ HOSTILE_SHOWN: Final = "<img src=x>U+202Egnp"
 BATCH: Final = "application/cloudevents-batch+json"
 DEAD: Final = 5
 """Dead letters of billing: three were rejected, of the others every attempt failed."""
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def client_of(server: ServerProcess, user: tuple[str, str] = ROOT) -> httpx2.Client:
@@ -69,8 +73,7 @@ def make(root: httpx2.Client, path: str, **body: object) -> None:
 def fill(root: httpx2.Client, server: ServerProcess) -> None:
     """What the pages tell of."""
     make(root, "users/till", password=TILL[1])
-    make(root, "users/signer", password=ROOT[1], super=True, signingSecret=SIGNER[1])
-    make(root, "topics/orders", queues=1)
+    make(root, "users/signer", password=ROOT[1], super=True, signingSecret=SIGNING.secret)
     fall_behind(root)
     give_up(root, "billing")
     keep(server, {f"plant/{number}": b"%d" % number for number in range(3)} | {f"shop/{HOSTILE}": b"\x00\xff\x01"})
@@ -89,12 +92,14 @@ def fall_behind(root: httpx2.Client, group: str = "stock", topic: str = "orders-
 
 def give_up(root: httpx2.Client, group: str) -> None:
     """DEAD dead letters of two reasons; a name and the bytes of one are hostile."""
+    topic = f"of-{group}"
+    make(root, f"topics/{topic}", queues=1)
     make(root, f"groups/{group}", maxAttempts=1, retry={"kind": "immediate"})
     events = [event(HOSTILE, data={"text": HOSTILE}), *(event(number, data={"n": number}) for number in range(1, DEAD))]
-    publish(root, "orders", *events)
-    received = receive(root, "orders", group)
-    settle(root, "reject", "orders", group, received[:3])
-    settle(root, "release", "orders", group, received[3:])
+    publish(root, topic, *events)
+    received = receive(root, topic, group)
+    settle(root, "reject", topic, group, received[:3])
+    settle(root, "release", topic, group, received[3:])
     wait_until(lambda: len(letters(root, group)) == DEAD, "all are dead")
 
 
@@ -122,7 +127,7 @@ def schedule(root: httpx2.Client, topic: str, *numbers: int | str) -> None:
 
 def prepare(server: ServerProcess, topic: str) -> None:
     """A half message, by RocketMQ."""
-    with GrpcClient(server.address("grpc"), Credentials(*SIGNER), now_ms=int(time.time() * 1000)) as client:
+    with GrpcClient(server.address("grpc"), SIGNING, now_ms=now_ms()) as client:
         with client_of(server) as root:
             make(root, f"topics/{topic}", queues=1)
         [entry] = client.send(client.message(topic, b"half", message_type=v2.TRANSACTION)).entries

@@ -35,14 +35,14 @@ export async function createGroup(namespace = "") {
     ],
     submit: "Create the group",
     same: (values) => ({
-      cli: `entrepot group create ${quoted(values.name ?? "NAME")}${options(values)}${namespaceOption(of(values))}`,
-      rest: { method: "PUT", path: `/api/v1/${groupPath(values.name ?? "NAME", of(values))}`, body: bodyOf(values) },
+      cli: `entrepot group create ${quoted(values.name ?? "NAME")}${options(values, true)}${namespaceOption(of(values))}`,
+      rest: { method: "PUT", path: `/api/v1/${groupPath(values.name ?? "NAME", of(values))}`, body: bodyOf(values, true) },
     }),
     send: async (values) => {
       if (await groupExists(values.name, undefined, of(values))) {
         throw new ApiError(409, "GROUP_EXISTS", "A group of this name exists: change it on its page.", { problem: { attribute: "name" } });
       }
-      await put(groupPath(values.name, of(values)), bodyOf(values));
+      await put(groupPath(values.name, of(values)), bodyOf(values, true));
       return { group: values.name, namespace: of(values) };
     },
   });
@@ -92,30 +92,40 @@ function settingFields(now) {
   ];
 }
 
-/** The body of a change, from the form's values. */
-function bodyOf(values) {
-  const { maxAttempts, invisibleSeconds, start, maxInFlight = null, fifo, filterKind } = values;
-  const filter = filterKind ? { kind: filterKind, text: values.filterText ?? "" } : null;
-  const body = { maxAttempts, invisibleSeconds, start, maxInFlight, fifo, retry: retryOf(values), filter };
-  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined));
+/** The body of a change, from the form's values: what is empty is set to none.  A new group has the defaults there. */
+function bodyOf(values, isNew = false) {
+  const { maxAttempts, invisibleSeconds, start, filterKind } = values;
+  const otherwise = isNew ? undefined : null;
+  const maxInFlight = values.maxInFlight ?? otherwise;
+  const filter = filterKind ? { kind: filterKind, text: values.filterText ?? "" } : otherwise;
+  const fifo = isNew && !values.fifo ? undefined : values.fifo;
+  return given({ maxAttempts, invisibleSeconds, start, maxInFlight, fifo, retry: retryOf(values), filter });
 }
+
+const given = (fields) => Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 
 function retryOf({ retryKind: kind, initialMs, maxMs, multiplier, delaysMs = "" }) {
   if (kind === undefined) return undefined;
   if (kind === "immediate") return { kind };
   if (kind === "list") return { kind, delaysMs: waits(delaysMs) };
-  return Object.fromEntries(Object.entries({ kind, initialMs, maxMs, multiplier }).filter(([, value]) => value !== undefined));
+  return given({ kind, initialMs, maxMs, multiplier });
 }
 
 const waits = (text) => text.split(",").filter((each) => each.trim()).map(Number);
 
 /** The options of the command that does the same. */
-function options(values) {
-  const { maxAttempts, invisibleSeconds, start, maxInFlight, fifo, filterKind, filterText = "" } = values;
-  const filter = filterKind ? `${filterKind}:${filterText}` : "none";
-  const given = { "max-attempts": maxAttempts, "invisible-seconds": invisibleSeconds, start, retry: retryWord(values), "max-in-flight": maxInFlight ?? "none", filter };
-  const words = Object.entries(given).filter(([, value]) => value !== undefined).map(([option, value]) => ` --${option} ${quoted(String(value))}`);
-  return `${words.join("")} --${fifo ? "" : "no-"}fifo`;
+function options(values, isNew = false) {
+  const { maxAttempts, invisibleSeconds, start, fifo, filter, maxInFlight } = bodyOf(values, isNew);
+  const wanted = given({
+    "max-attempts": maxAttempts,
+    "invisible-seconds": invisibleSeconds,
+    start,
+    retry: retryWord(values),
+    "max-in-flight": maxInFlight === null ? "none" : maxInFlight,
+    filter: filter === null ? "none" : filter && `${filter.kind}:${filter.text}`,
+  });
+  const words = Object.entries(wanted).map(([option, value]) => ` --${option} ${quoted(String(value))}`);
+  return `${words.join("")}${fifo === undefined ? "" : fifo ? " --fifo" : " --no-fifo"}`;
 }
 
 function retryWord({ retryKind, initialMs, maxMs, multiplier, delaysMs = "" }) {
