@@ -227,7 +227,7 @@ def test_the_drawing_has_every_end_and_leads_there(show: Shown) -> None:
         "queue stock, 2 in",
     ]
     place = "(node) => node.getBoundingClientRect().x"
-    left = [drawing.get_by_role("link", name=each).evaluate(place) for each in names[:3]]
+    left: list[float] = [drawing.get_by_role("link", name=each).evaluate(place) for each in names[:3]]
     assert left[0] < left[1] < left[2], "exchanges left, queues right"
     drawing.get_by_role("link", name="exchange audit").focus()
     expect(drawing.locator(".edge.lit")).to_have_count(2)
