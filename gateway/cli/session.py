@@ -19,13 +19,19 @@ _PATH = "/api/v1/sessions"
 @app.command("list")
 def list_sessions(
     prefix: Annotated[str | None, typer.Option(help="Prefix of the client ids.")] = None,
+    connected: Annotated[
+        bool | None, typer.Option("--connected/--away", help="List only sessions with a connection, or without.")
+    ] = None,
     after: Annotated[str | None, typer.Option(help="Last client id of an earlier list, to continue there.")] = None,
     limit: Annotated[int, typer.Option(help="Maximum number of sessions.", min=1, max=1000)] = 100,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """List sessions of all gateways."""
-    answer = Client(server).request("GET", _PATH, query=given(prefix=prefix, after=after, limit=limit))
+    query = given(prefix=prefix, after=after, limit=limit)
+    if connected is not None:
+        query["connected"] = str(connected).lower()
+    answer = Client(server).request("GET", _PATH, query=query)
     columns = ("id", "user", "version", "connected", "gateway", "expiresAt", "subscriptionCount", "will")
     print_listing(
         answer,

@@ -6,7 +6,7 @@ of deduplication by source and id.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import jsonschema_rs
@@ -123,6 +123,7 @@ class EventRules:
         """Callback that gets True if any topic has a schema."""
         self._table.on_change.append(self._count)
         self.of: Callable[[str], EventRule | None] = self._table.get
+        self.items: Callable[[], Iterator[tuple[str, EventRule]]] = self._table.items
         self.start, self.close = self._table.start, self._table.close
 
     def _count(self, topic: str, before: EventRule | None, now: EventRule | None) -> None:

@@ -85,6 +85,10 @@ class HttpAccess:
             until_ms = min(until_ms, principal.expires_at_ms)
         self._known[key] = (until_ms, principal)
 
+    def shows_credentials(self, scope: Scope) -> bool:
+        """True for a request with credentials or a login, right or not.  Raises as `login_token`."""
+        return _authorization(scope) is not None or login_token(scope) is not None
+
     def _by_login(self, scope: Scope) -> Principal | None:
         """The principal of a browser's login, where nothing else is shown.  A login that is over counts as none where
         anybody may come in."""

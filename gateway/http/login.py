@@ -16,7 +16,7 @@ from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.change_names import NO_CHANGE, TOLD_BELOW
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.login_cookie import cookie_name, is_https, login_token
-from entrepot.gateway.http.problems import UnknownHostError, bad_request
+from entrepot.gateway.http.problems import bad_request
 from entrepot.gateway.http.rights import DEFAULT_CLUSTER, Open
 from entrepot.gateway.http.routes import Router
 from entrepot.gateway.security.credentials import Credentials
@@ -54,7 +54,7 @@ def login_routes(context: HttpContext, access: HttpAccess) -> Router:
 
     @router.post(PATH, ANYBODY, change=TOLD_BELOW, summary="Log in, in a browser", openapi_extra=_BODY)
     async def log_in(request: Request) -> Response:
-        await _present(access, request)
+        access.at_once(request.scope)  # raises where a page of another name asks a gateway that is open to all
         given = await body_of(request, context, LoginBody)
         principal = await _recognised(context, request, given)
         token, expires_ms = logins.open(principal)
@@ -67,7 +67,7 @@ def login_routes(context: HttpContext, access: HttpAccess) -> Router:
 
     @router.delete(PATH, ANYBODY, change=NO_CHANGE, summary="Log out, at every gateway", status_code=NO_CONTENT)
     async def log_out(request: Request) -> Response:
-        await _present(access, request)
+        access.at_once(request.scope)
         token = login_token(request.scope)
         if token is not None:
             await logins.end(token)
@@ -79,13 +79,13 @@ def login_routes(context: HttpContext, access: HttpAccess) -> Router:
 
 
 async def _present(access: HttpAccess, request: Request) -> Principal | None:
-    """The principal that a browser has already, or None.  Raises UnknownHostError at a gateway that is open to all."""
+    """The principal that a browser has already, or None.  Nothing shown is no refused login."""
+    if not access.shows_credentials(request.scope):
+        return access.at_once(request.scope)
     try:
         return await access.principal(request.scope)
-    except UnknownHostError:
-        raise
-    except EntrepotError as refusal:  # a login that is over, or one without our header, which is replaced now
-        if refusal.code not in (Code.UNAUTHORIZED, Code.FORBIDDEN):
+    except EntrepotError as refusal:
+        if refusal.code is not Code.UNAUTHORIZED:
             raise
         return None
 

@@ -168,9 +168,14 @@ class Administration:
         """The policy of a subject, or None."""
         return self._directory.policy(subject)
 
-    async def put_policy(self, by: By, subject: str, statements: list[Statement]) -> tuple[PolicyRecord, bool]:
-        """Replace the policy of a subject; True if there was none. Raises UNAUTHORIZED, BAD_REQUEST,
-        PRECONDITION_FAILED, TOO_MANY_REQUESTS (MAX_POLICIES)."""
+    async def put_policy(
+        self, by: By, subject: str, statements: list[Statement], *, only_new: bool = False
+    ) -> tuple[PolicyRecord, bool]:
+        """Replace the policy of a subject; True if there was none. With `only_new`, an existing one is not replaced.
+
+        Raises UNAUTHORIZED, BAD_REQUEST, PRECONDITION_FAILED (also `only_new` and it exists), TOO_MANY_REQUESTS
+        (MAX_POLICIES).
+        """
         self.check_may_change(by)
         if subject not in (EVERYBODY, ANONYMOUS) and not is_user_name(subject):
             raise EntrepotError(Code.BAD_REQUEST, f"{subject[:80]!r} cannot be the subject of a policy")
@@ -179,6 +184,8 @@ class Administration:
         async with self._lock:
             key = POLICY_PREFIX + subject
             (found,) = await self._key_values.get([key])
+            if only_new and found is not None:
+                raise EntrepotError(Code.PRECONDITION_FAILED, f"there is a policy of {subject!r} already")
             if found is None and len(self._directory.policies()) >= MAX_POLICIES:
                 raise EntrepotError(Code.TOO_MANY_REQUESTS, f"there are {MAX_POLICIES} policies already")
             await self._write(by, "policy changed", subject, key, encode(record), found)

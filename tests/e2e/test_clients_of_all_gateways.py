@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -147,6 +148,20 @@ def test_clients_are_disconnected_from_afar(here: GatewayProcess, there: Gateway
         assert {("client disconnected", f"MQTT client {name}") for name in ("cut-near", "cut-far")} <= told
 
 
+def test_the_command_lists_sessions_that_are_away(
+    here: GatewayProcess, there: GatewayProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ExitStack() as stack:
+        connected(stack, here, "lists-stays")
+        with ExitStack() as soon:
+            connected(soon, there, "lists-goes")
+        wait_until(lambda: not get(here, "/sessions/lists-goes")["connected"], "it is away")
+        for flag, expected in (("--away", "lists-goes"), ("--connected", "lists-stays")):
+            server = ["--server", f"http://{here.address('http')}"]
+            assert run(["session", "list", "--prefix", "lists-", flag, "--json", *server]) == 0
+            assert [each["id"] for each in json.loads(capsys.readouterr().out)["value"]] == [expected]
+
+
 def test_a_trace_follows_a_client_to_the_other_gateway(here: GatewayProcess, there: GatewayProcess) -> None:
     assert ask(here, "PUT", "/traces/traced", {"seconds": 60}).json()["answered"] == BOTH
     with ExitStack() as stack:
@@ -161,6 +176,8 @@ def test_a_trace_follows_a_client_to_the_other_gateway(here: GatewayProcess, the
         assert len(at) == 2
         assert all({"CONNECT", "CONNACK", "PUBLISH", "PUBACK"} <= set(types) for types in at.values())
         assert len(get(here, "/traces/traced?limit=2")["packets"]) == 2
+        [listed] = get(here, "/traces")["value"]
+        assert (listed["target"], listed["seen"], "packets" in listed) == ("traced", len(packets), False)
     assert ask(there, "DELETE", "/traces/traced").status_code == 204
     assert {ask(each, "GET", "/traces/traced").status_code for each in (here, there)} == {404}
 

@@ -10,6 +10,9 @@ from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.support.rocketmq_client import GrpcClient, resource
 from tests.support.waiting import PATIENCE_SECONDS
 
+OPEN_SECONDS = 20 * PATIENCE_SECONDS
+"""Longest life of a stream: that of a module's tests."""
+
 
 class OpenTelemetry:
     """The stream of a client that has described itself."""
@@ -21,7 +24,7 @@ class OpenTelemetry:
 
     def _commands(self) -> Iterator[v2.TelemetryCommand]:
         yield v2.TelemetryCommand(settings=self._said)
-        self._stays.wait(PATIENCE_SECONDS)
+        self._stays.wait(OPEN_SECONDS)
 
     def end(self) -> None:
         self._stays.set()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from fastapi import Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from pydantic import Field
 
 from entrepot.domain.access.evaluator import MAX_RESOURCES, MAX_SOURCES, MAX_STATEMENTS
@@ -82,11 +82,16 @@ def _add(router: Router, context: HttpContext) -> None:
         summary="Replace the policy of a subject",
         openapi_extra=_BODY,
     )
-    async def put_policy(request: Request, subject: str) -> Response:
+    async def put_policy(
+        request: Request,
+        subject: str,
+        if_none_match: Literal["*"] | None = Header(None, description="`*`: an existing policy is not replaced"),
+    ) -> Response:
         body = await body_of(request, context, PolicyBody)
         by = By.principal(request.state.principal)
         statements = [each.statement() for each in body.statements]
-        policy, is_new = await administration.put_policy(by, _subject(subject), statements)
+        only_new = if_none_match is not None
+        policy, is_new = await administration.put_policy(by, _subject(subject), statements, only_new=only_new)
         return json_answer(_shape(policy), CREATED if is_new else OK)
 
     @router.delete(

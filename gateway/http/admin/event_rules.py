@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Final
 
 import orjson
-from fastapi import Request, Response
+from fastapi import Query, Request, Response
 from pydantic import Field
 
 from entrepot.domain.access.model import Action, Principal, ResourceType, access_name, whole_topic
@@ -23,12 +23,13 @@ from entrepot.gateway.http.access import PROTOCOL
 from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Change, schema_of
 from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.context import HttpContext
-from entrepot.gateway.http.namespaced import namespace_of, topic_name
+from entrepot.gateway.http.namespaced import asked_namespace, namespace_of, topic_name
 from entrepot.gateway.http.problems import bad_request
-from entrepot.gateway.http.rights import topic
+from entrepot.gateway.http.rights import PER_TOPIC, topic
 from entrepot.gateway.http.routes import Routes
 
 PATH: Final = "/topics/{name}/event-rules"
+MAX_LIMIT: Final = 200
 
 
 class EventRuleChange(Change):
@@ -50,9 +51,10 @@ _BODY: Final = schema_of_body(schema_of(EventRuleChange), required=False)
 
 
 def event_rule_routes(context: HttpContext) -> Routes:
-    """The three routes of event rules."""
+    """The four routes of event rules."""
     routes = Routes(["topics"], PREFIX)
     store, rules = context.store, context.event_rules
+    _add_list(routes, context)
 
     @routes.get(PATH, topic(Action.GET), summary="Get the event rule of a topic")
     async def get_rules(request: Request, name: str) -> Response:
@@ -82,6 +84,36 @@ def event_rule_routes(context: HttpContext) -> Routes:
         return topic
 
     return routes
+
+
+def _add_list(routes: Routes, context: HttpContext) -> None:
+    @routes.get(
+        "/event-rules", PER_TOPIC, summary="List topics with event rules that the caller may see, ordered by name"
+    )
+    async def list_rules(
+        request: Request,
+        name: str = Query("", max_length=256, description="Part of the topics' names"),
+        after: str = Query("", max_length=256, description="Topic after which the list begins"),
+        limit: int = Query(50, ge=1, le=MAX_LIMIT),
+    ) -> Response:
+        namespace = asked_namespace(request)
+        wanted = [
+            (plain, rule)
+            for topic, rule in context.event_rules.items()
+            for of, plain in [split_name(topic)]
+            if of == namespace and plain > after and name in plain and _is_seen(context, request, topic)
+        ]
+        listed = sorted(wanted, key=lambda each: each[0])
+        shown = [{"topic": plain, **_summary(rule)} for plain, rule in listed[:limit]]
+        return json_answer({"value": shown, "next": shown[-1]["topic"] if len(listed) > limit else None})
+
+
+def _is_seen(context: HttpContext, request: Request, topic: str) -> bool:
+    """True for a topic that exists and that the caller may see."""
+    if context.store.topology.topic(topic) is None:
+        return False
+    name = access_name(topic)
+    return context.security.allows(request.state.principal, Action.GET, ResourceType.TOPIC, name, PROTOCOL)
 
 
 def _changed(before: EventRule | None, fields: dict[str, Any]) -> EventRule:
@@ -130,3 +162,10 @@ def _shape(rule: EventRule | None) -> dict[str, Any]:
         "onInvalid": record.on_invalid,
         "divertTo": split_name(record.divert_to)[1] if record.divert_to else None,
     }
+
+
+def _summary(rule: EventRule) -> dict[str, Any]:
+    """A rule in a list: with the size of its schema only."""
+    shape = _shape(rule)
+    del shape["schema"]
+    return {**shape, "schemaBytes": len(rule.record.schema.encode())}

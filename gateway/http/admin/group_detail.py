@@ -58,11 +58,13 @@ def group_detail_routes(context: HttpContext) -> Routes:
         request: Request,
         name: str,
         lagging: bool = Query(False, description="Only queues with a lag"),
+        topic: str = Query("", max_length=MAX_CURSOR, description="Only queues of this topic, also in the sums"),
         after: str = Query("", max_length=MAX_CURSOR, description="`next` of the page before"),
         limit: int = Query(DEFAULT_ROWS, ge=1, le=MAX_ROWS, description="Each row costs a read of its oldest message"),
     ) -> Response:
         answers, status = await _status(store, group_name(store, request, name))
-        queues = [each for each in status.progress if each.lag or not lagging]
+        progress = [each for each in status.progress if topic in ("", split_name(each.topic)[1])]
+        queues = [each for each in progress if each.lag or not lagging]
         if after:
             begin = _read_cursor(after)
             queues = [each for each in queues if _place(each) > begin]
@@ -76,8 +78,8 @@ def group_detail_routes(context: HttpContext) -> Routes:
             {
                 "value": rows,
                 "next": following,
-                "lag": str(sum(each.lag for each in status.progress)) if is_known else None,
-                "inFlight": str(sum(each.in_flight for each in status.progress)) if is_known else None,
+                "lag": str(sum(each.lag for each in progress)) if is_known else None,
+                "inFlight": str(sum(each.in_flight for each in progress)) if is_known else None,
                 "isComplete": is_known and not answers.partial,
                 "answered": answered_shape(answers),
             }

@@ -36,12 +36,14 @@ def session_routes(context: HttpContext) -> Routes:
     @routes.plain.get("/sessions", cluster(Action.LIST), summary="List sessions of all gateways, connected or not")
     async def list_sessions(
         prefix: str = Query("", max_length=MAX_TEXT, description="Prefix of the client ids"),
+        connected: bool | None = Query(None, description="Only sessions with a connection, or only those without"),
         after: str = Query(
             "", max_length=MAX_CURSOR, description="Value of `next` in an earlier list, to continue there"
         ),
         limit: int = Query(100, ge=1, le=MAX_LIMIT),
     ) -> Response:
-        found, more = await mqtt_of(context).session_operations.list(after, limit, prefix)
+        operations = mqtt_of(context).session_operations
+        found, more = await operations.list(after, limit, prefix, connected=connected)
         return json_answer({"value": [_shape(record) for record in found], "next": more})
 
     @routes.plain.get("/sessions/{id}", cluster(Action.GET), summary="Get a session with its subscriptions")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import Query, Request, Response
 from pydantic import Field
 
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.http.admin.clients import mqtt_of
 from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, Body, schema_of
-from entrepot.gateway.http.admin.local_views.mqtt_traces import START, STOP, TRACE, serve_mqtt_traces
+from entrepot.gateway.http.admin.local_views.mqtt_traces import START, STOP, TRACE, TRACES, serve_mqtt_traces
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import body_of, json_answer
 from entrepot.gateway.http.changes import tell
@@ -33,6 +35,17 @@ def trace_routes(context: HttpContext) -> Routes:
     serve_mqtt_traces(context)
     routes = Routes(["traces"], PREFIX)
     body = {"requestBody": {"content": {"application/json": {"schema": schema_of(TraceBody)}}}}
+
+    @routes.plain.get("/traces", SUPER_USERS, summary="List traces of all gateways, running or over, without packets")
+    async def list_traces() -> Response:
+        mqtt_of(context)
+        found = await context.peers.gather(TRACES)
+        by_target: dict[str, list[dict[str, Any]]] = {}
+        for answer in found.answers.values():
+            for each in answer:
+                by_target.setdefault(each["target"], []).append(each)
+        rows = [_head(target, traces) for target, traces in sorted(by_target.items())]
+        return json_answer({"value": rows, "answered": found.shape()})
 
     @routes.plain.put(
         "/traces/{client}",
@@ -95,11 +108,18 @@ def _answer(target: str, found: Gathered, limit: int) -> Response:
     packets.sort(key=lambda packet: str(packet["time"]))
     return json_answer(
         {
-            "target": target,
-            "until": max(trace["until"] for trace in traces.values()),
-            "payloads": any(trace["payloads"] for trace in traces.values()),
-            "seen": sum(trace["seen"] for trace in traces.values()),
+            **_head(target, list(traces.values())),
             "packets": packets[-limit:] if limit else [],
             "answered": found.shape(),
         }
     )
+
+
+def _head(target: str, traces: list[dict[str, Any]]) -> dict[str, Any]:
+    """One trace of several gateways, without packets."""
+    return {
+        "target": target,
+        "until": max(trace["until"] for trace in traces),
+        "payloads": any(trace["payloads"] for trace in traces),
+        "seen": sum(trace["seen"] for trace in traces),
+    }

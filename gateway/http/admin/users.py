@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from fastapi import Query, Request, Response
+from fastapi import Header, Query, Request, Response
 
 from entrepot.gateway.http.admin.common import CREATED, NO_CONTENT, OK, PREFIX, Change, schema_of
 from entrepot.gateway.http.asgi import name_in_path
@@ -93,13 +93,15 @@ def _add_changing(router: Router, context: HttpContext) -> None:
         request: Request,
         name: str,
         confirm: Literal["own-rights"] | None = Query(None, description="The caller may lose the own rights by this"),
+        if_none_match: Literal["*"] | None = Header(None, description="`*`: an existing user is not changed"),
     ) -> Response:
         given = (await body_of(request, context, UserBody)).given()
         change = UserChange(
             given.get("password"), given.get("super"), given.get("enabled"), given.get("signing_secret")
         )
         by = By.principal(request.state.principal, may_lose_own=confirm is not None)
-        user, is_new = await administration.put_user(by, name_in_path(name), change)
+        only_new = if_none_match is not None
+        user, is_new = await administration.put_user(by, name_in_path(name), change, only_new=only_new)
         return json_answer(_shape(user, administration.policy(user.name)), CREATED if is_new else OK)
 
     @router.delete("/users/{name}", SUPER_USERS, change=TOLD_BELOW, summary="Delete a user", status_code=NO_CONTENT)

@@ -76,16 +76,21 @@ _TIERING: Final = named(
 _OUTCOME: Final = named(
     "TopicOutcome", "What became of one of many", {"name": "orders", "created?": True, "error?": REFUSAL}
 )
+_RULE_FIELDS: Final = {
+    "dedupSeconds": 600,
+    "dataschema": Maybe("https://schemas.example/reading"),
+    "onInvalid": Choice(("refuse", "divert")),
+    "divertTo": Maybe("misfits"),
+}
 _RULES: Final = named(
     "EventRules",
     "What a topic asks of its events",
-    {
-        "dedupSeconds": 600,
-        "schema": Maybe(Anything({"type": "object", "required": ["celsius"]})),
-        "dataschema": Maybe("https://schemas.example/reading"),
-        "onInvalid": Choice(("refuse", "divert")),
-        "divertTo": Maybe("misfits"),
-    },
+    {**_RULE_FIELDS, "schema": Maybe(Anything({"type": "object", "required": ["celsius"]}))},
+)
+_LISTED_RULES: Final = named(
+    "ListedEventRules",
+    "What a topic asks of its events, without its schema",
+    {"topic": "factory", **_RULE_FIELDS, "schemaBytes": 120},
 )
 _GROUP_FIELDS: Final = {
     "name": "workers",
@@ -342,6 +347,9 @@ TOPIC_OPERATIONS: Final[Operations] = {
         "attachTable",
         {201: Answer("It is there", _TABLE_TOPIC)},
         body=Shape(schema_of(Attaching), {"url": "s3://their-bucket/entrepot", "table": "orders/4f1c2a9e8b7d6c5a-0"}),
+    ),
+    ("GET", f"{PREFIX}/event-rules"): Operation(
+        "listEventRules", answers(listed(_LISTED_RULES, next=Maybe("factory")))
     ),
     ("GET", f"{PREFIX}/topics/{{name}}/event-rules"): Operation("getEventRules", answers(_RULES)),
     ("PUT", f"{PREFIX}/topics/{{name}}/event-rules"): Operation(

@@ -153,17 +153,11 @@ _PACKET: Final = {
     "type": "PUBLISH",
     "gateway": _GATEWAY,
 }
+_TRACE_HEAD: Final = {"target": "line-1", "until": Maybe(time()), "payloads": False, "seen": 1}
 _TRACE: Final = named(
     "PacketTrace",
     "Packets of one client at all gateways; each has the fields of its type besides",
-    {
-        "target": "line-1",
-        "until": Maybe(time()),
-        "payloads": False,
-        "seen": 1,
-        "packets": [_PACKET],
-        "answered": ANSWERED,
-    },
+    {**_TRACE_HEAD, "packets": [_PACKET], "answered": ANSWERED},
 )
 _ROCKETMQ_CLIENT: Final = named(
     "RocketMqClient",
@@ -260,6 +254,7 @@ MQTT_OPERATIONS: Final[Operations] = {
     ("GET", f"{PREFIX}/sessions"): Operation("listSessions", answers(listed(_SESSION, next=_NEXT))),
     ("GET", f"{PREFIX}/sessions/{{id}}"): Operation("getSession", answers(_WHOLE_SESSION)),
     ("DELETE", f"{PREFIX}/sessions/{{id}}"): Operation("endSession", GONE),
+    ("GET", f"{PREFIX}/traces"): Operation("listPacketTraces", answers(_of_all(_TRACE_HEAD))),
     ("PUT", f"{PREFIX}/traces/{{client}}"): Operation(
         "startPacketTrace", answers(_TRACE), example={"seconds": 60, "payloads": False}
     ),

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
+from urllib.parse import quote
 
+from entrepot.domain.names import DEFAULT_NAMESPACE
 from entrepot.domain.timestamp import to_rfc3339
 from entrepot.gateway.http.overview.lags import Lag
 
@@ -115,8 +117,13 @@ def _of_lags(lags: Iterable[Lag]) -> list[Alarm]:
         shape = lag.shape()
         subject = f"Group {shape['group']} falls behind on {shape['topic']}"
         text = f"{lag.messages:,} messages, the oldest {lag.seconds / 60:,.0f} min old"
-        found.append(Alarm(severity, subject, text, f"#/groups/{shape['group']}"))
+        found.append(Alarm(severity, subject, text, _group_page(shape["namespace"], shape["group"])))
     return found
+
+
+def _group_page(namespace: str, group: str) -> str:
+    where = "" if namespace == DEFAULT_NAMESPACE else f"?namespace={quote(namespace, safe='')}"
+    return f"#/groups/{quote(group, safe='')}{where}"
 
 
 class AlarmTimes:

@@ -94,6 +94,10 @@ class Traces:
         """A trace, which may be over, or None."""
         return self._traces.get(target)
 
+    def all(self) -> list[Trace]:
+        """All traces, of which some may be over, in the order of their beginnings."""
+        return list(self._traces.values())
+
     def stop(self, target: str) -> bool:
         """End and delete a trace; True if it existed."""
         trace = self._traces.pop(target, None)

@@ -30,6 +30,8 @@ from entrepot.gateway.mqtt.sessions.wills import PublishWill, Wills
 
 PAGE: Final = 500
 MAX_TRIES: Final = 20
+MAX_SCANNED: Final = 20 * PAGE
+"""Records of one list that are looked at, of which few may fit."""
 
 
 class SessionOperations:
@@ -39,20 +41,31 @@ class SessionOperations:
         self._store, self._clock = store, clock
         self._wills = Wills(store, clock, publish_will)
 
-    async def list(self, after: str, limit: int, prefix: str = "") -> tuple[list[SessionRecord], str | None]:
-        """Return records in the order of their keys behind `after`, with a prefix of client ids, and the next start."""
+    async def list(
+        self, after: str, limit: int, prefix: str = "", *, connected: bool | None = None
+    ) -> tuple[list[SessionRecord], str | None]:
+        """Return records in the order of their keys behind `after`, with a prefix of client ids, and the next start.
+
+        `connected`: only sessions that are connected, or only others. After MAX_SCANNED records the list ends early,
+        with a next start.
+        """
         found: list[SessionRecord] = []
         now_ms = self._clock.now_ms()
         start = SESSION_PREFIX + client_name(prefix) if prefix else SESSION_PREFIX
         cursor = SESSION_PREFIX + after if after else ""
+        scanned = 0
         while page := await self._store.key_values.scan(start, after=cursor, limit=PAGE):
             for each in page:
                 cursor = each.key
                 record = _readable(each.value)
-                if record is not None and not is_over(record, now_ms):
-                    found.append(record)
-                    if len(found) == limit:
-                        return found, cursor.removeprefix(SESSION_PREFIX)
+                if record is None or is_over(record, now_ms) or connected not in (None, bool(record.owner)):
+                    continue
+                found.append(record)
+                if len(found) == limit:
+                    return found, cursor.removeprefix(SESSION_PREFIX)
+            scanned += len(page)
+            if scanned >= MAX_SCANNED:
+                return found, cursor.removeprefix(SESSION_PREFIX)
         return found, None
 
     async def get(self, client_id: str) -> SessionRecord | None:

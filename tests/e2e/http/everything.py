@@ -74,6 +74,7 @@ def _topics_and_events(ask: Asking) -> None:
     ask("GET", f"{V1}/topics")
     ask("PUT", f"{V1}/topics/known/event-rules", {"dedupSeconds": 1, "schema": {"type": "object"}})
     ask("GET", f"{V1}/topics/known/event-rules")
+    assert ask("GET", f"{V1}/event-rules").json()["value"]
     ask("DELETE", f"{V1}/topics/known/event-rules")
     ask("OPTIONS", "/topics/known:publish")
     _events(ask, *(event(n, data={"n": n}) for n in range(5)))
@@ -157,6 +158,7 @@ def _mqtt(ask: Asking, server: ServerProcess) -> None:
         wait_until(lambda: ask("GET", f"{V1}/subscriptions").json()["value"], "its subscription")
         wait_until(lambda: ask("GET", f"{V1}/retained").json()["value"], "what is retained")
         assert ask("GET", f"{V1}/traces/line-1").json()["packets"]
+        assert [each["target"] for each in ask("GET", f"{V1}/traces").json()["value"]] == ["line-1"]
         ask("DELETE", f"{V1}/traces/line-1")
         ask("GET", f"{V1}/clients/line-1")
         assert ask("GET", f"{V1}/clients/line-1/events").json()["value"]

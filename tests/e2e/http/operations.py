@@ -186,6 +186,7 @@ ONLY_SUPER = [
     http("PUT", "/api/v1/acls/x", json={"statements": []}),
     http("DELETE", "/api/v1/acls/gone"),
     http("GET", "/api/v1/audit"),
+    http("GET", "/api/v1/traces"),
     http("PUT", "/api/v1/traces/c", json={}),
     http("GET", "/api/v1/traces/c"),
     http("DELETE", "/api/v1/traces/c"),
@@ -197,6 +198,8 @@ OWN = [
     http("GET", "/namespaces/plant/subscriptions"),
     http("GET", "/api/v1/webhooks"),
     http("GET", "/api/v1/namespaces/plant/webhooks"),
+    http("GET", "/api/v1/event-rules"),
+    http("GET", "/api/v1/namespaces/plant/event-rules"),
 ]
 """They show what the caller may see."""
 LOGIN = [http("POST", "/api/v1/session", json={}), http("DELETE", "/api/v1/session")]

@@ -237,6 +237,19 @@ def test_timers_belong_to_who_may_publish(server: HttpServer, user: Callable[...
 # -- every route -------------------------------------------------------------------------------------------------------
 
 
+def test_rules_are_listed_of_topics_that_the_caller_may_see(
+    user: Callable[..., httpx2.Client], root: httpx2.Client
+) -> None:
+    for name in ("listed-a", "listed-b", "listed-c"):
+        assert root.put(f"/api/v1/topics/{name}", json={}).status_code in (200, 201)
+        assert root.put(f"/api/v1/topics/{name}/event-rules", json={"dedupSeconds": 1}).status_code == 200
+    client = user({"effect": "ALLOW", "actions": ["GET"], "resources": ["Topic:listed-a", "Topic:listed-c"]})
+    first = client.get("/api/v1/event-rules", params={"name": "listed-", "limit": 1}).json()
+    assert ([each["topic"] for each in first["value"]], first["next"]) == (["listed-a"], "listed-a")
+    last = client.get("/api/v1/event-rules", params={"name": "listed-", "limit": 1, "after": "listed-a"}).json()
+    assert ([each["topic"] for each in last["value"]], last["next"]) == (["listed-c"], None)
+
+
 def test_who_diverts_events_must_be_allowed_to_send_them_there(user: Callable[..., httpx2.Client]) -> None:
     path, rule = "/api/v1/topics/grid/event-rules", {"onInvalid": "divert"}
     may_change = {"effect": "ALLOW", "actions": ["UPDATE"], "resources": ["Topic:grid"]}

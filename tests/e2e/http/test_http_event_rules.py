@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 
-from tests.e2e.http.steps import BATCH, event, ids, is_problem, publish, receive
+from tests.e2e.http.steps import BATCH, event, get, ids, is_problem, publish, receive
 from tests.support.cases import cases
 
 SCHEMA = {"type": "object", "required": ["celsius"], "properties": {"celsius": {"type": "number"}}}
@@ -39,6 +39,26 @@ def test_the_same_event_twice_in_a_batch_has_one_outcome(client: httpx2.Client, 
     assert ids(receive(client, topic)) == []
     publish(client, topic, good)
     assert ids(receive(client, topic)) == ["e2"], "it was not stored, so it may come again"
+
+
+def test_topics_with_rules_are_listed_in_pages(client: httpx2.Client, topic: str) -> None:
+    for number in range(3):
+        rules(client, f"{topic}-{number}", dedupSeconds=number, schema=SCHEMA)
+    client.put(f"/api/v1/topics/{topic}-without", json={})
+    rules(client, f"{topic}-gone", dedupSeconds=1)
+    assert client.delete(f"/api/v1/topics/{topic}-gone").status_code == 204
+    first = get(client, "/api/v1/event-rules", name=topic, limit=2)
+    assert [each["topic"] for each in first["value"]] == [f"{topic}-0", f"{topic}-1"]
+    assert first["value"][1] == {
+        "topic": f"{topic}-1",
+        "dedupSeconds": 1,
+        "dataschema": None,
+        "onInvalid": "refuse",
+        "divertTo": None,
+        "schemaBytes": len(json.dumps(SCHEMA, separators=(",", ":"))),
+    }
+    last = get(client, "/api/v1/event-rules", name=topic, limit=2, after=first["next"])
+    assert ([each["topic"] for each in last["value"]], last["next"]) == ([f"{topic}-2"], None)
 
 
 def test_no_pattern_of_a_schema_stops_the_server(client: httpx2.Client, topic: str) -> None:

@@ -175,6 +175,26 @@ def test_users_are_found_and_paged(root: httpx2.Client) -> None:
     assert "canary" not in root.get("/api/v1/users").text
 
 
+def test_what_exists_is_not_created_over(root: httpx2.Client) -> None:
+    only_new = {"if-none-match": "*"}
+    for path, body, other in (
+        ("/api/v1/users/only", {"password": "canary"}, {"enabled": False}),
+        ("/api/v1/acls/only", {"statements": []}, {"statements": [_statement()]}),
+    ):
+        assert root.put(path, json=body, headers=only_new).status_code == 201
+        before = got(root, path)
+        refused = root.put(path, json=other, headers=only_new)
+        assert (refused.status_code, "already" in refused.json()["detail"]) == (409, True)
+        assert got(root, path) == before
+        assert root.put(path, json=other, headers={"if-none-match": '"etag"'}).status_code == 400
+        assert root.put(path, json=other).status_code == 200
+        assert got(root, path) != before
+
+
+def _statement() -> dict[str, Any]:
+    return {"effect": "ALLOW", "actions": ["PUB"], "resources": ["Topic:a"]}
+
+
 def test_nobody_loses_the_own_rights_unasked(server: HttpServer, root: httpx2.Client) -> None:
     own = "/api/v1/users/boss"
     assert root.put(own, json={"password": "pw", "super": True}).status_code == 201

@@ -201,3 +201,13 @@ def test_logins_are_in_the_audit(server: HttpServer, browser: Person, person: st
         told = [(each["event"], each["subject"]) for each in root.get("/api/v1/audit").json()["value"]]
     assert ("logged in", person) in told
     assert ("login refused", person) in told
+
+
+def test_a_visit_is_no_refused_login(server: HttpServer, browser: Person, person: str) -> None:
+    with http_client(server.url, auth=ROOT) as root:
+        before = root.get("/api/v1/audit", params={"limit": 1}).json()["value"][0]["number"]
+        client = browser()
+        assert client.get("/api/v1/session").json()["user"] is None
+        assert client.post("/api/v1/session", json={"name": person, "password": "pw"}).status_code == 200
+        new = [each["event"] for each in root.get("/api/v1/audit").json()["value"] if each["number"] > before]
+    assert new == ["logged in"]

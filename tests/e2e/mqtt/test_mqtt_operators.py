@@ -142,6 +142,9 @@ def test_sessions_are_shown_and_ended(watched: Deployment) -> None:
         assert [(each["id"], each["connected"], each["will"]) for each in rest["value"]] == [
             ("session-2", True, "sessions/will")
         ]
+        for connected, expected in (("false", "session-1"), ("true", "session-2")):
+            some = get(watched, f"/sessions?prefix=session-&connected={connected}")
+            assert [each["id"] for each in some["value"]] == [expected]
         assert get(watched, "/sessions/session-1")["subscriptions"][0]["filter"] == "sessions/#"
         assert status(watched, "DELETE", "/sessions/session-1") == 204
         assert status(watched, "GET", "/sessions/session-1") == 404

@@ -1,4 +1,4 @@
-"""This gateway's packet traces: begin, show, end."""
+"""This gateway's packet traces: list, begin, show, end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from entrepot.gateway.http.admin.common import time_shape
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.mqtt.connections.traces import Trace
 
+TRACES: Final = "mqtt-traces"
 START: Final = "mqtt-trace-start"
 TRACE: Final = "mqtt-trace"
 STOP: Final = "mqtt-trace-stop"
@@ -15,6 +16,9 @@ STOP: Final = "mqtt-trace-stop"
 
 def serve_mqtt_traces(context: HttpContext) -> None:
     """Register the views.  Those of a gateway without MQTT answer null."""
+
+    async def traces(asked: dict[str, Any]) -> Any:
+        return [] if context.mqtt is None else [_head(each) for each in context.mqtt.traces.all()]
 
     async def start(asked: dict[str, Any]) -> Any:
         if context.mqtt is None:
@@ -30,18 +34,25 @@ def serve_mqtt_traces(context: HttpContext) -> None:
     async def stop(asked: dict[str, Any]) -> Any:
         return context.mqtt is not None and context.mqtt.traces.stop(asked["target"])
 
+    context.peers.serve(TRACES, traces)
     context.peers.serve(START, start)
     context.peers.serve(TRACE, show)
     context.peers.serve(STOP, stop)
 
 
-def _shape(trace: Trace, limit: int) -> dict[str, Any]:
-    entries = list(trace.entries)[-limit:] if limit else []
+def _head(trace: Trace) -> dict[str, Any]:
     return {
         "target": trace.target,
         "until": time_shape(trace.until_ms),
         "payloads": trace.with_payloads,
         "seen": trace.seen,
+    }
+
+
+def _shape(trace: Trace, limit: int) -> dict[str, Any]:
+    entries = list(trace.entries)[-limit:] if limit else []
+    return {
+        **_head(trace),
         "packets": [
             {
                 "time": time_shape(each.at_ms),

@@ -1,12 +1,9 @@
 // One stream of events for all tabs of a browser: six connections are all that HTTP/1.1 has.  One tab reads, and tells
 // the others.  Hidden and paused tabs read nothing.
 
-import { address, refusal } from "./api.js";
+import { followEvents } from "./events.js";
 
-const RETRY_SECONDS = [1, 2, 4, 8, 15, 30];
-const SILENCE_MS = 15_000; // longest silence of a stream that lives
 const LEASE_MS = 6_000; // a tab without Web Locks reads for that long after its last sign
-const MAX_EVENT_CHARACTERS = 4 << 20;
 
 /** A stream that tabs share.  `path`: its address below `/api/v1/`; `event`: the event whose data is told. */
 export class SharedStream {
@@ -69,50 +66,19 @@ export class SharedStream {
   }
 
   async #read(signal) {
-    let failures = 0;
-    while (!signal.aborted) {
-      try {
-        await this.#readOnce(signal, () => (failures = 0));
-      } catch (error) {
-        if (signal.aborted) return;
-        if (error.status === 403) {
-          this.#share({ kind: "refused" });
-          await aborted(signal);
-          return;
-        }
-      }
-      if (signal.aborted) return;
-      const seconds = RETRY_SECONDS[Math.min(failures, RETRY_SECONDS.length - 1)];
-      failures += 1;
-      this.retryAt = Date.now() + seconds * 1000;
-      this.#share({ kind: "lost", retryAt: this.retryAt });
-      await new Promise((resolve) => {
-        this.wake = resolve;
-        setTimeout(resolve, seconds * 1000);
-        signal.addEventListener("abort", resolve, { once: true });
-      });
-    }
-  }
-
-  async #readOnce(signal, onEvent) {
-    const once = new AbortController();
-    const end = () => once.abort();
-    signal.addEventListener("abort", end, { once: true });
-    let silence = setTimeout(end, SILENCE_MS);
     try {
-      const headers = { accept: "text/event-stream", "x-entrepot-dashboard": "1" };
-      const answer = await fetch(address(this.path), { headers, signal: once.signal, cache: "no-store", credentials: "same-origin" });
-      if (!answer.ok) throw await refusal(answer);
-      for await (const [event, data] of events(answer.body)) {
-        clearTimeout(silence);
-        silence = setTimeout(end, SILENCE_MS);
-        onEvent();
-        if (event === this.event) this.#share({ kind: "data", data: JSON.parse(data), at: Date.now() });
-      }
-    } finally {
-      clearTimeout(silence);
-      signal.removeEventListener("abort", end);
-      once.abort();
+      await followEvents(this.path, {
+        signal,
+        heard: (event, data) => event === this.event && this.#share({ kind: "data", data: JSON.parse(data), at: Date.now() }),
+        lost: (retryAt, wake) => {
+          this.wake = wake;
+          this.#share({ kind: "lost", retryAt });
+        },
+      });
+    } catch (error) {
+      if (signal.aborted) return;
+      this.#share({ kind: "refused" });
+      await aborted(signal);
     }
   }
 
@@ -140,30 +106,6 @@ export class SharedStream {
 }
 
 const aborted = (signal) => new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
-
-/** The events of a text/event-stream, as [event, data]; comments are events named "". */
-async function* events(body) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const blocks = (rest + value).split(/\r?\n\r?\n/);
-    rest = blocks.pop();
-    if (rest.length > MAX_EVENT_CHARACTERS) throw new Error("an event of the stream is too long");
-    for (const block of blocks) yield fieldsOf(block);
-  }
-}
-
-function fieldsOf(block) {
-  let event = "message";
-  const data = [];
-  for (const line of block.split(/\r?\n/)) {
-    if (line.startsWith("event:")) event = line.slice(6).trim();
-    else if (line.startsWith("data:")) data.push(line.slice(5).replace(/^ /, ""));
-  }
-  return data.length ? [event, data.join("\n")] : ["", ""];
-}
 
 /** Without Web Locks (pages over plain HTTP have none): the turn is a lease in localStorage, which its owner renews. */
 async function withLease(name, signal, work) {

@@ -58,7 +58,7 @@ export function formDialog(title, description) {
   let dialog = null;
   const inner = form({ ...description, cancel: () => dialog.close(), done: (answer) => dialog.close({ done: answer }) });
   dialog = openDialog(title, description.loss && h("p.q2", description.loss), inner.element);
-  inner.element.querySelector("input, select, textarea")?.focus();
+  inner.element.querySelector("input:not([readonly]), select, textarea")?.focus();
   return dialog.closed;
 }
 

@@ -17,8 +17,8 @@ const PAGE = 50;
  *   "c" centred; `sort`: the server's word; `optional`: 1 leaves narrow screens, 2 middle ones too; `isHead`: names the row.
  * `load({after, limit, sort, filter, signal})`: asks for one page: {value, next, answered}.  `sort`: a word, "-" before it
  *   for descending, or null.  `filter`: values by name.
- * `key(row)`: the row's identity, a text.
- * `sort`: the first order.  `filters`: [{name, label, type, options}].
+ * `key(row)`: the row's identity, a text.  `called(row)`: what the row is called, where that is not its key.
+ * `sort`: the first order.  `filters`: [{name, label, type, options, value}], with the first `value`.
  * `actions`: [{label(rows), act(rows), isDanger}] for selected rows; each resolves when it is done.
  * `empty`: {title, text, action}.  `what`: who is asked.  `seconds`: between refreshes; 0: none.  `foot(rows)`: a last row.
  * `inAddress`: keep order, filter and place in the page's address.
@@ -70,7 +70,9 @@ class List {
   }
 
   #keep() {
-    if (this.inAddress) keepInAddress({ sort: this.order === this.sort ? null : this.order, after: this.after, ...this.filter });
+    if (!this.inAddress) return;
+    const changed = this.filters.map(({ name, value = "" }) => [name, this.filter[name] === value ? null : this.filter[name]]);
+    keepInAddress({ sort: this.order === this.sort ? null : this.order, after: this.after, ...Object.fromEntries(changed) });
   }
 
   async #ask({ isQuiet }) {
@@ -167,11 +169,14 @@ class List {
   }
 
   #emptyWords() {
-    const isFiltered = Object.values(this.filter).some((value) => value !== "");
+    const isFiltered = this.filters.some(({ name, value = "" }) => this.filter[name] !== value);
     if (isFiltered) {
       const clear = () => {
-        for (const input of this.element.querySelectorAll(".filters input, .filters select")) input.value = "";
-        for (const name of Object.keys(this.filter)) this.filter[name] = "";
+        for (const { name, value = "" } of this.filters) {
+          this.filter[name] = value;
+          const input = this.element.querySelector(`#filter-${name}`);
+          if (input) input.value = value;
+        }
         this.restart();
       };
       return emptyAnswer(`No ${this.label.toLowerCase()} fit the filter`, "Names and numbers are compared at the server.", { label: "Clear the filter", act: clear });
@@ -186,7 +191,7 @@ class List {
       return column.isHead ? h("th", { scope: "row", class: classes }, column.cell(row)) : h("td", { class: classes }, column.cell(row));
     });
     if (this.actions.length === 0) return cells;
-    const box = h("input", { type: "checkbox", "aria-label": `Select ${plain(key)}`, checked: this.selected.has(key), onchange: () => this.#select(key, row, box.checked) });
+    const box = h("input", { type: "checkbox", "aria-label": `Select ${plain(this.called?.(row) ?? key)}`, checked: this.selected.has(key), onchange: () => this.#select(key, row, box.checked) });
     return [h("td.pick", box), ...cells];
   }
 
