@@ -21,6 +21,7 @@ from tests.browser.group_steps import (
     SIGNING,
     TILL,
     client_of,
+    event,
     fall_behind,
     fill,
     give_up,
@@ -30,6 +31,7 @@ from tests.browser.group_steps import (
     log_in,
     make,
     now_ms,
+    publish,
     receive,
     row,
     schedule,
@@ -246,9 +248,12 @@ def test_a_dead_letter_is_looked_at_and_some_are_resent(shown: Shown, root: http
     page = shown("dead-letters/look")
     page.get_by_role("button", name="Show 0", exact=True).click()
     detail = page.locator("section.panel", has=page.get_by_role("heading", name="Offset 0"))
-    expect(detail.get_by_role("group", name="Body")).to_have_text(f'{{"text":"{HOSTILE_SHOWN}"}}')
-    expect(detail.get_by_role("group", name="Properties")).to_contain_text("ce_source")
-    page.keyboard.press("Enter")  # the button that closes it has the focus
+    expect(detail).to_contain_text("of-look, queue 0, offset 0")
+    expect(page.locator(".message")).to_contain_text("U+202E")
+    page.locator(".message").get_by_role("button", name="Headers").click()
+    expect(page.locator(".message")).to_contain_text("ce_source")
+    detail.get_by_role("button", name="Close").focus()
+    page.keyboard.press("Enter")
     expect(detail).to_have_count(0)
     page.get_by_label("Select 1", exact=True).check()
     page.get_by_label("Select 3", exact=True).check()
@@ -461,3 +466,25 @@ def test_a_silent_server_leaves_numbers_unknown(shown: Shown, messages: list[str
     expect(row(page, "Queues", "orders-in")).to_be_visible()
     assert all("503" in each for each in messages)
     messages.clear()
+
+
+@pytest.mark.interop
+def test_a_group_of_a_namespace_has_the_same_pages(shown: Shown, root: httpx2.Client) -> None:
+    make(root, "namespaces/team")
+    make(root, "namespaces/team/topics/tasks", queues=1)
+    make(root, "namespaces/team/groups/crew")
+    publish(root, "tasks", event(1), below="/namespaces/team")
+    path = "/namespaces/team/topics/tasks/eventsubscriptions/crew"
+    received = root.post(f"{path}:receive", params={"maxWaitTime": 0}).json()["value"]
+    tokens = [each["brokerProperties"]["lockToken"] for each in received]
+    assert root.post(f"{path}:reject", json={"lockTokens": tokens}).json()["failedLockTokens"] == []
+    page = shown("groups")
+    page.get_by_label("Namespace").fill("team")
+    row(page, "Groups", "crew").get_by_role("link", name="crew").click()
+    expect(row(page, "Queues", "tasks")).to_be_visible()
+    page.get_by_role("link", name="Dead letters", exact=True).last.click()
+    page.get_by_role("button", name="Resend all dead letters").click()
+    dialog = dialog_of(page, "Resend 1 of crew?")
+    assert outside(dialog, "CLI") == "entrepot group resend crew --all --namespace team"
+    press(dialog, "Resend 1")
+    told(page, "1 dead letter was resent.")

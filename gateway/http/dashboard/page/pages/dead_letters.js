@@ -16,7 +16,6 @@ const REFRESH_SECONDS = 10;
 
 export async function show(place, { query }, signal) {
   const top = head("Dead letters");
-  const namespaceOf = (row) => row.namespace;
   const list = table({
     label: "Groups with dead letters",
     signal,
@@ -24,22 +23,53 @@ export async function show(place, { query }, signal) {
     what: "all brokers",
     key: (row) => row.name,
     sort: "-messages",
-    columns: [
-      { id: "group", label: "Group", isHead: true, sort: "name", cell: (row) => h("a", { href: lettersAddress(groupOf(row), namespaceOf(row)) }, name(groupOf(row))) },
-      { id: "messages", label: "Dead letters", align: "n", sort: "messages", cell: (row) => number(row.messages, { atLeast: row.isAvailable && !row.isComplete }) },
-      { id: "state", label: "State", optional: 1, cell: (row) => (row.isAvailable ? state(row.messages === "0" ? "idle" : "warn", row.messages === "0" ? "none now" : "gave messages up") : state("unknown", "no broker tells")) },
-      { id: "reads", label: "Group's page", optional: 1, cell: (row) => groupLink(groupOf(row), namespaceOf(row)) },
-    ],
+    columns: columns(),
     filters: [{ name: "contains", label: "Group contains" }, NAMESPACE_FILTER],
     load: async ({ after, limit, sort, filter, signal: asked }) => {
       const { namespace, contains } = filter;
-      const page = await get(inNamespace(namespace, "topics"), { query: { after, limit, sort, contains, kind: "deadLetter" }, signal: asked });
+      const page = await get(inNamespace(namespace, "topics"), {
+        query: { after, limit, sort, contains, kind: "deadLetter" },
+        signal: asked,
+      });
       top.sub([`${count(page.total, "group")} that you may see`, "resent ones stay, until you delete them"]);
       return { ...page, answered: { ...page.answered, what: "brokers" } };
     },
     empty: { title: "No dead letters", text: "A group gives a message up after its last attempt; it comes here with reason and attempts." },
   });
-  place.append(top.element, panel("By group", { unit: "as kept in the log, deleted ones included", flush: list.element }), panel("Another group", { unit: "whose dead letters you may read", body: chooser(query) }));
+  place.append(
+    top.element,
+    panel("By group", { unit: "as kept in the log, deleted ones included", flush: list.element }),
+    panel("Another group", { unit: "whose dead letters you may read", body: chooser(query) }),
+  );
+}
+
+function columns() {
+  return [
+    {
+      id: "group",
+      label: "Group",
+      isHead: true,
+      sort: "name",
+      cell: (row) => h("a", { href: lettersAddress(groupOf(row), row.namespace) }, name(groupOf(row))),
+    },
+    {
+      id: "messages",
+      label: "Dead letters",
+      align: "n",
+      sort: "messages",
+      cell: (row) => number(row.messages, { atLeast: row.isAvailable && !row.isComplete }),
+    },
+    {
+      id: "state",
+      label: "State",
+      optional: 1,
+      cell: (row) =>
+        row.isAvailable
+          ? state(row.messages === "0" ? "idle" : "warn", row.messages === "0" ? "none now" : "gave messages up")
+          : state("unknown", "no broker tells"),
+    },
+    { id: "reads", label: "Group's page", optional: 1, cell: (row) => groupLink(groupOf(row), row.namespace) },
+  ];
 }
 
 const groupOf = (row) => (row.name.startsWith(PREFIX) ? row.name.slice(PREFIX.length) : row.name);

@@ -31,7 +31,12 @@ export async function show(place, { name: group, query }, signal) {
   const now = h("div.stack");
   const settings = h("div.stack");
   place.append(top.element, told.element, now, settings);
-  const load = () => ask(settings, (asked) => definitionOf(group, namespace, asked), draw, { what: "all brokers", fact: "The group was not loaded", signal });
+  const load = () =>
+    ask(settings, (asked) => definitionOf(group, namespace, asked), draw, {
+      what: "all brokers",
+      fact: "The group was not loaded",
+      signal,
+    });
   let sums = { lag: null, isComplete: false };
   const draw = (definition) => {
     top.acts(buttons(definition, told, load, lists, () => sums));
@@ -40,7 +45,10 @@ export async function show(place, { name: group, query }, signal) {
   const lists = [];
   const found = await load();
   if (signal.aborted || !found) return;
-  lists.push(lagList(group, namespace, (page) => fill(now, keyFigures((sums = page))), signal), consumerList(group, namespace, signal));
+  lists.push(
+    lagList(group, namespace, (page) => fill(now, keyFigures((sums = page))), signal),
+    consumerList(group, namespace, signal),
+  );
   settings.before(panel("Lag by queue", { unit: "messages not settled yet", flush: lists[0].element }));
   settings.before(panel("Consumers", { unit: "of every door and gateway", flush: lists[1].element }));
 }
@@ -108,7 +116,12 @@ function keyFigures({ lag, inFlight, isComplete, value, next }) {
   const kind = oldest >= LAG_CRITICAL_SECONDS ? "bad" : oldest >= LAG_SECONDS ? "warn" : "";
   return keyNumbers([
     { label: "Lag", value: number(lag, { atLeast }), unit: "messages" },
-    { label: "Oldest of them", value: [isPart && "≥ ", duration(oldest)], kind, more: next === null ? "since it was stored" : "of the queues shown" },
+    {
+      label: "Oldest of them",
+      value: [isPart && "≥ ", duration(oldest)],
+      kind,
+      more: next === null ? "since it was stored" : "of the queues shown",
+    },
     { label: "In flight", value: number(inFlight, { atLeast }), unit: "messages", more: "delivered, not settled" },
   ]);
 }
@@ -120,7 +133,17 @@ function lagList(group, namespace, told, signal) {
     seconds: REFRESH_SECONDS,
     what: "all brokers",
     key: (row) => `${row.topic} ${row.queueId}`,
-    filters: [{ name: "lagging", label: "Queues", type: "select", options: [["", "all"], ["true", "with a lag"]] }],
+    filters: [
+      {
+        name: "lagging",
+        label: "Queues",
+        type: "select",
+        options: [
+          ["", "all"],
+          ["true", "with a lag"],
+        ],
+      },
+    ],
     columns: [
       { id: "topic", label: "Topic", isHead: true, cell: (row) => topicLink(row.topic, namespace) },
       { id: "queue", label: "Queue", align: "n", cell: (row) => number(row.queueId) },
@@ -141,7 +164,11 @@ function lagList(group, namespace, told, signal) {
 
 function ageOf({ lagSeconds, oldestTime }) {
   if (isUnknown(lagSeconds)) return unknown();
-  return h("span", { title: oldestTime && `the oldest is of ${fullTime(oldestTime)}`, class: lagSeconds >= LAG_SECONDS ? "warn-t" : "" }, duration(lagSeconds));
+  return h(
+    "span",
+    { title: oldestTime && `the oldest is of ${fullTime(oldestTime)}`, class: lagSeconds >= LAG_SECONDS ? "warn-t" : "" },
+    duration(lagSeconds),
+  );
 }
 
 function consumerList(group, namespace, signal) {

@@ -48,7 +48,11 @@ class GroupLetters {
   /** Count by reason, and draw it; all of the counted pages are added up. */
   loadReasons() {
     const work = (signal) => get(this.path(":reasons"), { signal });
-    return ask(this.why, work, (found) => this.drawReasons(found), { what: "all brokers", fact: "Dead letters were not counted", signal: this.signal });
+    return ask(this.why, work, (found) => this.drawReasons(found), {
+      what: "all brokers",
+      fact: "Dead letters were not counted",
+      signal: this.signal,
+    });
   }
 
   async reload() {
@@ -71,16 +75,38 @@ class GroupLetters {
     ]);
     const exported = h("a.btn", { href: address(this.path(":export")).href, download: `${this.group}.ndjson` }, "Export as NDJSON");
     const all = isComplete ? counted : total;
-    this.top.acts(total === 0 ? [] : [exported, this.button("Resend all", "all dead letters", () => this.actions.all("resend", all)), this.button("Delete all", "all dead letters", () => this.actions.all("delete", all), { isDanger: true })]);
-    const more = isComplete ? null : h("p.row", state("warn", `Counted: the first ${number(lookedAt)} of ${number(total)}.`), h("button.small", { type: "button", onclick: () => this.countOn() }, "Count on"));
-    return panel("Why", { unit: "by reason", flush: value.length ? this.reasonTable(value, isComplete) : h("p.pad.q", "No dead letters."), footer: more });
+    this.top.acts(
+      total === 0
+        ? []
+        : [
+            exported,
+            this.button("Resend all", "all dead letters", () => this.actions.all("resend", all)),
+            this.button("Delete all", "all dead letters", () => this.actions.all("delete", all), { isDanger: true }),
+          ],
+    );
+    const more = isComplete
+      ? null
+      : h(
+          "p.row",
+          state("warn", `Counted: the first ${number(lookedAt)} of ${number(total)}.`),
+          h("button.small", { type: "button", onclick: () => this.countOn() }, "Count on"),
+        );
+    return panel("Why", {
+      unit: "by reason",
+      flush: value.length ? this.reasonTable(value, isComplete) : h("p.pad.q", "No dead letters."),
+      footer: more,
+    });
   }
 
   /** Count the next ones, and add them. */
   async countOn() {
     const before = this.reasons;
     const work = async (signal) => added(before, await get(this.path(":reasons"), { query: { from_offset: before.next }, signal }));
-    await ask(this.why, work, (found) => this.drawReasons(found), { what: "all brokers", fact: "Dead letters were not counted", signal: this.signal });
+    await ask(this.why, work, (found) => this.drawReasons(found), {
+      what: "all brokers",
+      fact: "Dead letters were not counted",
+      signal: this.signal,
+    });
   }
 
   reasonTable(value, isComplete) {
@@ -89,19 +115,44 @@ class GroupLetters {
     const heads = titles.map(([title, classes = ""]) => h("th", { scope: "col", class: classes }, title));
     const rows = value.map((each) => {
       const words = each.reason === "" ? "no reason given" : each.reason;
-      const bar = s("svg.bar.log", { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, s("rect.track", { y: 2, width: FULL, height: 6 }), s("rect.fill", { y: 2, width: (FULL * each.count) / most, height: 6 }));
+      const bar = s(
+        "svg.bar.log",
+        { viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
+        s("rect.track", { y: 2, width: FULL, height: 6 }),
+        s("rect.fill", { y: 2, width: (FULL * each.count) / most, height: 6 }),
+      );
       const isShown = this.reason === each.reason;
       const chosen = { ...each, isWhole: isComplete, total: this.reasons.total };
-      const show = h("button.plain", { type: "button", "aria-pressed": String(isShown), onclick: () => this.choose(isShown ? null : each.reason) }, each.reason === "" ? words : name(each.reason));
+      const show = h(
+        "button.plain",
+        { type: "button", "aria-pressed": String(isShown), onclick: () => this.choose(isShown ? null : each.reason) },
+        each.reason === "" ? words : name(each.reason),
+      );
       const acts = this.button("Resend all", `all: ${words}`, () => this.actions.ofReason("resend", chosen), { isSmall: true });
-      return h("tr", { class: isShown ? "sel" : "" }, h("th.brk", { scope: "row" }, show), h("td.opt", bar), h("td.n.b", number(each.count, { atLeast: !isComplete })), h("td.n.opt.q2", timeOf(each.oldest)), h("td.n.opt.q2", timeOf(each.newest)), h("td.n.nw", acts));
+      return h(
+        "tr",
+        { class: isShown ? "sel" : "" },
+        h("th.brk", { scope: "row" }, show),
+        h("td.opt", bar),
+        h("td.n.b", number(each.count, { atLeast: !isComplete })),
+        h("td.n.opt.q2", timeOf(each.oldest)),
+        h("td.n.opt.q2", timeOf(each.newest)),
+        h("td.n.nw", acts),
+      );
     });
-    return scrolling("Dead letters by reason", h("table", h("thead", h("tr", heads, h("th", { scope: "col" }, h("span.vh", "Do")))), h("tbody", rows)));
+    return scrolling(
+      "Dead letters by reason",
+      h("table", h("thead", h("tr", heads, h("th", { scope: "col" }, h("span.vh", "Do")))), h("tbody", rows)),
+    );
   }
 
   button(label, what, act, { isDanger = false, isSmall = false } = {}) {
     const classes = [isSmall && "small", isDanger && "danger"].filter(Boolean).join(" ");
-    return h("button", { type: "button", class: classes, "aria-label": label.replace(/ all$/, ` ${what}`), onclick: () => this.after(act()) }, label);
+    return h(
+      "button",
+      { type: "button", class: classes, "aria-label": label.replace(/ all$/, ` ${what}`), onclick: () => this.after(act()) },
+      label,
+    );
   }
 
   /** Show letters of one reason only; null: of all. */
@@ -128,9 +179,13 @@ class GroupLetters {
         { label: (rows) => `Resend ${rows.length}`, act: (rows) => this.someThen("resend", rows) },
         { label: (rows) => `Delete ${rows.length}`, isDanger: true, act: (rows) => this.someThen("delete", rows) },
       ],
-      empty: { title: "No dead letters", text: "The group gives a message up after its last attempt; it comes here with reason and attempts." },
+      empty: {
+        title: "No dead letters",
+        text: "The group gives a message up after its last attempt; it comes here with reason and attempts.",
+      },
     });
-    const title = this.reason === null ? "The letters" : h("span", "The letters: ", this.reason === "" ? "no reason given" : name(this.reason));
+    const title =
+      this.reason === null ? "The letters" : h("span", "The letters: ", this.reason === "" ? "no reason given" : name(this.reason));
     const acts = this.reason === null ? [] : this.reasonButtons();
     fill(this.list, panel(title, { unit: "oldest first; resent ones stay, until you delete them", acts, flush: this.letters.element }));
   }
@@ -141,7 +196,10 @@ class GroupLetters {
       const found = this.reasons.value.find((each) => each.reason === this.reason) ?? { reason: this.reason, count: 0 };
       return { ...found, isWhole: this.reasons.isComplete, total: this.reasons.total };
     };
-    const remove = this.button("Delete all", `all: ${words}`, () => this.actions.ofReason("delete", chosen()), { isDanger: true, isSmall: true });
+    const remove = this.button("Delete all", `all: ${words}`, () => this.actions.ofReason("delete", chosen()), {
+      isDanger: true,
+      isSmall: true,
+    });
     return [remove, h("button.small", { type: "button", onclick: () => this.choose(null) }, "Show all reasons")];
   }
 
@@ -163,12 +221,24 @@ class GroupLetters {
   }
 
   columns() {
-    const show = (row) => h("button.plain", { type: "button", "aria-label": `Show ${number(row.offset)}`, onclick: () => this.look(row) }, number(row.offset));
+    const show = (row) =>
+      h("button.plain", { type: "button", "aria-label": `Show ${number(row.offset)}`, onclick: () => this.look(row) }, number(row.offset));
     return [
       { id: "offset", label: "Offset", isHead: true, cell: show },
       { id: "time", label: "Dead since, UTC", cell: (row) => h("span.nw", timeOf(row.time)) },
-      { id: "origin", label: "Topic, queue, offset", optional: 1, cell: ({ origin }) => (origin ? [topicLink(origin.topic, origin.namespace), `, ${number(origin.queueId)}, ${number(origin.queueOffset)}`] : none()) },
-      { id: "keys", label: "Keys", optional: 1, cell: (row) => (row.keys.length ? row.keys.map((key, at) => [at > 0 && ", ", name(key)]) : none()) },
+      {
+        id: "origin",
+        label: "Topic, queue, offset",
+        optional: 1,
+        cell: ({ origin }) =>
+          origin ? [topicLink(origin.topic, origin.namespace), `, ${number(origin.queueId)}, ${number(origin.queueOffset)}`] : none(),
+      },
+      {
+        id: "keys",
+        label: "Keys",
+        optional: 1,
+        cell: (row) => (row.keys.length ? row.keys.map((key, at) => [at > 0 && ", ", name(key)]) : none()),
+      },
       { id: "attempts", label: "Attempts", align: "n", optional: 1, cell: (row) => number(row.attempts) },
       { id: "reason", label: "Reason", cell: (row) => (row.reason ? h("span.brk", name(row.reason)) : none()) },
       { id: "message", label: "Message", optional: 2, cell: (row) => messageLink(row.origin?.id ?? row.id) },

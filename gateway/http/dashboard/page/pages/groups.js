@@ -14,7 +14,13 @@ import { table } from "../parts/table.js";
 
 const REFRESH_SECONDS = 5;
 const MOST_TOPICS = 3; // named in a row
-const KINDS = [["", "all"], ["normal", "of clients"], ["queue", "of AMQP queues"], ["subscription", "of webhooks"], ["shared", "of MQTT shares"]];
+const KINDS = [
+  ["", "all"],
+  ["normal", "of clients"],
+  ["queue", "of AMQP queues"],
+  ["subscription", "of webhooks"],
+  ["shared", "of MQTT shares"],
+];
 const KIND_WORDS = { queue: "AMQP queue", subscription: "webhook", shared: "MQTT share" };
 
 export async function show(place, parameters, signal) {
@@ -24,7 +30,10 @@ export async function show(place, parameters, signal) {
     const made = await createGroup(namespace);
     if (!made) return;
     const { group, namespace: its } = made.done;
-    told.tell("info", ["The group ", name(group), " was created."], "The audit has an entry.", { label: "Show it", href: groupAddress(group, its) });
+    told.tell("info", ["The group ", name(group), " was created."], "The audit has an entry.", {
+      label: "Show it",
+      href: groupAddress(group, its),
+    });
     await list.reload();
   };
   const top = head("Groups", { acts: h("button.primary", { type: "button", onclick: create }, "Create a group") });
@@ -36,7 +45,11 @@ export async function show(place, parameters, signal) {
     key: (row) => row.name,
     sort: "name",
     columns: columns(),
-    filters: [{ name: "contains", label: "Name contains" }, { name: "kind", label: "Kind", type: "select", options: KINDS }, NAMESPACE_FILTER],
+    filters: [
+      { name: "contains", label: "Name contains" },
+      { name: "kind", label: "Kind", type: "select", options: KINDS },
+      NAMESPACE_FILTER,
+    ],
     load: async ({ after, limit, sort, filter, signal: asked }) => {
       const { namespace: chosen, ...rest } = filter;
       namespace = chosen;
@@ -57,7 +70,10 @@ export async function show(place, parameters, signal) {
 function columns() {
   return [
     {
-      id: "name", label: "Group", isHead: true, sort: "name",
+      id: "name",
+      label: "Group",
+      isHead: true,
+      sort: "name",
       cell: (row) => [groupLink(row.name, row.namespace), row.kind in KIND_WORDS ? [" ", chip(KIND_WORDS[row.kind])] : null],
     },
     { id: "topics", label: "Reads", optional: 1, cell: topicsOf },

@@ -9,21 +9,25 @@ import { confirm, openDialog } from "../parts/dialog.js";
 import { failure } from "../parts/answers.js";
 import { head } from "../parts/head.js";
 import { inTurn, namedInTurn, tellInTurn } from "../parts/in_turn.js";
-import { facts, panel } from "../parts/panel.js";
-import { preview } from "../parts/preview.js";
+import { hexShown, textOf, textShown } from "../parts/message_body.js";
+import { facts, panel, scrolling } from "../parts/panel.js";
 import { none } from "../parts/states.js";
 import { table } from "../parts/table.js";
 
 const REFRESH_SECONDS = 10;
 const EVERYTHING = "#";
-const SHOWN_BYTES = 4096;
+const SHOWN_BYTES = 2048;
 const COUNTED = 1000; // names in one question of a count
 const MOST_COUNTS = 5; // such questions before the number is "at least"
 
 export async function show(place, parameters, signal) {
   const told = results();
   let wanted = EVERYTHING;
-  const all = h("button", { type: "button", class: "danger", onclick: () => deleteMatching(wanted, told, () => list.reload(), signal) }, "Delete all that match");
+  const all = h(
+    "button",
+    { type: "button", class: "danger", onclick: () => deleteMatching(wanted, told, () => list.reload(), signal) },
+    "Delete all that match",
+  );
   const top = head("Retained messages", { acts: all, sub: ["of MQTT", "times in UTC"] });
   const list = table({
     label: "Retained messages",
@@ -31,12 +35,22 @@ export async function show(place, parameters, signal) {
     seconds: REFRESH_SECONDS,
     key: (row) => row.name,
     columns: [
-      { id: "name", label: "Name", isHead: true, cell: (row) => h("button.plain.brk", { type: "button", onclick: () => look(row) }, name(row.name)) },
+      {
+        id: "name",
+        label: "Name",
+        isHead: true,
+        cell: (row) => h("button.plain.brk", { type: "button", onclick: () => look(row) }, name(row.name)),
+      },
       { id: "size", label: "Size", align: "n", cell: (row) => bytes(row.size) },
       { id: "qos", label: "QoS", align: "n", optional: 1, cell: (row) => number(row.qos) },
       { id: "type", label: "Content type", optional: 1, cell: (row) => (row.contentType ? name(row.contentType) : none()) },
       { id: "born", label: "Published", optional: 1, cell: (row) => h("span.nw", { title: fullTime(row.bornTime) }, time(row.bornTime)) },
-      { id: "expires", label: "Expires", optional: 1, cell: (row) => (row.expiresAt ? h("span.nw", { title: fullTime(row.expiresAt) }, time(row.expiresAt)) : "never") },
+      {
+        id: "expires",
+        label: "Expires",
+        optional: 1,
+        cell: (row) => (row.expiresAt ? h("span.nw", { title: fullTime(row.expiresAt) }, time(row.expiresAt)) : "never"),
+      },
     ],
     filters: [{ name: "filter", label: "MQTT filter", hint: EVERYTHING }],
     load: ({ after, limit, filter, signal: asked }) => {
@@ -46,7 +60,11 @@ export async function show(place, parameters, signal) {
     actions: [{ label: (rows) => `Delete ${rows.length}`, isDanger: true, act: (rows) => deleteSome(rows, told) }],
     empty: { title: "Nothing is retained", text: "A message that is published with the retain flag stays here for new subscribers." },
   });
-  place.append(top.element, told.element, panel("Retained", { unit: "+ stands for one level, # for all that follow", flush: list.element }));
+  place.append(
+    top.element,
+    told.element,
+    panel("Retained", { unit: "+ stands for one level, # for all that follow", flush: list.element }),
+  );
 }
 
 const pathOf = (row) => `retained/${segment(row.name)}`;
@@ -54,17 +72,36 @@ const pathOf = (row) => `retained/${segment(row.name)}`;
 async function look(row) {
   const body = h("div.stack");
   const close = h("button", { type: "button" }, "Close");
-  const dialog = openDialog("Retained message", h("p.brk", name(row.name)), facts([["Message", row.id ? h("span.mono.xs", name(row.id)) : null], ["Size", bytes(row.size)]]), body, h("p.acts", close));
+  const dialog = openDialog(
+    "Retained message",
+    h("p.brk", name(row.name)),
+    facts([
+      ["Message", row.id ? h("span.mono.xs", name(row.id)) : null],
+      ["Size", bytes(row.size)],
+    ]),
+    body,
+    h("p.acts", close),
+  );
   close.addEventListener("click", () => dialog.close());
   close.focus();
   const controller = new AbortController();
   dialog.closed.then(() => controller.abort());
   try {
     const answer = await get(pathOf(row), { raw: true, headers: { accept: "*/*" }, signal: controller.signal });
-    body.append(preview(await firstBytes(answer), Number(answer.headers.get("content-length") ?? row.size)));
+    body.append(...bodyShown(await firstBytes(answer), row.size));
   } catch (error) {
     if (!controller.signal.aborted) body.append(failure("The body was not shown", error));
   }
+}
+
+function bodyShown(content, size) {
+  if (size === 0) return [h("p.q", "The body is empty.")];
+  const isCut = content.length < size;
+  const text = textOf(content, isCut);
+  const isText = text !== null && !text.includes("\0");
+  const part = isCut ? `the first ${bytes(content.length)} of ${bytes(size)}` : bytes(size);
+  const shown = isText ? textShown(text) : hexShown(content);
+  return [h("p.unit", `${part}, ${isText ? "as text" : "in hexadecimal"}`), scrolling("Body", shown)];
 }
 
 /** The first bytes of an answer; the rest is not read. */
@@ -85,7 +122,11 @@ async function deleteSome(rows, told) {
   const result = await confirm({
     title: `${verb}?`,
     loss: "New subscribers get nothing for these names until the next message. This cannot be undone.",
-    ...namedInTurn(rows, (row) => name(row.name), (row) => `entrepot retained delete ${quoted(row.name)}`),
+    ...namedInTurn(
+      rows,
+      (row) => name(row.name),
+      (row) => `entrepot retained delete ${quoted(row.name)}`,
+    ),
     rest: { method: "DELETE", path: `/api/v1/${pathOf(rows[0])}` },
     verb,
     isDanger: true,
@@ -116,7 +157,15 @@ async function deleteMatching(filter, told, reload, signal) {
     run: () => del("retained", { query: { filter } }),
   });
   if (!result) return;
-  told.tell("info", [`${count(result.done.deleted, "retained message")} that matched `, name(filter), result.done.deleted === 1 ? " was deleted." : " were deleted."], "The audit has an entry.");
+  told.tell(
+    "info",
+    [
+      `${count(result.done.deleted, "retained message")} that matched `,
+      name(filter),
+      result.done.deleted === 1 ? " was deleted." : " were deleted.",
+    ],
+    "The audit has an entry.",
+  );
   await reload();
 }
 

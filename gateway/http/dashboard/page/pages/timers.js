@@ -31,9 +31,20 @@ export async function show(place, parameters, signal) {
     columns: [
       { id: "id", label: "Message", isHead: true, cell: (row) => messageLink(row.id) },
       { id: "at", label: "Comes at", cell: (row) => h("span.nw", { title: fullTime(row.deliverAt) }, time(row.deliverAt)) },
-      { id: "in", label: "In", align: "n", optional: 1, cell: (row) => duration(Math.max(0, (new Date(row.deliverAt) - Date.now()) / 1000)) },
+      {
+        id: "in",
+        label: "In",
+        align: "n",
+        optional: 1,
+        cell: (row) => duration(Math.max(0, (new Date(row.deliverAt) - Date.now()) / 1000)),
+      },
       { id: "topic", label: "Topic", cell: (row) => topicLink(row.topic, row.namespace) },
-      { id: "keys", label: "Keys", optional: 1, cell: (row) => (row.keys.length ? row.keys.map((key, at) => [at > 0 && ", ", name(key)]) : none()) },
+      {
+        id: "keys",
+        label: "Keys",
+        optional: 1,
+        cell: (row) => (row.keys.length ? row.keys.map((key, at) => [at > 0 && ", ", name(key)]) : none()),
+      },
       { id: "size", label: "Size", align: "n", optional: 1, cell: (row) => bytes(row.size) },
       { id: "do", label: "", cell: (row) => changeButton(row, told, () => list.reload()) },
     ],
@@ -56,7 +67,11 @@ async function recall(rows, told) {
   const result = await confirm({
     title: `${verb}?`,
     loss: "They are never delivered. This cannot be undone.",
-    ...namedInTurn(rows, (row) => [name(row.id), " of ", name(row.topic)], (row) => `entrepot timer recall ${quoted(row.handle)}`),
+    ...namedInTurn(
+      rows,
+      (row) => [name(row.id), " of ", name(row.topic)],
+      (row) => `entrepot timer recall ${quoted(row.handle)}`,
+    ),
     rest: { method: "DELETE", path: `/api/v1/${pathOf(rows[0])}` },
     verb,
     isDanger: true,
@@ -71,7 +86,17 @@ function changeButton(row, told, reload) {
   const change = async () => {
     const result = await formDialog("Change the time", {
       loss: ["The message ", name(row.id), " of ", name(row.topic), " comes at the new time; a past one is now. You can take it back."],
-      fields: [{ name: "deliverAt", label: "Comes at, UTC", type: "datetime-local", step: "1", required: true, value: inField(row.deliverAt), wide: true }],
+      fields: [
+        {
+          name: "deliverAt",
+          label: "Comes at, UTC",
+          type: "datetime-local",
+          step: "1",
+          required: true,
+          value: inField(row.deliverAt),
+          wide: true,
+        },
+      ],
       submit: "Change the time",
       same: ({ deliverAt }) => {
         const at = deliverAt ? fromField(deliverAt) : "TIME";
@@ -86,4 +111,3 @@ function changeButton(row, told, reload) {
   };
   return h("button.small", { type: "button", "aria-label": `Change the time of ${calledAs(row)}`, onclick: change }, "Change time");
 }
-

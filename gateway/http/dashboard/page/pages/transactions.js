@@ -25,7 +25,12 @@ export async function show(place, parameters, signal) {
       { id: "topic", label: "Topic", cell: (row) => topicLink(row.topic, row.namespace) },
       { id: "age", label: "Waits for", align: "n", cell: (row) => h("span", { title: fullTime(row.storeTime) }, duration(row.ageSeconds)) },
       { id: "checks", label: "Checks", align: "n", optional: 1, cell: (row) => number(row.checks) },
-      { id: "next", label: "Next check", optional: 1, cell: (row) => h("span.nw", { title: fullTime(row.nextCheckAt) }, time(row.nextCheckAt)) },
+      {
+        id: "next",
+        label: "Next check",
+        optional: 1,
+        cell: (row) => h("span.nw", { title: fullTime(row.nextCheckAt) }, time(row.nextCheckAt)),
+      },
       { id: "producer", label: "Producer", optional: 1, cell: (row) => (row.producer ? h("span.brk", name(row.producer)) : none()) },
       { id: "message", label: "Message", optional: 2, cell: (row) => h("span.mono.xs", name(row.id)) },
       { id: "size", label: "Size", align: "n", optional: 1, cell: (row) => bytes(row.size) },

@@ -68,29 +68,73 @@ export async function changeGroup(definition) {
 }
 
 function settingFields(now) {
-  const { retry, filter } = now;
-  const list = retry.kind === "list" ? (retry.delaysMs ?? []).join(", ") : "";
   return [
-    { name: "maxAttempts", label: "Attempts", type: "number", value: now.maxAttempts, hint: "Then a dead letter.", problem: ["max_attempts"] },
     {
-      name: "invisibleSeconds", label: "Invisible, seconds", type: "number", value: now.invisibleSeconds,
-      hint: "Until an unsettled message comes again.", problem: ["invisible_seconds"],
+      name: "maxAttempts",
+      label: "Attempts",
+      type: "number",
+      value: now.maxAttempts,
+      hint: "Then a dead letter.",
+      problem: ["max_attempts"],
+    },
+    {
+      name: "invisibleSeconds",
+      label: "Invisible, seconds",
+      type: "number",
+      value: now.invisibleSeconds,
+      hint: "Until an unsettled message comes again.",
+      problem: ["invisible_seconds"],
     },
     { name: "start", label: "Start", value: now.start, hint: "earliest, latest or an RFC 3339 time.", problem: ["start position"] },
     {
-      name: "maxInFlight", label: "Most in flight", type: "number", value: now.maxInFlight ?? "",
-      hint: "Of a topic; empty: no limit of its own.", problem: ["max_in_flight"],
+      name: "maxInFlight",
+      label: "Most in flight",
+      type: "number",
+      value: now.maxInFlight ?? "",
+      hint: "Of a topic; empty: no limit of its own.",
+      problem: ["max_in_flight"],
     },
-    { name: "retryKind", label: "Retries wait", type: "select", options: retry.kind ? RETRIES : [["", "as the server has it"], ...RETRIES], value: retry.kind },
-    { name: "initialMs", label: "First wait, ms", type: "number", value: retry.initialMs, hint: "Where waits get longer.", problem: ["initial_ms"] },
-    { name: "maxMs", label: "Longest wait, ms", type: "number", value: retry.maxMs, hint: "Where waits get longer.", problem: ["max_ms"] },
-    { name: "multiplier", label: "Factor", type: "number", value: retry.multiplier, hint: "Where waits get longer." },
-    { name: "delaysMs", label: "Waits, ms", value: list, hint: "Of a list: 1000, 5000.", pattern: "[0-9]+( *, *[0-9]+)*", problem: ["delays_ms", "delaysMs"] },
-    { name: "filterKind", label: "Filter", type: "select", options: FILTERS, value: filter?.kind ?? "" },
-    { name: "filterText", label: "Filter's text", value: filter?.text ?? "", hint: "Such as: a || b", problem: ["filter", "expression"] },
+    ...retryFields(now),
+    ...filterFields(now),
     { name: "fifo", label: "Messages of a message group in order", type: "checkbox", value: now.fifo, wide: true },
   ];
 }
+
+function retryFields({ retry }) {
+  const list = retry.kind === "list" ? (retry.delaysMs ?? []).join(", ") : "";
+  return [
+    {
+      name: "retryKind",
+      label: "Retries wait",
+      type: "select",
+      options: retry.kind ? RETRIES : [["", "as the server has it"], ...RETRIES],
+      value: retry.kind,
+    },
+    {
+      name: "initialMs",
+      label: "First wait, ms",
+      type: "number",
+      value: retry.initialMs,
+      hint: "Where waits get longer.",
+      problem: ["initial_ms"],
+    },
+    { name: "maxMs", label: "Longest wait, ms", type: "number", value: retry.maxMs, hint: "Where waits get longer.", problem: ["max_ms"] },
+    { name: "multiplier", label: "Factor", type: "number", value: retry.multiplier, hint: "Where waits get longer." },
+    {
+      name: "delaysMs",
+      label: "Waits, ms",
+      value: list,
+      hint: "Of a list: 1000, 5000.",
+      pattern: "[0-9]+( *, *[0-9]+)*",
+      problem: ["delays_ms", "delaysMs"],
+    },
+  ];
+}
+
+const filterFields = ({ filter }) => [
+  { name: "filterKind", label: "Filter", type: "select", options: FILTERS, value: filter?.kind ?? "" },
+  { name: "filterText", label: "Filter's text", value: filter?.text ?? "", hint: "Such as: a || b", problem: ["filter", "expression"] },
+];
 
 /** The body of a change, from the form's values: what is empty is set to none.  A new group has the defaults there. */
 function bodyOf(values, isNew = false) {
@@ -111,7 +155,11 @@ function retryOf({ retryKind: kind, initialMs, maxMs, multiplier, delaysMs = "" 
   return given({ kind, initialMs, maxMs, multiplier });
 }
 
-const waits = (text) => text.split(",").filter((each) => each.trim()).map(Number);
+const waits = (text) =>
+  text
+    .split(",")
+    .filter((each) => each.trim())
+    .map(Number);
 
 /** The options of the command that does the same. */
 function options(values, isNew = false) {
@@ -150,8 +198,16 @@ export async function deleteGroups(rows, told) {
   const verb = `Delete ${count(rows.length, "group")}`;
   const result = await confirm({
     title: `${verb}?`,
-    loss: ["Their progress is lost: ", h("b", number(lag, { atLeast })), " messages wait for them, and stay in their topics. This cannot be undone."],
-    ...namedInTurn(rows, (row) => name(row.name), (row) => `entrepot group delete ${quoted(row.name)}${namespaceOption(row.namespace)}`),
+    loss: [
+      "Their progress is lost: ",
+      h("b", number(lag, { atLeast })),
+      " messages wait for them, and stay in their topics. This cannot be undone.",
+    ],
+    ...namedInTurn(
+      rows,
+      (row) => name(row.name),
+      (row) => `entrepot group delete ${quoted(row.name)}${namespaceOption(row.namespace)}`,
+    ),
     rest: { method: "DELETE", path: `/api/v1/${groupPath(rows[0].name, rows[0].namespace)}` },
     verb,
     isDanger: true,

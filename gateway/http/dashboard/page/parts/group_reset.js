@@ -33,11 +33,12 @@ export async function resetGroup(group, namespace, progress) {
     isDanger: true,
     same: (values) => {
       const body = bodyOf(values);
+      const where = namespaceOption(namespace);
       const queue = body.queueId === undefined ? "" : ` --queue ${body.queueId}`;
       forecast.ask(values);
       return {
         loss: forecast.element,
-        cli: `entrepot group reset ${quoted(group)} ${quoted(body.topic)} --to ${quoted(String(body.to))}${queue}${namespaceOption(namespace)}`,
+        cli: `entrepot group reset ${[group, body.topic].map(quoted).join(" ")} --to ${quoted(body.to)}${queue}${where}`,
         rest: { method: "POST", path: `/api/v1/${path}`, body },
       };
     },
@@ -113,12 +114,18 @@ async function wordsOf(namespace, progress, values, signal) {
   if ((position === "time" && !time) || (position === "offset" && !/^\d{1,19}$/.test(offset ?? ""))) return "";
   const queues = progress.filter((each) => each.topic === topic && (queueId === undefined || each.queueId === queueId));
   if (queues.length === 0) return "The group has read nothing there: its start is set.";
-  if (queues.length > MOST_QUEUES && position !== "latest") return ["How many messages come again: ", unknown(`unknown, of ${queues.length} queues`)];
+  if (queues.length > MOST_QUEUES && position !== "latest")
+    return ["How many messages come again: ", unknown(`unknown, of ${queues.length} queues`)];
   const found = await Promise.all(queues.map((queue) => effect(namespace, queue, values, signal)));
   const sum = (key) => found.reduce((all, each) => all + each[key], 0n);
   const isExact = found.every((each) => each.isExact);
   const some = (value) => h("b", isExact ? number(value) : ["at most ", number(value)]);
-  return [some(sum("again")), " messages come again; ", some(sum("skipped")), ` that wait are skipped, in ${queues.length === 1 ? "1 queue" : `${queues.length} queues`}.`];
+  return [
+    some(sum("again")),
+    " messages come again; ",
+    some(sum("skipped")),
+    ` that wait are skipped, in ${queues.length === 1 ? "1 queue" : `${queues.length} queues`}.`,
+  ];
 }
 
 /** Messages of a queue that come again, and those that are skipped.  Exact where all before the committed offset and

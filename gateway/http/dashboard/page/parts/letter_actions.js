@@ -24,7 +24,8 @@ export function letterActions(group, namespace, told) {
   const place = { group, namespace };
   return {
     some: (verb, rows) => act(verb, place, told, { amount: rows.length, body: { offsets: rows.map((row) => row.offset) } }),
-    ofReason: (verb, { reason, count: amount, isWhole, total }) => act(verb, place, told, { amount, isWhole, total, reason, body: { reason } }),
+    ofReason: (verb, { reason, count: amount, isWhole, total }) =>
+      act(verb, place, told, { amount, isWhole, total, reason, body: { reason } }),
     all: (verb, total) => act(verb, place, told, { amount: total, isAll: true, body: { all: true } }),
   };
 }
@@ -49,7 +50,13 @@ async function act(verb, place, told, chosen) {
 
 function lossOf(verb, { group }, chosen) {
   const which = chosen.reason === undefined ? null : ["All of the reason ", h("b", name(chosen.reason)), ". "];
-  if (verb === "resend") return [which, "They go to ", h("b", name(group)), " only, with all attempts, and stay here until you delete them. It may get a message twice."];
+  if (verb === "resend")
+    return [
+      which,
+      "They go to ",
+      h("b", name(group)),
+      " only, with all attempts, and stay here until you delete them. It may get a message twice.",
+    ];
   return [which, "They are gone from the dead letters for good. This cannot be undone."];
 }
 
@@ -81,7 +88,10 @@ async function send(verb, { group, namespace }, { body, total = 0 }, signal) {
 }
 
 /** JSON in which offsets are numbers, also those that arrived as text. */
-const exactly = (body) => JSON.stringify(body).replace(/"fromOffset":"(\d+)"/, '"fromOffset":$1').replace(/"offsets":\[[^\]]*\]/, (list) => `"offsets":${list.slice(10).replaceAll('"', "")}`);
+const exactly = (body) =>
+  JSON.stringify(body)
+    .replace(/"fromOffset":"(\d+)"/, '"fromOffset":$1')
+    .replace(/"offsets":\[[^\]]*\]/, (list) => `"offsets":${list.slice(10).replaceAll('"', "")}`);
 
 function tellOutcome(told, { amount, failed, next }, done, { reason }) {
   const all = amount + failed.length;

@@ -14,7 +14,8 @@ export const namespaceQuery = (namespace) => (namespace && namespace !== DEFAULT
 export const groupAddress = (group, namespace, query = {}) => link(path("groups", group), { ...namespaceQuery(namespace), ...query });
 
 /** The address of a group's dead letters. */
-export const lettersAddress = (group, namespace, query = {}) => link(path("dead-letters", group), { ...namespaceQuery(namespace), ...query });
+export const lettersAddress = (group, namespace, query = {}) =>
+  link(path("dead-letters", group), { ...namespaceQuery(namespace), ...query });
 
 /** A group's name, with its page. */
 export const groupLink = (group, namespace) => h("a", { href: groupAddress(group, namespace) }, name(group));
