@@ -23,6 +23,8 @@ RATE_SECONDS: Final = 10
 """Period over which a present rate is averaged."""
 MAX_MISSED: Final = 3
 """Seconds that one late sample stands for; a longer silence is a gap."""
+LATE_STEPS: Final = 2
+"""Steps of ten seconds that a sample of the cluster stands for, as each comes a little later."""
 CHARTED_LAGS: Final = 4
 CONFIRM: Final = "append"
 
@@ -39,6 +41,8 @@ class Sampler:
         self._samples: deque[tuple[float, dict[str, DoorFigures], float]] = deque(maxlen=RATE_SECONDS + 1)
         self._ten_at = 0
         self._confirms: list[int] | None = None
+        self._of_cluster: tuple[float, dict[str, float | None]] = (float("-inf"), {})
+        """Time and values of the last sample of the cluster; they hold until the next."""
         self.work = (
             PeriodicWork("rates of this gateway", SECOND, self.take_second),
             PeriodicWork("latency and lag of the cluster", CLUSTER_SECONDS, self.take_cluster),
@@ -56,6 +60,10 @@ class Sampler:
             return
         missed = min(round(now - before[0]), MAX_MISSED)
         self._note(300, now, _rates(before[1], figures, now - before[0]), missed)
+        taken_at, of_cluster = self._of_cluster
+        if now - taken_at <= CLUSTER_SECONDS + MAX_MISSED:
+            for name, value in of_cluster.items():
+                self.history.put(name, 300, now, value, missed)
         oldest = self._samples[0]
         self.cpu = (time.process_time() - oldest[2]) / max(now - oldest[0], SECOND)
         if int(now) // RATE_SECONDS != self._ten_at:
@@ -90,14 +98,16 @@ class Sampler:
         store, now_ms = self._context.store, self._context.clock.now_ms()
         measured = (await store.condition.measurements()).get(CONFIRM)
         if measured is not None:
-            self._take_confirms(measured, now_ms / 1000)
+            self._take_confirms(measured)
         self.lags = await furthest_lags(store, now_ms)
         known = [lag for lag in self.lags if lag.seconds is not None]
-        for lag in sorted(known, key=lambda each: -(each.seconds or 0))[:CHARTED_LAGS]:
-            for span in (300, 3600):
-                self.history.put(lag.series, span, now_ms / 1000, lag.seconds, round(CLUSTER_SECONDS))
+        longest = sorted(known, key=lambda each: -(each.seconds or 0))[:CHARTED_LAGS]
+        values = {lag.series: lag.seconds for lag in longest} | {f"confirm.{of}": ms for of, ms in self.confirm.items()}
+        self._of_cluster = now_ms / 1000, values
+        for name, value in values.items():
+            self.history.put(name, 3600, now_ms / 1000, value, LATE_STEPS)
 
-    def _take_confirms(self, measured: Histogram, now: float) -> None:
+    def _take_confirms(self, measured: Histogram) -> None:
         before, self._confirms = self._confirms, list(measured.counts)
         if before is None:
             return
@@ -105,8 +115,6 @@ class Sampler:
         since.counts = [max(present - past, 0) for present, past in zip(measured.counts, before, strict=True)]
         for name, share in (("p50", 0.5), ("p99", 0.99)):
             self.confirm[name] = quantile_ms(since, share)
-            for span in (300, 3600):
-                self.history.put(f"confirm.{name}", span, now, self.confirm[name], round(CLUSTER_SECONDS))
 
     def shape(self) -> dict[str, Any]:
         """What this gateway tells of itself, as JSON; `cluster` is None where another takes the cluster's figures."""

@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { fill, h, name, s } from "../dom.js";
-import { bytesParts, count, duration, isUnknown, milliseconds, number, quantity, time } from "../format.js";
+import { bytes, bytesParts, count, duration, isUnknown, milliseconds, number, quantity, time } from "../format.js";
 import { here, keepInAddress, link } from "../links.js";
 import { every } from "../live.js";
 import { failure, loading } from "../parts/answers.js";
@@ -105,25 +105,23 @@ function doors({ doors: rows, answered }) {
     h("th.n", { scope: "col" }, "In"),
     h("th.c", { scope: "col" }, h("span.opt", "into the log \u00a0·\u00a0 out of it"), h("span.vh", "In and out as bars")),
     h("th.n", { scope: "col" }, "Out"),
-    h("th.n.opt", { scope: "col" }, "MiB/s in"),
+    h("th.n.opt", { scope: "col" }, "Bytes/s in"),
     h("th.n.opt", { scope: "col" }, "Refused/min"),
   );
   const lines = rows.map((row) =>
-    h("tr", h("th", { scope: "row" }, door(row.door)), h("td.n.opt", number(row.connections, { atLeast })), h("td.n.b", quantity(row.in, { atLeast })), h("td", bars(row, greatest)), h("td.n.b", quantity(row.out, { atLeast })), h("td.n.opt", mebibytes(row.bytesIn)), h("td.n.opt", quantity(row.refused))),
+    h("tr", h("th", { scope: "row" }, door(row.door)), h("td.n.opt", number(row.connections, { atLeast })), h("td.n.b", quantity(row.in, { atLeast })), h("td", bars(row, greatest)), h("td.n.b", quantity(row.out, { atLeast })), h("td.n.opt", bytes(row.bytesIn)), h("td.n.opt", quantity(row.refused))),
   );
   const sum = (key) => {
     const known = rows.map((row) => row[key]).filter((value) => !isUnknown(value));
     return known.length ? { value: known.reduce((one, other) => one + other, 0), atLeast: atLeast || known.length < rows.length } : null;
   };
   const total = (key, format) => (sum(key) ? format(sum(key).value, sum(key)) : unknown());
-  const foot = h("tr", h("th", { scope: "row" }, "All doors"), h("td.n.opt", total("connections", number)), h("td.n", total("in", quantity)), h("td"), h("td.n", total("out", quantity)), h("td.n.opt", total("bytesIn", mebibytes)), h("td.n.opt", total("refused", quantity)));
+  const foot = h("tr", h("th", { scope: "row" }, "All doors"), h("td.n.opt", total("connections", number)), h("td.n", total("in", quantity)), h("td"), h("td.n", total("out", quantity)), h("td.n.opt", total("bytesIn", bytes)), h("td.n.opt", total("refused", quantity)));
   const table = h("table.roomy", h("thead", head), h("tbody", lines), h("tfoot", foot));
   const missing = (answered?.missing ?? []).map((each) => each.name);
   const unit = `messages/s, last 10 s${missing.length ? `, without ${missing.slice(0, 3).join(", ")}` : ""}`;
   return panel("Doors", { unit, span: 8, flush: scrolling("Rates by door", table) });
 }
-
-const mebibytes = (value) => (isUnknown(value) ? unknown() : quantity(value / (1 << 20)));
 
 /** In grows to the left of the log, out to the right. */
 function bars(row, greatest) {
