@@ -146,7 +146,7 @@ function lagList(group, namespace, told, signal) {
     ],
     columns: [
       { id: "topic", label: "Topic", isHead: true, cell: (row) => topicLink(row.topic, namespace) },
-      { id: "queue", label: "Queue", align: "n", cell: (row) => number(row.queueId) },
+      { id: "queue", label: "Queue", align: "n", cell: (row) => row.queueId },
       { id: "committed", label: "Committed", align: "n", optional: 1, cell: (row) => number(row.committedOffset) },
       { id: "end", label: "End", align: "n", optional: 1, cell: (row) => number(row.maxOffset) },
       { id: "inFlight", label: "In flight", align: "n", optional: 1, cell: (row) => number(row.inFlight) },

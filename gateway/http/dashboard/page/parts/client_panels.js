@@ -148,7 +148,7 @@ export function inFlightPanel(client) {
         "td.opt",
         isUnknown(each.queueId)
           ? none()
-          : [name(each.topic), ", queue ", number(each.queueId), ", offset ", h("span.mono", number(each.offset))],
+          : [name(each.topic), ", queue ", String(each.queueId), ", offset ", h("span.mono", number(each.offset))],
       ),
       h("td.n", isUnknown(each.ageSeconds) ? none() : duration(each.ageSeconds)),
     ),

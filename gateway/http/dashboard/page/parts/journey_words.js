@@ -107,7 +107,7 @@ function client({ client: found, door }) {
 
 function where({ place, kind, group }) {
   if (!place) return null;
-  const at = [" queue ", number(place.queueId), ", offset ", number(place.offset), "."];
+  const at = [" queue ", String(place.queueId), ", offset ", number(place.offset), "."];
   const letters = kind === "deadLettered" && group && PAGES.some((entry) => entry.route === "dead-letters");
   return letters ? [h("a", { href: link("dead-letters", { group }) }, name(place.topic)), at] : [topicOf(place), at];
 }

@@ -33,7 +33,7 @@ export async function letterPanel(letter, close, signal) {
     [
       "From",
       origin
-        ? [topicLink(origin.topic, origin.namespace), `, queue ${number(origin.queueId)}, offset ${number(origin.queueOffset)}`]
+        ? [topicLink(origin.topic, origin.namespace), `, queue ${origin.queueId}, offset ${number(origin.queueOffset)}`]
         : none(),
     ],
     ["Message", messageLink(origin?.id ?? letter.id)],
