@@ -168,7 +168,9 @@ def go(page: Page, address: str) -> None:
 
 
 def settled(page: Page) -> None:
-    expect(page.locator("main h1")).to_be_visible()
+    """Wait until the page has its data, or says why it has none."""
+    data = ".facts, .list tbody tr, .list .empty, .banner, [role=alert]"
+    expect(page.locator(".place").locator(data).filter(visible=True).first).to_be_visible()
     expect(page.locator("[aria-busy=true]:visible")).to_have_count(0)
 
 

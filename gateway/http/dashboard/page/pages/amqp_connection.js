@@ -8,7 +8,7 @@ import { every } from "../live.js";
 import { ask, empty } from "../parts/answers.js";
 import { banner, partial, results } from "../parts/banner.js";
 import { closeAmqp } from "../parts/client_actions.js";
-import { lackingRight, nameOrNone, REFRESH_SECONDS, TO_DISCONNECT } from "../parts/client_lists.js";
+import { lackingRight, nameOrNone, REFRESH_SECONDS, TO_DISCONNECT, unlessGone } from "../parts/client_lists.js";
 import { head } from "../parts/head.js";
 import { columns, facts, keyNumbers, panel, scrolling } from "../parts/panel.js";
 import { none, state } from "../parts/states.js";
@@ -45,7 +45,7 @@ export async function show(place, { name: wanted }, signal) {
 async function find(wanted, signal) {
   const { value, answered } = await get("amqp/connections", { query: { contains: wanted, limit: 2 }, signal });
   const isThere = value.some((each) => each.name === wanted);
-  return { answered, whole: isThere ? await get(`amqp/connections/${segment(wanted)}`, { signal }) : null };
+  return { answered, whole: isThere ? await unlessGone(get(`amqp/connections/${segment(wanted)}`, { signal })) : null };
 }
 
 async function refresh(wanted, content, draw, signal) {

@@ -8,7 +8,7 @@ import { every } from "../live.js";
 import { ask } from "../parts/answers.js";
 import { banner, partial, results } from "../parts/banner.js";
 import { disconnectMqtt, endSessions } from "../parts/client_actions.js";
-import { connectedClient, lackingRight, REFRESH_SECONDS, sessionHead, TO_DISCONNECT } from "../parts/client_lists.js";
+import { connectedClient, lackingRight, REFRESH_SECONDS, sessionHead, TO_DISCONNECT, unlessGone } from "../parts/client_lists.js";
 import {
   clientNumbers,
   expiryWords,
@@ -67,9 +67,10 @@ class ClientPage {
   /** {client} of a connected one; else {session, answered}, of which both may be missing. */
   async find(signal) {
     const { row, answered } = await connectedClient(this.id, signal);
-    if (row) return { client: await get(`clients/${segment(this.id)}`, { signal }) };
+    const client = row ? await unlessGone(get(`clients/${segment(this.id)}`, { signal })) : null;
+    if (client) return { client };
     const known = await sessionHead(this.id, signal);
-    return { session: known ? await get(`sessions/${segment(this.id)}`, { signal }) : null, answered };
+    return { session: known ? await unlessGone(get(`sessions/${segment(this.id)}`, { signal })) : null, answered };
   }
 
   async refresh() {

@@ -56,6 +56,16 @@ export async function connectedClient(id, signal) {
   return { row: value.find((each) => each.id === id), answered };
 }
 
+/** What `asked` finds; null where it has gone since the list was made. */
+export async function unlessGone(asked) {
+  try {
+    return await asked;
+  } catch (error) {
+    if (error.status === 404) return null;
+    throw error;
+  }
+}
+
 /** The record of one MQTT session, undefined where there is none. */
 export async function sessionHead(id, signal) {
   const { value } = await get("sessions", { query: { prefix: id, limit: 1 }, signal });

@@ -69,7 +69,7 @@ export function factPanel(found) {
   const lines = found.map((each) => h("li", state(each.isTrouble ? "warn" : "idle", h("span.brk", name(each.text)))));
   const body = lines.length
     ? h("ul.stack.s.sentences", lines)
-    : h("p", state("ok", "Nothing keeps messages from passing in either direction."));
+    : h("p.sentences", state("ok", "Nothing keeps messages from passing in either direction."));
   return panel("Why it does not send or get", { unit: troubles ? `${count(troubles, "reason")} now` : "no reason now", body });
 }
 
