@@ -49,6 +49,18 @@ def test_lag_is_told_in_messages_and_seconds(tmp_path):
         assert lag(client, "g", lagging=True)["value"] == []
 
 
+def test_lag_on_one_topic(client, topic):
+    other = f"{topic}-more"
+    for name in (topic, other):
+        client.put(f"{TOPICS}/{name}", json={"queues": 1})
+        publish(client, name, event(1), event(2))
+        receive(client, name, topic, 1)
+    assert lag(client, topic)["lag"] == "4"
+    answer = lag(client, topic, topic=other)
+    assert ([row["topic"] for row in answer["value"]], answer["lag"], answer["inFlight"]) == ([other], "2", "1")
+    assert (lag(client, topic, topic="none")["value"], lag(client, topic, topic="none")["lag"]) == ([], "0")
+
+
 def test_pages_of_queues(client, topic):
     client.put(f"{TOPICS}/{topic}", json={"queues": 5})
     client.put(f"{GROUPS}/{topic}", json={})

@@ -7,6 +7,7 @@ const SPACE = /[ \t\n\r]*/y;
 const CUT_WORD = /^(?:"[^]*|[-+.\w]{1,64})$/; // what may be left of the last token of a cut body
 const MAX_INDENT = 24; // levels: deeper ones are not indented further
 const MAX_NAMED = 2000; // hidden characters, each with an element of its own
+const BEGINS = new Set(["{", "[", ","]); // after these a line begins
 const HEX_WIDTH = 16;
 const MASK = '"***"';
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
@@ -58,7 +59,7 @@ export const isDocument = (text) => /^[ \t\n\r]*[{[]/.test(text);
 export function jsonShown(text, { isCut = false, isMasked = false } = {}) {
   if (!isCut && !isJson(text)) return null;
   const found = tokensOf(text, isCut);
-  return found && h("pre.code.wrap", laidOut(found.tokens, isMasked), found.rest && h("span.q2", found.rest));
+  return found && h("pre.code.wrap", laidOut(found, isMasked));
 }
 
 function isJson(text) {
@@ -90,8 +91,8 @@ function tokensOf(text, isCut) {
   }
 }
 
-/** Texts and elements: keys are marked, and values that a mask hides. */
-function laidOut(tokens, isMasked) {
+/** Texts and elements: keys are marked, values that a mask hides, and the rest of a cut text. */
+function laidOut({ tokens, rest }, isMasked) {
   const parts = [];
   let line = "";
   let depth = 0;
@@ -108,13 +109,15 @@ function laidOut(tokens, isMasked) {
       line += token;
       return;
     }
-    if (before === "{" || before === "[" || before === ",") breakLine();
+    if (BEGINS.has(before)) breakLine();
     if (token === "{" || token === "[") depth += 1;
     if (token === ":") line += ": ";
     else if (tokens[at + 1] === ":") mark("span.k", token);
     else if (isMasked && token === MASK) mark("span.masked", "masked");
     else line += token;
   });
+  if (rest && BEGINS.has(tokens.at(-1))) breakLine();
+  if (rest) mark("span.q2", rest);
   parts.push(line);
   return parts;
 }

@@ -189,7 +189,7 @@ function formOf(door, topic, tell, signal) {
 }
 
 function told({ id, routed, places }, tell) {
-  if (!routed) {
+  if (!routed && places.length === 0) {
     tell("warn", "No queue took the message.", "Nothing is bound to the exchange for this routing key.");
     return;
   }
@@ -208,7 +208,7 @@ function told({ id, routed, places }, tell) {
   tell(
     "info",
     "1 message was published.",
-    h("span", " ", where, more, ". The audit has an entry."),
+    h("span", " ", where, more, ".", !routed && " No queue is bound to it.", " The audit has an entry."),
     journey && { label: "Journey", href: journey },
   );
 }
