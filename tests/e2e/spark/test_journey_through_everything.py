@@ -272,10 +272,9 @@ def test_the_journey_is_that_of_the_model(
             letters = f"/api/v1/groups/{quote(group, safe='')}/dead-letters"
             [letter] = wait_until(lambda: http_json(ours, "GET", letters)["value"], "the dead letter")
             take_from_queue(ours, "warehouse")
-            with RocketMqPeer(ours.address("grpc")) as peer:
-                with model.during("RocketMQ"):
-                    assert peer.take(peer.simple("ledger", TOPIC), 1)[0].body == BODY
-                    until_in(ours, "group/ledger", "acknowledged", **NAME)
+            with RocketMqPeer(ours.address("grpc")) as peer, model.during("RocketMQ"):
+                assert peer.take(peer.simple("ledger", TOPIC), 1)[0].body == BODY
+                until_in(ours, "group/ledger", "acknowledged", **NAME)
             with model.during("shovel"):
                 shovel(ours, other, "archive")
             with model.during("resending"):
