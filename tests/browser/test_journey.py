@@ -397,6 +397,8 @@ def test_the_keyboard_reaches_everything(shown: Shown, travelled: dict[str, Any]
     for name in ("Copy link", "Download JSON"):
         page.keyboard.press("Tab")
         expect(page.get_by_text(name, exact=True)).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator(".head .sub").get_by_role("link", name="orders")).to_be_focused()
     for label in ("Id", "Look by", "Topic", "Stored at or after", "Stored before", "Namespace"):
         page.keyboard.press("Tab")
         expect(page.get_by_label(label, exact=True)).to_be_focused()
