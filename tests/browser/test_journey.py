@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -178,6 +179,27 @@ def test_from_the_find_box_to_every_hop(shown: Shown, travelled: dict[str, Any],
     expect(page.locator(".jl .hop")).to_have_count(len(timed) - trouble + sum(is_known for _, is_known in without_time))
     expect(page.locator(".jl-un")).to_have_count(sum(not is_known for _, is_known in without_time))
     assert messages == []
+
+
+@pytest.mark.interop
+def test_it_leads_to_what_its_hops_are_about(shown: Shown, travelled: dict[str, Any]) -> None:
+    page = settled(shown(f"journey?id={travelled['id']}"))
+    webhook = travelled["webhook"]
+    headings = {
+        "orders": "orders",
+        "wall": "wall",
+        webhook: webhook,
+        f"%DLQ%webhook~{webhook}": f"webhook~{webhook}",
+    }
+    for text, heading in headings.items():
+        hops(page).get_by_role("link", name=text, exact=True).first.click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text(heading)
+        expect(page.locator("main [aria-busy=true]:visible")).to_have_count(0)
+        expect(page.locator("main .failure")).to_have_count(0)
+        page.go_back()
+        settled(page)
+    dispatcher = page.locator(".jl-names").get_by_role("link", name="dispatcher")
+    expect(dispatcher).to_have_attribute("href", re.compile("^#/groups/dispatch~"))
 
 
 @pytest.mark.interop
@@ -375,6 +397,8 @@ def test_the_keyboard_reaches_everything(shown: Shown, travelled: dict[str, Any]
     for name in ("Copy link", "Download JSON"):
         page.keyboard.press("Tab")
         expect(page.get_by_text(name, exact=True)).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.locator(".head .sub").get_by_role("link", name="orders")).to_be_focused()
     for label in ("Id", "Look by", "Topic", "Stored at or after", "Stored before", "Namespace"):
         page.keyboard.press("Tab")
         expect(page.get_by_label(label, exact=True)).to_be_focused()
@@ -382,6 +406,9 @@ def test_the_keyboard_reaches_everything(shown: Shown, travelled: dict[str, Any]
     expect(page.get_by_role("button", name="Show journey")).to_be_focused()
     page.keyboard.press("Tab")
     expect(drawing).to_be_focused()
+    for link in page.locator(".jl-names a").all():
+        page.keyboard.press("Tab")
+        expect(link).to_be_focused()
     page.keyboard.press("Tab")
     expect(page.get_by_label("Receiver")).to_be_focused()
     page.keyboard.press("Tab")

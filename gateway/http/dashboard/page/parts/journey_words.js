@@ -3,8 +3,8 @@
 import { get } from "../api.js";
 import { h, name } from "../dom.js";
 import { number } from "../format.js";
-import { link } from "../links.js";
-import { PAGES } from "../menu.js";
+import { link, path } from "../links.js";
+import { groupAddress, lettersAddress, topicLink } from "./place_links.js";
 import { doorName } from "./states.js";
 
 const TITLES = {
@@ -24,7 +24,8 @@ const TITLES = {
   ingested: "In a table",
 };
 const GROUP = "group/"; // before a group's stored name, in the id of its lane
-const CLIENTS = ["mqtt-clients/:id", "clients/:id"];
+const STORED = /^(?:([^/]*)\/)?(.*)$/s; // a group: its namespace, unless that is the default one, and its name
+const DEAD = "%DLQ%"; // before a group, in the topic of its dead letters
 const FROM = " from "; // between a client's name and its address
 
 const ID = /^(?:[0-9a-f]{2}){12,}$/i; // of gateways and of RocketMQ's clients
@@ -50,33 +51,22 @@ export function title(hop) {
   return TITLES[hop.kind] ?? hop.kind;
 }
 
-/** The address of a page, or null where the dashboard has none: `pageOf("topics/:name", topic)`. */
-export function pageOf(route, value, query = {}) {
-  if (!PAGES.some((entry) => entry.route === route)) return null;
-  return link(
-    route.replace(/:\w+/, () => encodeURIComponent(value)),
-    query,
-  );
+/** The topic of a place in the log.  The system's own topics have no pages, other than dead letters. */
+export function topicOf({ topic, namespace }) {
+  if (topic.startsWith(DEAD)) return anchor(lettersAddress(topic.slice(DEAD.length), namespace), topic);
+  return topic.startsWith("%") ? name(topic) : topicLink(topic, namespace);
 }
 
-/** The name of something, as a link where it has a page. */
-export function linked(route, value, shown = name(value)) {
-  const href = pageOf(route, value);
-  return href ? h("a", { href }, shown) : shown;
+/** The receiver of a lane, with its page. */
+export function receiver({ id, kind, name: shown }) {
+  if (!id.startsWith(GROUP)) return name(shown);
+  const [, namespace = null, group] = STORED.exec(id.slice(GROUP.length));
+  if (kind === "bridge") return anchor(link(path("bridges", shown)), shown);
+  if (kind === "webhook" && group === `webhook~${shown}`) return anchor(link(path("webhooks", shown)), shown);
+  return anchor(groupAddress(group, namespace), shown);
 }
 
-/** The topic of a place in the log. */
-export function topicOf(place) {
-  const stored = place.namespace === "default" ? place.topic : `${place.namespace}/${place.topic}`;
-  return linked("topics/:name", stored);
-}
-
-/** The receiver of a lane: a group links to its page, a webhook to its own. */
-export function receiver(lane) {
-  if (lane.kind === "webhook") return linked("webhooks/:id", lane.name);
-  if (lane.kind === "bridge") return linked("bridges/:name", lane.name);
-  return lane.id.startsWith(GROUP) ? linked("groups/:name", lane.id.slice(GROUP.length), name(lane.name)) : name(lane.name);
-}
+const anchor = (href, text) => h("a", { href }, name(text));
 
 /** The sentences of a hop: each a list of texts and nodes. */
 export function sentences(hop, lane) {
@@ -101,15 +91,11 @@ function client({ client: found, door }) {
   const at = found.lastIndexOf(FROM);
   if (door !== "mqtt" || at < 1) return ["Client: ", name(found), "."];
   const id = found.slice(0, at);
-  const route = CLIENTS.find((each) => pageOf(each, id) !== null);
-  return ["Client ", route ? linked(route, id) : name(id), FROM, name(found.slice(at + FROM.length)), "."];
+  return ["Client ", anchor(link(path("clients", id)), id), FROM, name(found.slice(at + FROM.length)), "."];
 }
 
-function where({ place, kind, group }) {
-  if (!place) return null;
-  const at = [" queue ", String(place.queueId), ", offset ", number(place.offset), "."];
-  const letters = kind === "deadLettered" && group && PAGES.some((entry) => entry.route === "dead-letters");
-  return letters ? [h("a", { href: link("dead-letters", { group }) }, name(place.topic)), at] : [topicOf(place), at];
+function where({ place }) {
+  return place && [topicOf(place), " queue ", String(place.queueId), ", offset ", number(place.offset), "."];
 }
 
 function broker({ broker: found, epoch }) {
