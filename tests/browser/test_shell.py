@@ -15,6 +15,7 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.browser.answers import HOSTILE, LOGGED_OUT, OVERVIEW, SESSION, serve_answers
 from tests.browser.conftest import PHONE, Opened
+from tests.support.waiting import wait_until
 
 PAGES = ("overview", "cluster", "components", "nothing/here")
 WITHOUT_MOTION = {"resultTypes": ["violations"]}
@@ -162,7 +163,8 @@ def test_tabs_share_one_stream(open_page: Opened) -> None:
     for page in (first, second):
         expect(page.get_by_text("version 9.9.9")).to_be_visible()
     first.close()
-    second.wait_for_function("window.streams.length === 1")
+    # not wait_for_function, whose second look is an eval in the page, which its policy forbids
+    wait_until(lambda: second.evaluate("window.streams.length") == 1 or None, "the stream of the second tab")
 
 
 def test_behind_a_path_prefix(open_page: Opened) -> None:
