@@ -27,3 +27,9 @@ def fault_of_url(text: str, schemes: Collection[str]) -> str | None:
     except ValueError:
         return "its port is no number from 1 to 65535"
     return "its port is no number from 1 to 65535" if port == 0 else None
+
+
+def host_of(url: str) -> str:
+    """The scheme, host and port of a URL: its path and query may be secrets."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"

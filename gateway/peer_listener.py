@@ -52,7 +52,7 @@ class PeerListener:
     async def start(self) -> None:
         """Share the secret, answer, and be known. Raises what the store raises."""
         wait_seconds = self._settings.cluster.start_seconds
-        secret = await shared_secret(self._store.key_values, CLUSTER_SECRET_KEY)
+        secret = await shared_secret(self._store.key_values, CLUSTER_SECRET_KEY, wait_seconds=wait_seconds)
         await self.logins.start(secret, wait_seconds)
         if self._listener is not None:
             await self._listener.start()

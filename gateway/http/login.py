@@ -16,7 +16,7 @@ from entrepot.gateway.http.bodies import body_of, json_answer, schema_of_body
 from entrepot.gateway.http.change_names import NO_CHANGE, TOLD_BELOW
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.login_cookie import cookie_name, is_https, login_token
-from entrepot.gateway.http.problems import bad_request
+from entrepot.gateway.http.problems import answer_of, bad_request
 from entrepot.gateway.http.rights import DEFAULT_CLUSTER, Open
 from entrepot.gateway.http.routes import Router
 from entrepot.gateway.security.credentials import Credentials
@@ -69,9 +69,13 @@ def login_routes(context: HttpContext, access: HttpAccess) -> Router:
     async def log_out(request: Request) -> Response:
         access.at_once(request.scope)
         token = login_token(request.scope)
-        if token is not None:
-            await logins.end(token)
         answer = Response(status_code=NO_CONTENT)
+        try:
+            if token is not None:
+                await logins.end(token)
+        except EntrepotError as refusal:  # here it is over; the others could not be told
+            problem = answer_of(refusal)
+            answer = Response(problem.body, status_code=problem.status, headers=problem.headers)
         _set_cookie(answer, request, "", 0)
         return answer
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 from fastapi import Query, Request, Response
 
 from entrepot.domain.access.model import whole_topic
-from entrepot.domain.errors import NOT_THERE, EntrepotError
 from entrepot.domain.names import split_name
 from entrepot.gateway.events.subscriptions.definition import shape, state_of
 from entrepot.gateway.events.subscriptions.record import Subscription
@@ -20,6 +19,7 @@ from entrepot.gateway.events.webhooks.deliverer import Deliverer
 from entrepot.gateway.events.webhooks.last_answers import KEPT_ANSWERS, SinkAnswer
 from entrepot.gateway.http.access import HttpAccess
 from entrepot.gateway.http.admin.common import PREFIX, time_shape
+from entrepot.gateway.http.admin.paging import group_statuses
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import asked_namespace, namespace_of
@@ -172,9 +172,9 @@ async def _row(context: HttpContext, subscription: Subscription, delivered: Gath
 
 async def _lag(context: HttpContext, group: str, topic: str) -> tuple[int, int] | None:
     """Messages of a topic that a group has not settled, and those of them in flight; None where it is not known."""
-    try:
-        status = await context.store.topology.group_status(group)
-    except EntrepotError as error:
-        return (0, 0) if error.code in NOT_THERE else None
-    progress = [each for each in status.progress if each.topic == topic]
+    answers = await group_statuses(context.store, [group])
+    if group in answers.partial or answers.missing:
+        return None
+    status = answers.statuses.get(group)
+    progress = [] if status is None else [each for each in status.progress if each.topic == topic]
     return sum(each.lag for each in progress), sum(each.in_flight for each in progress)

@@ -41,6 +41,7 @@ FORGET_SECONDS: Final = 600.0
 MAX_ANSWER_BYTES: Final = 32 << 20
 MAX_CONNECTIONS: Final = 64
 PING: Final = "ping"
+_OK: Final = 200
 
 View = Callable[[dict[str, Any]], Awaitable[Any]]
 log = structlog.get_logger(__name__)
@@ -111,7 +112,7 @@ class Peers:
             limits=httpx2.Limits(max_connections=MAX_CONNECTIONS),
         )
         if await self._table.start(wait_seconds) and self.own.address:
-            await self._table.write([self._table.change(self.own_id, self.own)])
+            await self._write_again()
             self.pinging.start()
 
     async def close(self) -> None:
@@ -136,7 +137,7 @@ class Peers:
             self._rewriting = asyncio.get_running_loop().create_task(self._write_again())
 
     async def _write_again(self) -> None:
-        """Write this gateway's record once more: another took it for dead."""
+        """Write this gateway's record: at the start, and after another took it for dead."""
         try:
             await self._table.write([self._table.change(self.own_id, self.own)])
         except EntrepotError as error:
@@ -196,15 +197,18 @@ class Peers:
                 status, body = await self._posted(peer_id, peer, view, orjson.dumps(arguments))
         except TimeoutError:
             raise self._silent(peer_id, f"no answer within {seconds:g} s") from None
-        except (httpx2.HTTPError, OSError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise self._silent(peer_id, f"no connection: {error or type(error).__name__}") from None
-        self._silent_since.pop(peer_id, None)
         try:
             answer = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            raise EntrepotError(Code.UNAVAILABLE, f"the answer cannot be read (status {status})") from None
-        if status != 200:
-            raise EntrepotError(Code[answer["code"]], answer["message"])
+            refusal = None if status == _OK else _refusal(answer)
+        except (orjson.JSONDecodeError, KeyError, TypeError):  # another program there, or a gateway of another id
+            raise self._silent(
+                peer_id, f"no gateway of this cluster answers at its address (status {status})"
+            ) from None
+        self._silent_since.pop(peer_id, None)
+        if refusal is not None:
+            raise refusal
         return answer
 
     async def _posted(self, peer_id: str, peer: PeerRecord, view: str, body: bytes) -> tuple[int, bytes]:
@@ -228,6 +232,12 @@ class Peers:
 
 async def _pinged(arguments: dict[str, Any]) -> Any:
     return {}
+
+
+def _refusal(answer: Any) -> EntrepotError:
+    """A refusal of another gateway; a code of a later version counts as UNAVAILABLE.  Raises KeyError, TypeError."""
+    code = Code.__members__.get(answer["code"], Code.UNAVAILABLE)
+    return EntrepotError(code, str(answer["message"]))
 
 
 def _unique_names(gateways: list[tuple[str, PeerRecord]]) -> list[str]:

@@ -83,8 +83,8 @@ class Authenticator:
         remembered = self._right_passwords.get(digest)
         now_ms = self._clock.now_ms()
         if remembered is None or remembered[0] <= now_ms or user is None or remembered[1] != user.credential:
-            self._failed.check(name, credentials.source)
-            is_right = await self._passwords.is_right(user, password)
+            with self._failed.attempt(name, credentials.source, digest):
+                is_right = await self._passwords.is_right(user, password)
             before, user = user, self._directory.user(name)
             if not is_right or user is None or before is None or user.credential != before.credential:
                 self._failed.note(name, credentials.source)

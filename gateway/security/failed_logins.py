@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from entrepot.domain.clock import Clock
@@ -21,10 +23,28 @@ class FailedLogins:
     def __init__(self, clock: Clock, most: int) -> None:
         self._clock, self._most = clock, most
         self._failures: dict[tuple[str, str], tuple[int, int]] = {}
+        self._under_way: dict[tuple[str, str], set[bytes]] = {}
+        """Digests of the passwords that are being checked."""
 
-    def check(self, name: str, source: str) -> None:
-        """Raise TOO_MANY_REQUESTS where too many logins have failed."""
-        since, count = self._failures.get((name[:MAX_NAME], source), (0, 0))
+    @contextmanager
+    def attempt(self, name: str, source: str, digest: bytes) -> Iterator[None]:
+        """Check one password inside. Others that are checked meanwhile count as failed, so that guesses at one time do
+        not pass; a fleet with one password counts once. Raises TOO_MANY_REQUESTS."""
+        key = (name[:MAX_NAME], source)
+        under_way = self._under_way.setdefault(key, set())
+        try:
+            self.check(name, source, len(under_way - {digest}))
+            under_way.add(digest)
+            yield
+        finally:
+            under_way.discard(digest)
+            if not under_way:
+                self._under_way.pop(key, None)
+
+    def check(self, name: str, source: str, under_way: int = 0) -> None:
+        """Raise TOO_MANY_REQUESTS where too many logins have failed, with those under way."""
+        since, count = self._failures.get((name[:MAX_NAME], source), (self._clock.now_ms(), 0))
+        count += under_way
         left_ms = since + WINDOW_MS - self._clock.now_ms()
         if count >= self._most and left_ms > 0:
             seconds = -(-left_ms // 1000)

@@ -32,6 +32,8 @@ ENDED_PREFIX: Final = "login-end/"
 SWEEP_SECONDS: Final = 600.0
 """Interval between deletions of the notes of logouts whose tokens are over anyway."""
 ID_BYTES: Final = 16
+MAX_ENDED_HERE: Final = 10_000
+"""Logouts at this gateway remembered beside the store's notes, which may fail."""
 MAX_TOKEN_BYTES: Final = 3500
 """Size of a token that fits into a cookie (RFC 6265, section 6.1)."""
 
@@ -77,6 +79,7 @@ class LoginSessions:
         self._key = b""
         self._ended: WatchedTable[int] = WatchedTable(key_values, ENDED_PREFIX, _decoded, _encoded)
         self._ended.on_change.append(self._told)
+        self._ended_here: dict[str, int] = {}
         self.on_end: list[Callable[[], None]] = []
         """Callbacks for a logout at any gateway: what is remembered of tokens may not hold."""
         self.sweeping = PeriodicWork("ended logins", SWEEP_SECONDS, self._sweep)
@@ -117,7 +120,8 @@ class LoginSessions:
         claims = self._claims(token)
         if claims is None:
             raise EntrepotError(Code.UNAUTHORIZED, "the login is not valid: log in again")
-        if self._clock.now_ms() >= claims.expires_ms or self._ended.get(claims.id) is not None:
+        is_ended = claims.id in self._ended_here or self._ended.get(claims.id) is not None
+        if is_ended or self._clock.now_ms() >= claims.expires_ms:
             raise EntrepotError(Code.UNAUTHORIZED, "the login is over: log in again")
         principal = Principal(
             claims.name,
@@ -134,10 +138,17 @@ class LoginSessions:
         return Login(claims.id, principal, claims.expires_ms)
 
     async def end(self, token: str) -> None:
-        """End a login at every gateway. A token that is not valid has nothing to end."""
+        """End a login at every gateway. A token that is not valid has nothing to end. Raises what the store raises:
+        then it is over at this gateway alone."""
         claims = self._claims(token)
-        if claims is not None and self._clock.now_ms() < claims.expires_ms:
-            await self._ended.write([self._ended.change(claims.id, claims.expires_ms)])
+        if claims is None or self._clock.now_ms() >= claims.expires_ms:
+            return
+        while len(self._ended_here) >= MAX_ENDED_HERE:
+            del self._ended_here[next(iter(self._ended_here))]
+        self._ended_here[claims.id] = claims.expires_ms
+        for callback in self.on_end:
+            callback()
+        await self._ended.write([self._ended.change(claims.id, claims.expires_ms)])
 
     # -- inside --------------------------------------------------------------------------------------------------
 

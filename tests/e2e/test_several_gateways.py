@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.deployment import ClusterProcesses
 from tests.support.http_client import http_client
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 ADMIN = {"security.initial_admin": "root", "security.initial_admin_password": "rootpw"}
@@ -61,3 +62,20 @@ def test_a_logout_and_a_stop_are_known_everywhere(cluster: ClusterProcesses) -> 
         wait_until(lambda: listed(second)["answered"]["answered"] == 2, "both are known")
         assert cluster.gateways[0].stop() == 0
         wait_until(lambda: listed(second)["answered"] == {"asked": 1, "answered": 1, "missing": []}, "it has left")
+
+
+@pytest.mark.soak
+def test_a_killed_gateway_that_comes_back_at_its_address_is_no_fault_of_the_others(tmp_path: Path) -> None:
+    """Its record of before names the same address, where a gateway of another id answers."""
+    with ClusterProcesses(tmp_path, ADMIN, name_servers=1, brokers=1, gateways=1) as cluster:
+        fixed = cluster.add_gateway(**{"cluster.gateway_port": str(free_port())})
+        fixed.start()
+        with client_of(cluster, 0) as client:
+            client.post("/api/v1/session", json={"name": "root", "password": "rootpw"})
+            wait_until(lambda: listed(client)["answered"]["answered"] == 2, "both are known")
+            fixed.kill()
+            fixed.start()
+            wait_until(lambda: listed(client)["answered"]["answered"] == 2, "it is known by its new record")
+            (missing,) = listed(client)["answered"]["missing"]
+            assert "no gateway of this cluster" in missing["reason"]
+            assert client.get("/api/v1/overview").status_code == 200

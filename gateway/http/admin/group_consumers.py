@@ -8,6 +8,7 @@ from typing import Any, Final
 from entrepot.domain.consumer_group import GroupStatus
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import split_name
+from entrepot.domain.url import host_of
 from entrepot.gateway.amqp.frontend import AmqpFrontend
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.rabbitmq.connection_shapes import channel_name
@@ -37,7 +38,9 @@ async def consumers_everywhere(context: HttpContext, status: GroupStatus) -> lis
     """The consumers that the store knows, whatever their gateway: members with whole queues, and webhooks."""
     group = status.group.name
     found = [
-        GroupConsumer("webhook", subscription.record.id, topics=(subscription.topic,), detail=subscription.record.sink)
+        GroupConsumer(
+            "webhook", subscription.record.id, topics=(subscription.topic,), detail=host_of(subscription.record.sink)
+        )
         for subscription in context.subscriptions.all()
         if group in (subscription.group, subscription.catch_up_group)
     ]

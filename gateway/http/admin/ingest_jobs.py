@@ -7,12 +7,12 @@ from typing import Any, Final
 from fastapi import Query, Request, Response
 
 from entrepot.domain.access.model import Action
-from entrepot.domain.errors import EntrepotError
 from entrepot.domain.ingest_job import PREFIX as KEY_PREFIX
 from entrepot.domain.ingest_job import IngestJob, JobState, decode_job
 from entrepot.domain.journey.ingest_record import PREFIX as BATCHES_PREFIX
 from entrepot.domain.key_value import KeyValue, KeyValueChange
 from entrepot.gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
+from entrepot.gateway.http.admin.paging import topic_statuses
 from entrepot.gateway.http.asgi import name_in_path
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.changes import tell
@@ -90,10 +90,9 @@ async def _shape(context: HttpContext, entry: KeyValue) -> dict[str, Any]:
 
 async def _topic_shape(context: HttpContext, topic: str, offsets: dict[str, int]) -> dict[str, Any]:
     """How far the job is in a topic; without a lag where it is not known."""
-    try:
-        ends = {each.queue_id: each.max_offset for each in await context.store.messages.bounds(topic)}
-    except EntrepotError:
-        ends = {}
+    answers = await topic_statuses(context.store, [topic])
+    status = None if topic in answers.partial or answers.missing else answers.statuses.get(topic)
+    ends = {} if status is None else {each.queue_id: each.max_offset for each in status.queues}
     lags = [max(end - offsets.get(str(queue_id), 0), 0) for queue_id, end in ends.items()]
     return {
         "name": topic,

@@ -53,6 +53,7 @@ def watching_routes(context: HttpContext) -> Routes:
     store = context.store
     watches = Streams(MAX_WATCHES)
     context.on_drain.append(watches.end)
+    context.logins.on_end.append(watches.end)  # they come again, and show who they are
 
     @routes.get(
         "/topics/{name}:watch",

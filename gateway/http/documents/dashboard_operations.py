@@ -47,6 +47,7 @@ _LAG: Final = {
     "group": "billing",
     "messages": "284190",
     "seconds": Maybe(221.5),
+    "isComplete": True,
 }
 _DOOR: Final = {
     "door": Choice(DOORS),
@@ -84,7 +85,7 @@ _OVERVIEW: Final = named(
         "bridges": [BRIDGE],
         "counts": Keyed("topics", 12),
         "alarms": [_ALARM],
-        "disk": [{"free": 412e9, "size": 500e9}],
+        "disk": [{"free": 412e9, "size": 500e9, "isComplete": True}],
         "tier": Maybe({"bytes": 8.5e12, "lagMessages": 0.0}),
     },
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from entrepot.domain.consumer_group import GroupStatus, QueueProgress
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import split_name
 from entrepot.domain.ports import Store
-from entrepot.gateway.http.admin.common import statuses_of
+from entrepot.gateway.http.admin.paging import group_statuses
 
 MAX_GROUPS: Final = 20
 """Groups whose lag is told, those with most messages."""
@@ -30,6 +31,8 @@ class Lag:
     group: str
     messages: int
     seconds: float | None
+    is_complete: bool = True
+    """False if a broker's part is missing: then there are at least so many."""
 
     @property
     def series(self) -> str:
@@ -45,19 +48,22 @@ class Lag:
             "group": group,
             "messages": str(self.messages),
             "seconds": self.seconds,
+            "isComplete": self.is_complete,
         }
 
 
 async def furthest_lags(store: Store, now_ms: int) -> list[Lag]:
     """The groups that are furthest behind, by topic, with most messages first."""
-    names = [group.name for group in store.topology.groups()]
-    statuses = await statuses_of(names, store.topology.group_status)
-    behind = heapq.nlargest(MAX_GROUPS, _behind(statuses), key=lambda each: each[2])
+    answers = await group_statuses(store, [group.name for group in store.topology.groups()])
+    behind = heapq.nlargest(MAX_GROUPS, _behind(answers.statuses.values()), key=lambda each: each[2])
     ages = await asyncio.gather(*(_age_seconds(store, queues, now_ms) for *_, queues in behind))
-    return [Lag(topic, group, lag, age) for (topic, group, lag, _), age in zip(behind, ages, strict=True)]
+    return [
+        Lag(topic, group, lag, age, not (answers.missing or group in answers.partial))
+        for (topic, group, lag, _), age in zip(behind, ages, strict=True)
+    ]
 
 
-def _behind(statuses: list[GroupStatus]) -> list[tuple[str, str, int, list[QueueProgress]]]:
+def _behind(statuses: Iterable[GroupStatus]) -> list[tuple[str, str, int, list[QueueProgress]]]:
     found: defaultdict[tuple[str, str], list[QueueProgress]] = defaultdict(list)
     for status in statuses:
         for queue in status.progress:

@@ -29,6 +29,7 @@ STORE_SECONDS: Final = 2.0
 """Longest wait for the brokers' state."""
 FIGURES: Final = "overview"
 HISTORY: Final = "overview-history"
+_UNKNOWN: Final = dict.fromkeys(("unsettled", "waiting", "unread", "keyValues"))
 _SUMS: Final = ("connections", "in", "out", "bytesIn", "refused")
 _Row = dict[str, Any]
 
@@ -40,6 +41,8 @@ class Overview:
         self._context = context
         self.sampler = Sampler(context)
         self._alarms = AlarmTimes()
+        self._seen: list[_Row] = []
+        """Brokers as they were last told."""
         self._made: _Row = {}
         self._made_at = float("-inf")
         self._lock = asyncio.Lock()
@@ -79,7 +82,9 @@ class Overview:
 
     async def _make(self) -> _Row:
         context = self._context
-        gathered, brokers, gauges = await asyncio.gather(context.peers.gather(FIGURES), self._brokers(), self._gauges())
+        gathered, brokers, controllers, gauges = await asyncio.gather(
+            context.peers.gather(FIGURES), self._brokers(), self._controllers(), self._gauges()
+        )
         control = control_of(context)
         name_servers = {} if control is None else control.name_servers()
         lags = _lags(gathered)
@@ -96,7 +101,7 @@ class Overview:
             "gauges": gauges,
             "gateways": _gateways(context, gathered),
             "brokers": brokers,
-            "controllers": (await controller_list(context))["value"],
+            "controllers": controllers,
             "nameServers": [{"address": address, "isAvailable": up} for address, up in name_servers.items()],
             "bridges": _bridges(gathered),
             "counts": self._counts(),
@@ -108,9 +113,10 @@ class Overview:
         context, gauges = self._context, overview["gauges"]
         known = [Lag(each["topic"], each["group"], int(each["messages"]), each["seconds"]) for each in lags or ()]
         alarms = alarms_of(overview, known, context.store.condition.damage)
+        is_complete = all(each["isAvailable"] for each in overview["brokers"])
         disk = []
         if gauges.get("disk_total_bytes"):  # of all brokers: each tells its own in the metrics
-            disk = [{"free": gauges["disk_free_bytes"], "size": gauges["disk_total_bytes"]}]
+            disk = [{"free": gauges["disk_free_bytes"], "size": gauges["disk_total_bytes"], "isComplete": is_complete}]
         tier = None
         if "tier_bytes" in gauges:
             tier = {"bytes": gauges["tier_bytes"], "lagMessages": gauges["tier_lag_messages"]}
@@ -120,8 +126,21 @@ class Overview:
         control = control_of(self._context)
         if control is None:
             return []
-        async with asyncio.timeout(STORE_SECONDS):
-            return [broker_shape(each) for each in await control.brokers()]
+        try:
+            async with asyncio.timeout(STORE_SECONDS):
+                self._seen = [broker_shape(each) for each in await control.brokers()]
+        except (EntrepotError, TimeoutError):
+            text = f"no answer within {STORE_SECONDS:g} s"
+            return [{**each, **_UNKNOWN, "isAvailable": False, "problem": text} for each in self._seen]
+        return self._seen
+
+    async def _controllers(self) -> list[_Row]:
+        try:
+            async with asyncio.timeout(STORE_SECONDS):
+                found: list[_Row] = (await controller_list(self._context))["value"]
+                return found
+        except (EntrepotError, TimeoutError):
+            return []
 
     async def _gauges(self) -> dict[str, float]:
         try:

@@ -6,10 +6,13 @@ much as one.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from typing import Any, Final
 
+from entrepot.domain.cluster import Clustered
+from entrepot.domain.errors import EntrepotError
 from entrepot.domain.measurement import Histogram
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.overview.figures import DoorFigures, figures_of
@@ -40,7 +43,7 @@ class Sampler:
         self.cpu: float | None = None
         self._samples: deque[tuple[float, dict[str, DoorFigures], float]] = deque(maxlen=RATE_SECONDS + 1)
         self._ten_at = 0
-        self._confirms: list[int] | None = None
+        self._confirms: tuple[frozenset[str], list[int]] | None = None
         self._of_cluster: tuple[float, dict[str, float | None]] = (float("-inf"), {})
         """Time and values of the last sample of the cluster; they hold until the next."""
         self.work = (
@@ -92,14 +95,18 @@ class Sampler:
     async def take_cluster(self) -> None:
         """Sample latency and lag, where this gateway is the one to do it."""
         if not self._context.peers.is_first:
-            self.lags, self._confirms = None, None
-            self.confirm = {"p50": None, "p99": None}
+            self._forget_cluster()
             return
         store, now_ms = self._context.store, self._context.clock.now_ms()
-        measured = (await store.condition.measurements()).get(CONFIRM)
-        if measured is not None:
-            self._take_confirms(measured)
-        self.lags = await furthest_lags(store, now_ms)
+        try:
+            brokers = await self._brokers()
+            measured = (await store.condition.measurements()).get(CONFIRM)
+            if measured is not None:
+                self._take_confirms(measured, brokers)
+            self.lags = await furthest_lags(store, now_ms)
+        except (EntrepotError, TimeoutError):
+            self._forget_cluster()  # what was is not what is
+            raise
         known = [lag for lag in self.lags if lag.seconds is not None]
         longest = sorted(known, key=lambda each: -(each.seconds or 0))[:CHARTED_LAGS]
         values = {lag.series: lag.seconds for lag in longest} | {f"confirm.{of}": ms for of, ms in self.confirm.items()}
@@ -107,12 +114,30 @@ class Sampler:
         for name, value in values.items():
             self.history.put(name, 3600, now_ms / 1000, value, LATE_STEPS)
 
-    def _take_confirms(self, measured: Histogram) -> None:
-        before, self._confirms = self._confirms, list(measured.counts)
-        if before is None:
+    def _forget_cluster(self) -> None:
+        self.lags, self._confirms = None, None
+        self.confirm = {"p50": None, "p99": None}
+
+    async def _brokers(self) -> frozenset[str]:
+        """The names of the brokers that answer; none where the store is in this process."""
+        store = self._context.store
+        control = store.operations if isinstance(store, Clustered) else None
+        if control is None:
+            return frozenset()
+        async with asyncio.timeout(CLUSTER_SECONDS / 2):
+            return frozenset(each.name for each in await control.brokers() if each.is_available)
+
+    def _take_confirms(self, measured: Histogram, brokers: frozenset[str]) -> None:
+        """Take the confirmations since the last sample: counts are sums since the start of each broker that answers, so
+        they compare only between the same brokers."""
+        before, self._confirms = self._confirms, (brokers, list(measured.counts))
+        self.confirm = {"p50": None, "p99": None}
+        if before is None or before[0] != brokers:
             return
         since = Histogram()
-        since.counts = [max(present - past, 0) for present, past in zip(measured.counts, before, strict=True)]
+        since.counts = [present - past for present, past in zip(measured.counts, before[1], strict=True)]
+        if min(since.counts) < 0:  # a broker has begun anew
+            return
         for name, share in (("p50", 0.5), ("p99", 0.99)):
             self.confirm[name] = quantile_ms(since, share)
 

@@ -53,6 +53,7 @@ def stream_routes(context: HttpContext) -> Routes:
     store = context.store
     streams = Streams(context.settings.http.max_streams)
     context.on_drain.append(streams.end)
+    context.logins.on_end.append(streams.end)  # they come again, and show who they are
 
     @routes.get(
         "/topics/{topic}/events",

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
-from urllib.parse import urlsplit
 
 from entrepot.domain.cluster import BrokerStatus
 from entrepot.domain.errors import Code, EntrepotError
@@ -28,6 +27,7 @@ from entrepot.domain.ports import Store
 from entrepot.domain.query import HopKind, MessageHop, RecordOrigin
 from entrepot.domain.shard import broker_of_place, local_place, local_queue
 from entrepot.domain.tiering import TierStatus
+from entrepot.domain.url import host_of
 from entrepot.gateway.events.subscriptions.record import DISPATCH_PREFIX
 from entrepot.gateway.http.admin.brokers import control_of
 from entrepot.gateway.http.context import HttpContext
@@ -173,7 +173,7 @@ class Gathering:
         found: dict[str, Receiver] = {}
         for topic in self._context.subscriptions.by_topic.values():
             for each in topic.subscriptions.values():
-                receiver = Receiver(LaneKind.WEBHOOK, each.id, _without_secrets(each.record.sink))
+                receiver = Receiver(LaneKind.WEBHOOK, each.id, host_of(each.record.sink))
                 found[each.group] = receiver
                 found[each.catch_up_group] = Receiver(LaneKind.WEBHOOK, each.id, "catching up with the past")
         bridges = {f"bridge-{bridge.name}": bridge.name for bridge in self._context.bridges()}
@@ -192,12 +192,6 @@ class Gathering:
 
 def _lack(replica: int, synced: int | None) -> str:
     return f"r{replica}" if synced is not None else f"r{replica} (not known)"
-
-
-def _without_secrets(sink: str) -> str:
-    """Return a sink's address without its query and credentials."""
-    parts = urlsplit(sink)
-    return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
 
 def _tiering(family: Sequence[StoredMessage], tiers: Sequence[TierStatus]) -> dict[Place, Tiering]:

@@ -115,6 +115,13 @@ class Sight:
         """True if it may read all messages of a topic."""
         return self._may(Action.SUB, ResourceType.TOPIC, whole_topic(topic))
 
+    def reads_of(self, topic: str) -> bool:
+        """True if it may read the messages of a topic; those of dead letters or retries go by SUB on the group."""
+        owner = retry_group(topic) if is_retry_topic(topic) else dead_letter_group(topic)
+        if owner is not None:
+            return self._may(Action.SUB, ResourceType.GROUP, access_name(owner))
+        return self.reads(topic)
+
     @property
     def sees_cluster(self) -> bool:
         """True if it may list brokers."""
@@ -191,7 +198,7 @@ async def _journey(
 def _candidates(found: Sequence[StoredMessage], sight: Sight, named: str | None) -> list[StoredMessage]:
     """Return the messages of a name that the caller may read: those that a producer sent first, the newest first."""
     readable = [each for each in found if sight.knows_topic(each.topic) and (named is None or _is_at(each, named))]
-    own = [each for each in roots(readable) if is_copy(each) or sight.reads(each.topic)]
+    own = [each for each in roots(readable) if sight.reads_of(each.topic)]
     return sorted(own, key=lambda each: (is_copy(each), is_hidden_topic(each.topic)))
 
 

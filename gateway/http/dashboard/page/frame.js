@@ -141,7 +141,7 @@ function sideMenu(logIn) {
 function foot(logIn) {
   const { user, isSuper, isAnonymous, cluster, version, gateway } = session();
   const leave = async () => {
-    await logOut();
+    await logOut().catch(() => {}); // the cookie is gone, whatever the others could be told
     location.reload();
   };
   const who = isAnonymous ? h("span", "This gateway is open to all · ", h("button.plain", { type: "button", onclick: logIn }, "Log in")) : h("span", name(user), isSuper ? ", super user" : "", " · ", h("button.plain", { type: "button", onclick: leave }, "Log out"));

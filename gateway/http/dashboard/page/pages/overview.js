@@ -155,7 +155,7 @@ function latency(label, value) {
 
 function furthestGroup(furthest) {
   if (!furthest) return { label: "Furthest group", value: none(), more: "no group is behind" };
-  const more = [name(furthest.group), " on ", name(furthest.topic), ", ", number(furthest.messages), " messages"];
+  const more = [name(furthest.group), " on ", name(furthest.topic), ", ", number(furthest.messages, { atLeast: furthest.isComplete === false }), " messages"];
   if (isUnknown(furthest.seconds)) return { label: "Furthest group", value: unknown(), more };
   const seconds = Math.round(furthest.seconds);
   const inMinutes = seconds >= 60 && seconds < 3600;
@@ -167,7 +167,7 @@ function freeDisk(disk) {
   if (!disk?.length) return { label: "Local disk free", value: unknown() };
   const sum = (key) => disk.reduce((total, each) => total + each[key], 0);
   const [value, unit] = bytesParts(sum("free"));
-  return { label: "Local disk free", value, unit, kind: sum("free") < sum("size") * 0.1 ? "warn" : "", more: ["of ", bytesParts(sum("size")).join(" ")] };
+  return { label: "Local disk free", value, unit, kind: sum("free") < sum("size") * 0.1 ? "warn" : "", more: ["of ", bytesParts(sum("size")).join(" "), disk.every((each) => each.isComplete) ? "" : ", without a broker"] };
 }
 
 function tierNumber(tier) {
