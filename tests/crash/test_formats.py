@@ -12,6 +12,7 @@ import pytest
 from entrepot.broker.broker import Broker
 from entrepot.broker.store.store_files import FORMAT
 from entrepot.domain.errors import Code, StoreFailedError
+from entrepot.domain.names import TRACE_TOPIC
 from tests.fixtures.make_store import main, read_back, settings_of
 from tests.support.clock import ManualClock
 
@@ -67,6 +68,11 @@ def check_equal(found: dict[str, Any], expected: dict[str, Any]) -> None:
             assert found[name].keys() == what.keys()
             for key, definition in what.items():
                 assert {field: found[name][key][field] for field in definition} == definition
+        elif name == "messages":
+            assert {
+                key: each[: len(what.get(key, each))] if key.startswith(TRACE_TOPIC) else each
+                for key, each in found[name].items()
+            } == what, "hops are written later, at the end at the latest"
         else:
             assert found[name] == what, name
 

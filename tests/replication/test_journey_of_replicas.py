@@ -65,6 +65,7 @@ async def test_the_epoch_and_the_replicas_of_a_record(tmp_path: Path) -> None:
         assert await refusal_of(store.finder.record_origin(-1)) == Code.OFFSET_NOT_FOUND
 
 
+@pytest.mark.soak
 async def test_a_broker_without_a_master_is_said(tmp_path: Path) -> None:
     async with ReplicatedGroup(tmp_path, QUORUM) as group:
         store = group.store

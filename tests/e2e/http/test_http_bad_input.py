@@ -258,7 +258,7 @@ def test_members_are_named_as_json_has_them(client: httpx2.Client) -> None:
             if content is None or not path.startswith("/api/v1/") or "namespaces" in path:
                 continue
             url = path.replace("{name}", "known").replace("{", "").replace("}", "")
-            for member in content["schema"]["properties"]:
+            for member in content["schema"].get("properties", ()):  # a body of several kinds has none in common
                 for value in BAD_VALUES:
                     answer = client.request(method, url, json={member: value})
                     asked += answer.status_code == 400
