@@ -23,6 +23,8 @@ TIER: Final = "tier"
 BRIDGE: Final = "bridge/"
 _RANK: Final = {kind: rank for rank, kind in enumerate(JourneyKind)}
 _NO_STORAGE: Final = Storage()
+_LAST: Final = 1 << 30
+"""Stands for the attempt of hops that tell none."""
 
 
 def journey_of(facts: JourneyFacts) -> Journey:
@@ -41,9 +43,12 @@ def journey_of(facts: JourneyFacts) -> Journey:
     return Journey(hops, _lanes(hops, facts))
 
 
-def _order(hop: JourneyHop) -> tuple[bool, bool, int, int, int]:
-    """Sort hops without a time behind those with one, and what is not known behind both."""
-    return not hop.is_known, hop.time_ms is None, hop.time_ms or 0, _RANK[hop.kind], hop.attempt
+def _order(hop: JourneyHop) -> tuple[bool, bool, int, bool, int, int]:
+    """Sort hops without a time behind those with one, and what is not known behind both.  Of one moment, an attempt's
+    end comes before the next attempt."""
+    is_later = _RANK[hop.kind] >= _RANK[JourneyKind.DELIVERED]
+    attempt = (hop.attempt or _LAST) if is_later else 0
+    return not hop.is_known, hop.time_ms is None, hop.time_ms or 0, is_later, attempt, _RANK[hop.kind]
 
 
 # -- the way in ------------------------------------------------------------------------------------------------------

@@ -183,4 +183,4 @@ def test_members_websockets_and_webhooks(gateway):
         sink = {"source": "logs", "sink": "https://receiver.example/", "protocol": "HTTP"}
         made = client.post("/subscriptions", json={**sink, "config": {"handshake": "off"}}).json()
         found = seen(gateway, f"webhook~{made['id']}", "webhook")
-        assert (found["client"], found["detail"]) == (made["id"], "https://receiver.example/")
+        assert (found["client"], found["detail"]) == (made["id"], "https://receiver.example")

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from entrepot.domain.url import host_of
 from entrepot.gateway.cli.app import run
 from tests.e2e.http.steps import event, get, is_problem, publish, receive, settle
 from tests.e2e.webhooks.conftest import Subscribe
@@ -61,7 +62,7 @@ def test_from_publishing_through_failures_to_a_resend(client, receiver, topic, b
     assert kinds(journey)[:2] == ["takenIn", "stored"] and "queued" in kinds(journey)
     webhook = next(each for each in journey["lanes"] if each["id"] == lane)
     assert (webhook["kind"], webhook["name"]) == ("webhook", buried["id"])
-    assert webhook["detail"] == receiver.hook(topic)
+    assert webhook["detail"] == host_of(receiver.hook(topic)), "its path may be a secret"
     assert journey["names"]["event"] == {"source": "/a b/c", "id": "e1", "type": "reading"}
     times = [hop["time"] for hop in journey["hops"] if hop["time"]]
     assert times == sorted(times)
