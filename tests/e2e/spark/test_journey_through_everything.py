@@ -17,6 +17,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from entrepot.domain.url import host_of
 from entrepot.spark_ingest.job import run as job_run
 from entrepot.spark_ingest.job.run import start, watch
 from entrepot.spark_ingest.job.settings import JobSettings
@@ -190,7 +191,7 @@ def test_the_journey_is_that_of_the_model(
     dispatch = next(lane["id"] for lane in journey["lanes"] if lane["name"] == "dispatcher")
     expect_at_home(model, dispatch, webhook)
     model.check(journey)
-    check_who(journey, dispatch, webhook, receiver.hook("billing"))
+    check_who(journey, dispatch, webhook, host_of(receiver.hook("billing")))
     [ingested] = hops_of(journey, "tier")
     version = DeltaTable(table).version()
     assert f"Batch 0 of a Spark job wrote version {version} of {table} (delta)" in ingested["detail"]
