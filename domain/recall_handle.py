@@ -13,8 +13,8 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
+from entrepot.domain.base64url import decode_text, encode_text
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.receipt_handle import decode_text, encode_text
 
 VERSION: Final = 1
 MAX_HANDLE_LENGTH: Final = 4096

@@ -19,10 +19,10 @@ handle, decides if a handle is current.
 from __future__ import annotations
 
 import struct
-from binascii import a2b_base64, b2a_base64
 from dataclasses import dataclass
 from typing import Final
 
+from entrepot.domain.base64url import decode_text, encode_text
 from entrepot.domain.errors import Code, EntrepotError
 
 VERSION: Final = 2
@@ -60,21 +60,6 @@ class HandleRoute:
         route = names + _STORE.pack(self.store_id, self.recovery_epoch)
         route += bytes(-(len(route) + _HEAD.size) % 3)
         return _HEAD.pack(VERSION, len(route)) + route
-
-
-_TO_URLSAFE: Final = bytes.maketrans(b"+/", b"-_")
-_FROM_URLSAFE: Final = bytes.maketrans(b"-_+/", b"+/!!")
-"""Translation for decoding: base64's own `+` and `/` become invalid, so that a text has one spelling."""
-
-
-def encode_text(data: bytes) -> str:
-    """Return the base64url of bytes, padded unless they are a multiple of 3."""
-    return b2a_base64(data, newline=False).translate(_TO_URLSAFE).decode("ascii")
-
-
-def decode_text(text: str) -> bytes:
-    """Reverse `encode_text`.  Raises ValueError for an invalid text."""
-    return a2b_base64(text.encode("ascii").translate(_FROM_URLSAFE), strict_mode=True)
 
 
 def read_index(handle: str) -> int:

@@ -13,6 +13,7 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Any, Final
 
+from entrepot.domain.base64url import decode_text, encode_text
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import DEFAULT_NAMESPACE
 from entrepot.domain.ports import MAX_POP_MESSAGES
@@ -22,8 +23,6 @@ from entrepot.domain.receipt_handle import (
     RUN,
     RUN_TEXT_LENGTH,
     HandleRoute,
-    decode_text,
-    encode_text,
     index_text,
     read_index,
 )

@@ -68,10 +68,11 @@ class HttpAccess:
 
     async def principal(self, scope: Scope) -> Principal:
         """Return a request's principal.  Raises as `Security.authenticate`, and UnknownHostError."""
-        known = self._by_login(scope) or self._by_setup_token(scope) or self.at_once(scope)
+        header, source = _authorization(scope), source_of(scope)
+        shown = self._by_login(scope, source) if header is None else self._by_setup_token(header, source)
+        known = shown or self.at_once(scope)
         if known is not None:
             return known
-        header, source = _authorization(scope), source_of(scope)
         principal = await self.security.authenticate(_credentials(header, source))
         if header is not None:
             self._remember((self.security.digest(header), source), principal)
@@ -89,15 +90,11 @@ class HttpAccess:
         """True for a request with credentials or a login, right or not.  Raises as `login_token`."""
         return _authorization(scope) is not None or login_token(scope) is not None
 
-    def _by_login(self, scope: Scope) -> Principal | None:
-        """The principal of a browser's login, where nothing else is shown.  A login that is over counts as none where
-        anybody may come in."""
-        if self._logins is None or _authorization(scope) is not None:
+    def _by_login(self, scope: Scope, source: str) -> Principal | None:
+        """The principal of a browser's login.  A login that is over counts as none where anybody may come in."""
+        token = None if self._logins is None else login_token(scope)
+        if self._logins is None or token is None:
             return None
-        token = login_token(scope)
-        if token is None:
-            return None
-        source = source_of(scope)
         key = (self.security.digest(token.encode("latin-1")), source)
         found = self._known.get(key)
         if found is not None and self._clock.now_ms() < found[0]:
@@ -111,14 +108,11 @@ class HttpAccess:
         self._remember(key, principal)
         return principal
 
-    def _by_setup_token(self, scope: Scope) -> Principal | None:
+    def _by_setup_token(self, header: bytes, source: str) -> Principal | None:
         if self.security.setup_token.value is None:
             return None
-        header = _authorization(scope)
-        if header is None:
-            return None
         try:
-            return self.security.setup_token.principal_of(_credentials(header, source_of(scope)))
+            return self.security.setup_token.principal_of(_credentials(header, source))
         except EntrepotError:  # other credentials: an open gateway may admit any
             return None
 

@@ -22,7 +22,6 @@ from entrepot.gateway.http.documents.page import page_routes
 from entrepot.gateway.http.health import health_routes
 from entrepot.gateway.http.hot_routes import HotRoutes
 from entrepot.gateway.http.login import login_routes
-from entrepot.gateway.http.login_cookie import without_prompt
 from entrepot.gateway.http.methods import RouteMethods, as_get
 from entrepot.gateway.http.overview.figures import HTTP_PUBLISHES
 from entrepot.gateway.http.overview.overview import Overview
@@ -75,7 +74,7 @@ def build_app(context: HttpContext) -> HttpApp:
         if scope["type"] == "websocket":
             await sockets(scope, receive, send)
             return
-        send = without_prompt(scope, kept_private(scope, send))
+        send = kept_private(scope, send)
         found = hot.route_of(scope)
         if found is not None:
             await hot.answer(*found, scope, receive, send)

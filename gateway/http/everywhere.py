@@ -5,13 +5,12 @@ Lists tell how many gateways answered: a gateway that does not answer is named, 
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from fastapi import Query, Response
 
+from entrepot.domain.base64url import decode_unpadded, encode_unpadded
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
@@ -147,13 +146,12 @@ def with_missing(answer: Response, gathered: Gathered) -> Response:
 
 def to_cursor(key: str) -> str:
     """A key as an opaque cursor."""
-    return base64.urlsafe_b64encode(key.encode("utf-8", "surrogatepass")).rstrip(b"=").decode()
+    return encode_unpadded(key.encode("utf-8", "surrogatepass"))
 
 
 def from_cursor(cursor: str) -> str:
     """The key of a cursor; empty for none.  Raises BAD_REQUEST."""
     try:
-        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        return base64.b64decode(padded, b"-_", validate=True).decode("utf-8", "surrogatepass")
-    except (binascii.Error, UnicodeError):
+        return decode_unpadded(cursor).decode("utf-8", "surrogatepass")
+    except ValueError:
         raise bad_request("after: must be the value of `next` in an earlier list") from None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
-from typing import Any, Final
+from typing import Final
 
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.gateway.http.asgi import Scope, Send
+from entrepot.gateway.http.asgi import Scope
 
 COOKIE: Final = "entrepot-login"
 HOST_PREFIX: Final = "__Host-"
@@ -15,7 +14,6 @@ HEADER: Final = b"x-entrepot-dashboard"
 """Header of the dashboard's requests. A page of another origin cannot set it without a preflight."""
 MAX_COOKIE_BYTES: Final = 8192
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-_CHALLENGE: Final = b"www-authenticate"
 
 
 def cookie_name(scope: Scope) -> str:
@@ -47,16 +45,7 @@ def login_token(scope: Scope) -> str | None:
     return token or None
 
 
-def without_prompt(scope: Scope, send: Send) -> Send:
-    """Offer no Basic challenge to scripts of a page: the browser would ask for a password in a window of its own."""
-    names = {name: value for name, value in scope["headers"] if name in (HEADER, b"sec-fetch-mode")}
-    if HEADER not in names and names.get(b"sec-fetch-mode", b"navigate") == b"navigate":
-        return send
-
-    async def send_quietly(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start" and message["status"] == 401:
-            headers = [header for header in message.get("headers", ()) if header[0].lower() != _CHALLENGE]
-            message = {**message, "headers": [*headers, (_CHALLENGE, b'Bearer realm="entrepot"')]}
-        await send(message)
-
-    return send_quietly
+def is_by_script(scope: Scope) -> bool:
+    """True for a request of a page's script, by our header or the browser's word (Fetch Metadata, section 2.2)."""
+    said = {name: value for name, value in scope["headers"] if name in (HEADER, b"sec-fetch-mode")}
+    return HEADER in said or said.get(b"sec-fetch-mode", b"navigate") != b"navigate"

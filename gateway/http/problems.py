@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 from entrepot.domain.errors import Code, EntrepotError, FieldError
 from entrepot.gateway.http.asgi import ClientGoneError, Headers, Scope, Send, answer
+from entrepot.gateway.http.login_cookie import is_by_script
 from entrepot.gateway.http.problem_types import EVENT_PROBLEMS, PROBLEMS, Problem, problem_of
 from entrepot.gateway.security.setup_token import SetupTokenNeededError
 from entrepot.protocols.cloudevents.errors import CloudEventError
@@ -26,6 +27,7 @@ PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 PROBLEM_TYPE_PREFIX: Final = "urn:entrepot:problem:"
 CHALLENGE: Final = 'Basic realm="entrepot", charset="UTF-8", Bearer realm="entrepot"'
 """Challenges of a 401 answer."""
+SCRIPT_CHALLENGE: Final = 'Bearer realm="entrepot"'
 RETRY_AFTER_SECONDS: Final[Mapping[int, int]] = {429: 1, 503: 1, 507: 10}
 
 _log = structlog.get_logger(__name__)
@@ -180,10 +182,17 @@ async def send_problem(send: Send, problem: ProblemAnswer) -> None:
     await answer(send, problem.status, problem.raw_headers(), problem.body)
 
 
+def fit_for(scope: Scope, problem: ProblemAnswer) -> ProblemAnswer:
+    """Offer no Basic challenge to scripts of a page: the browser would ask for a password in a window of its own."""
+    if problem.status == HTTPStatus.UNAUTHORIZED and is_by_script(scope):
+        problem.headers["www-authenticate"] = SCRIPT_CHALLENGE
+    return problem
+
+
 async def send_what_is_wrong(scope: Scope, send: Send, error: Exception) -> None:
     """Answer and log a failed request of a plain ASGI route; a client that has gone gets no answer."""
     if isinstance(error, EntrepotError | CloudEventError):
-        problem = answer_of(error)
+        problem = fit_for(scope, answer_of(error))
         log_refusal(scope["method"], scope["path"], problem.status, error.message)
         await send_problem(send, problem)
     elif not isinstance(error, ClientGoneError):
@@ -207,7 +216,7 @@ def install(app: FastAPI, methods_at: Callable[[str], Sequence[str]]) -> None:
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, EntrepotError | CloudEventError)
-        return _told(request, answer_of(error), error.message)
+        return _told(request, fit_for(request.scope, answer_of(error)), error.message)
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

@@ -7,8 +7,6 @@ cluster's secret can make one.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import hmac
 from collections.abc import Callable
@@ -18,6 +16,7 @@ from typing import Final
 import msgspec
 
 from entrepot.domain.access.model import Origin, Principal
+from entrepot.domain.base64url import decode_unpadded, encode_unpadded
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import KeyValues
@@ -110,7 +109,7 @@ class LoginSessions:
             [statement_record(each) for each in principal.statements],
         )
         content = msgspec.msgpack.encode(claims)
-        token = f"{_text(content)}.{_text(self._mac(content))}"
+        token = f"{encode_unpadded(content)}.{encode_unpadded(self._mac(content))}"
         if len(token) > MAX_TOKEN_BYTES:
             raise EntrepotError(Code.BAD_REQUEST, "the token has too many statements for a login in a browser")
         return token, expires_ms
@@ -157,11 +156,11 @@ class LoginSessions:
         if len(token) > MAX_TOKEN_BYTES or not self._key:
             return None
         try:
-            raw = _bytes(content)
-            if not hmac.compare_digest(_bytes(mac), self._mac(raw)):
+            raw = decode_unpadded(content)
+            if not hmac.compare_digest(decode_unpadded(mac), self._mac(raw)):
                 return None
             return _CLAIMS.decode(raw)
-        except (binascii.Error, ValueError, msgspec.MsgspecError):
+        except (ValueError, msgspec.MsgspecError):
             return None
 
     def _mac(self, content: bytes) -> bytes:
@@ -186,15 +185,3 @@ def _decoded(value: bytes) -> int:
 
 def _encoded(expires_ms: int) -> bytes:
     return b"%d" % expires_ms
-
-
-def _text(value: bytes) -> str:
-    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
-
-
-def _bytes(text: str) -> bytes:
-    """Decode URL-safe Base64 in its one spelling. Raises ValueError."""
-    value = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    if _text(value) != text:
-        raise ValueError("another spelling of the same bytes")
-    return value

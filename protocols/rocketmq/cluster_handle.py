@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
+from entrepot.domain.base64url import decode_text, encode_text
 from entrepot.domain.errors import Code, EntrepotError
-from entrepot.domain.receipt_handle import decode_text, encode_text
 
 VERSION: Final = 1
 MAX_HANDLE_LENGTH: Final = 8192

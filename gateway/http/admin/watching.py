@@ -101,10 +101,9 @@ async def _events(
     body_bytes: int,
 ) -> AsyncIterator[bytes]:
     stream = TopicStream(context.store, viewer.topic, places)
-    watches.open.add(stream)
     now = asyncio.get_running_loop().time
     sample = _Sample(now() + WINDOW_SECONDS)
-    try:
+    with watches.held(stream):
         yield _event("begun", {"topic": viewer.topic, "rate": rate})
         while not stream.is_over and context.is_ready():
             is_idle = not sample.left_out
@@ -129,10 +128,6 @@ async def _events(
             elif not has_news and is_idle:
                 yield b": nothing new\n\n"
             await asyncio.sleep(0)
-    finally:
-        stream.close()
-        watches.open.discard(stream)
-        watches.leave()
 
 
 def _event(name: str, value: dict[str, Any]) -> bytes:

@@ -90,15 +90,11 @@ def overview_routes(context: HttpContext, access: HttpAccess, overview: Overview
 
         async def body() -> AsyncIterator[bytes]:
             watch = _Watch()
-            streams.open.add(watch)
-            try:
+            with streams.held(watch):
                 yield b"retry: 2000\n\n"
                 while not watch.end.is_set() and await may_see():
                     yield b"event: overview\ndata: " + orjson.dumps(await overview.get()) + b"\n\n"
                     await watch.wait(every)
-            finally:
-                streams.open.discard(watch)
-                streams.leave()
 
         return StreamingResponse(body(), media_type=MEDIA_TYPE, headers=STREAM_HEADERS)
 

@@ -21,6 +21,7 @@ from entrepot.gateway.http.problem_types import Problem
 from entrepot.gateway.http.problems import (
     MissingError,
     answer_of,
+    fit_for,
     log_refusal,
     problem_answer,
 )
@@ -75,7 +76,7 @@ class RabbitMqRoute(APIRoute):
 
 
 def _refusal(request: Request, error: EntrepotError) -> Response:
-    given = answer_of(error)
+    given = fit_for(request.scope, answer_of(error))
     fields = orjson.loads(given.body)
     status = HTTPStatus.BAD_REQUEST if given.status == HTTPStatus.CONFLICT else HTTPStatus(given.status)
     problem = Problem(status, fields.pop("type").rpartition(":")[2], fields.pop("title"))

@@ -7,7 +7,8 @@ Nothing is acknowledged and no group is needed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from fastapi import Header, Query, Request
@@ -118,8 +119,16 @@ class Streams:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, f"there are {self.count} streams of events, the limit")
         self.count += 1
 
-    def leave(self) -> None:
-        self.count -= 1
+    @contextmanager
+    def held(self, stream: Endless) -> Iterator[None]:
+        """Hold a counted stream open for the length of a block, so that `end` closes it."""
+        self.open.add(stream)
+        try:
+            yield
+        finally:
+            stream.close()
+            self.open.discard(stream)
+            self.count -= 1
 
     def end(self) -> None:
         """End all streams: browsers reconnect and resume."""
@@ -138,9 +147,8 @@ async def _body(
     named: bool,
 ) -> AsyncIterator[bytes]:
     stream = TopicStream(context.store, topic, places)
-    streams.open.add(stream)
     default_type = context.settings.http.event_type
-    try:
+    with streams.held(stream):
         yield b"retry: 2000\n\n"
         while not stream.is_over and context.is_ready():
             has_events = await stream.wait(KEEP_ALIVE_SECONDS)
@@ -157,10 +165,6 @@ async def _body(
             if parts:
                 yield b"".join(parts)
             await asyncio.sleep(0)
-    finally:
-        stream.close()
-        streams.open.discard(stream)
-        streams.leave()
 
 
 def _block(event: CloudEvent, cursor: str, *, named: bool) -> bytes:

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from entrepot.domain.base64url import encode_text
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import SystemProperty
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION
-from entrepot.domain.receipt_handle import TAIL_TEXT_LENGTH, encode_text, read_route
+from entrepot.domain.receipt_handle import TAIL_TEXT_LENGTH, read_route
 from entrepot.store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 from tests.support.store_steps import append, append_all, bodies, codes, handles, message, pop, refusal_of
