@@ -49,12 +49,21 @@ class Asking:
         self.check_ready()
         seconds = self.request_seconds if seconds is None else seconds
         try:
-            return await self.link.ask(operation, *arguments, seconds=seconds, on_late=on_late)
+            answer = await self.link.ask(operation, *arguments, seconds=seconds, on_late=on_late)
         except EntrepotError as refusal:
-            if refusal.code is not Code.BAD_REQUEST or not refusal.message.endswith(wire.NOT_HERE):
-                raise
-            # asked again over a new connection, since its master has become a slave
-            raise ConnectionLostError(f"broker {self.name!r} is not available: its master has moved") from refusal
+            if refusal.code is Code.BAD_REQUEST and refusal.message.endswith(wire.NOT_HERE):
+                text = f"broker {self.name!r} is not available: its master has moved"
+                raise ConnectionLostError(text) from refusal
+            self._check_same(operation)
+            raise
+        self._check_same(operation)
+        return answer
+
+    def _check_same(self, operation: wire.Operation) -> None:
+        """Raise UNAVAILABLE for an answer from a process that has not told yet what it is.  A request that is repeated
+        over a new connection may reach a slave, which lacks what its master had."""
+        if operation.is_idempotent:
+            self.check_ready()
 
     async def ask_messages(self, operation: wire.Operation, *arguments: Any) -> list[StoredMessage]:
         """Return the messages that an operation finds."""

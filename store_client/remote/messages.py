@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import AWAY, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Pulled
@@ -50,8 +50,7 @@ class RemoteMessages:
             try:
                 return slave, await slave.ask(operation, topic, local_queue(queue_id), *arguments)
             except EntrepotError as refusal:
-                is_known = refusal.code is Code.TOPIC_NOT_FOUND and topic in self._cluster.topics
-                if not client.is_ready and not is_known:  # else the slave does not have it yet
+                if not client.is_ready and refusal.code not in AWAY:
                     raise
         return client, await client.ask(operation, topic, local_queue(queue_id), *arguments)
 

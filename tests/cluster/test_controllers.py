@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,6 +71,31 @@ def test_any_controller_may_be_missing(cluster: ReplicatedProcesses, controller:
     missing.start()
     cluster.replica(old).start()
     cluster.wait_in_sync(3)
+
+
+def test_a_topic_is_never_unknown_while_all_replicas_start_again(cluster: ReplicatedProcesses) -> None:
+    """A slave that has yet to copy its log, or a request that is repeated at one, is no reason to say so."""
+    publish(cluster, "before all are killed")
+    ended = threading.Event()
+    told: Counter[int] = Counter()
+
+    def ask() -> None:
+        with door(cluster.gateways[0]) as client:
+            while not ended.is_set():
+                told[client.get("/api/v1/topics/t/messages", params={"limit": 1}).status_code] += 1
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        for _ in range(3):
+            for broker in cluster.brokers:
+                broker.kill()
+            start_all(cluster.brokers)
+            cluster.wait_in_sync(3)
+    finally:
+        ended.set()
+        asking.join()
+    assert set(told) == {200, 503}, told
 
 
 def entrepot(cluster: ReplicatedProcesses, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
