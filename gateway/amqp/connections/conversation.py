@@ -314,6 +314,8 @@ class AmqpConversation:
                 self.driver.close()
         elif event.is_clients:
             self._spawn(self._close_ok())
+        elif self.driver is not None:
+            self.driver.deadline_moved()  # a client that does not answer is cut by then
 
     async def _close_ok(self) -> None:
         """Send connection.close-ok, once what the connection owned is deleted."""
