@@ -126,9 +126,24 @@ ANY_CONTENTS: Final = fixed((Action.SUB, ResourceType.TOPIC))
 SUPER_USERS: Final = SuperUsers()
 
 
-def putting(kind: str, needs: Needs) -> Veiled:
-    """Creating or changing the path's entity: the refusal does not tell which."""
-    return Veiled(needs, lambda request: f"to create or change the {kind} {shown(request, 'name')} is not allowed")
+def putting(
+    kind: ResourceType, asked: Callable[[Request, str], str], find: Callable[[HttpContext, str], object | None]
+) -> Veiled:
+    """Creating or changing the path's entity.  The refusal names both rights, so it does not tell if there is one.
+
+    `asked`: the stored name of a name in the path.  `find`: the entity of a stored name.
+    """
+
+    def needs(context: HttpContext, request: Request) -> list[Need]:
+        stored = asked(request, request.path_params["name"])
+        action = Action.CREATE if find(context, stored) is None else Action.UPDATE
+        return [Need(action, kind, access_name(stored))]
+
+    def refusal(request: Request) -> str:
+        name = access_name(asked(request, request.path_params["name"]))
+        return f"{Action.CREATE} or {Action.UPDATE} on {kind} {name[:160]!r} is not allowed"
+
+    return Veiled(needs, refusal)
 
 
 def shown(request: Request, parameter: str) -> str:

@@ -9,8 +9,7 @@ from typing import Annotated, Any, ClassVar, Final
 from fastapi import Request, Response
 from pydantic import Field
 
-from entrepot.domain.access.model import Action, ResourceType, access_name
-from entrepot.domain.access.model import Request as Need
+from entrepot.domain.access.model import Action, ResourceType
 from entrepot.domain.consumer_group import ConsumerGroup, GroupStatus
 from entrepot.domain.expression.filter import FilterExpression, FilterKind
 from entrepot.domain.names import split_name
@@ -106,13 +105,7 @@ MAX_TOPICS_OF_A_ROW: Final = 20
 _TO: Final = "to: must be earliest, latest, an offset, or an RFC 3339 time"
 
 
-def _put(context: HttpContext, request: Request) -> list[Need]:
-    stored = asked_group(request, request.path_params["name"])
-    action = Action.CREATE if context.store.topology.group(stored) is None else Action.UPDATE
-    return [Need(action, ResourceType.GROUP, access_name(stored))]
-
-
-_PUT: Final = putting("group", _put)
+_PUT: Final = putting(ResourceType.GROUP, asked_group, lambda context, name: context.store.topology.group(name))
 
 
 def group_routes(context: HttpContext) -> Routes:

@@ -9,8 +9,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from fastapi import Query, Request, Response
 from pydantic import Field
 
-from entrepot.domain.access.model import Action, ResourceType, access_name
-from entrepot.domain.access.model import Request as Need
+from entrepot.domain.access.model import Action, ResourceType
 from entrepot.domain.cluster import Clustered
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import split_name
@@ -107,13 +106,7 @@ _BODY: Final = schema_of_body(schema_of(TopicChange), required=False)
 _MANY_BODY: Final = schema_of_body(schema_of(TopicChanges))
 
 
-def _put(context: HttpContext, request: Request) -> list[Need]:
-    stored = asked_topic(request, request.path_params["name"])
-    action = Action.CREATE if context.store.topology.topic(stored) is None else Action.UPDATE
-    return [Need(action, ResourceType.TOPIC, access_name(stored))]
-
-
-_PUT: Final = putting("topic", _put)
+_PUT: Final = putting(ResourceType.TOPIC, asked_topic, lambda context, name: context.store.topology.topic(name))
 _PUT_MANY: Final = fixed((Action.CREATE, ResourceType.TOPIC), (Action.UPDATE, ResourceType.TOPIC))
 """Names are in the body, hence the right to create and change any topic."""
 

@@ -1,11 +1,12 @@
-"""What becomes of one PUBLISH: its refusal, or its message.  Connections and test messages share it."""
+"""Outcome of one PUBLISH: its refusal, or its message.  Connections and test messages share it."""
 
 from __future__ import annotations
 
-from entrepot.domain.access.model import Principal
+from entrepot.domain.access.model import Action, Principal, ResourceType
 from entrepot.domain.message import Message, SystemProperty
 from entrepot.gateway.mqtt.connections.services import MqttServices
 from entrepot.gateway.mqtt.names import DELAYED, parse_delayed, published_name, unpublishable
+from entrepot.gateway.security.security import refusal_of as missing_right
 from entrepot.protocols.mqtt import mapping
 from entrepot.protocols.mqtt.packets import Publish
 from entrepot.protocols.mqtt.properties import PropertyId
@@ -23,8 +24,9 @@ def refusal_of(services: MqttServices, principal: Principal | None, packet: Publ
             return problem
     if name.count("/") >= services.settings.max_topic_levels:
         return ReasonCode.TOPIC_NAME_INVALID, f"{name[:80]!r} has too many levels"
-    if not services.access.may_publish(principal, published_name(name)):
-        return ReasonCode.NOT_AUTHORIZED, f"not authorized to publish to {name[:80]!r}"
+    published = published_name(name)
+    if not services.access.may_publish(principal, published):
+        return ReasonCode.NOT_AUTHORIZED, missing_right(Action.PUB, ResourceType.TOPIC, published).message
     if packet.properties and services.settings.checks_payload_format and not _is_as_declared(packet):
         return ReasonCode.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8, as it was said to be"
     return None

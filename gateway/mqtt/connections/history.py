@@ -33,7 +33,7 @@ MAX_DENIALS: Final = 8
 
 
 class EventKind(StrEnum):
-    """What happened to a client."""
+    """Kind of event in the life of a client."""
 
     CONNECTED = "connected"
     REFUSED = "refused"  # its CONNECT

@@ -84,6 +84,12 @@ class Described:
         if "json" in media_type and "ndjson" not in media_type:
             self._validate(content[media_type]["schema"], answer.json(), where)
 
+    def check_value(self, method: str, url: str, value: Any) -> None:
+        """As `check`, for the JSON of an answer with status 200."""
+        path, told = self.operation(method, url)
+        described = resolved(self.document, told["responses"]["200"])
+        self._validate(described["content"]["application/json"]["schema"], value, f"{method} {path}")
+
     def _validate(self, schema: dict[str, Any], value: Any, where: str) -> None:
         key = json.dumps(schema)
         if key not in self._validators:
