@@ -99,6 +99,7 @@ LEADS: Final = "leads"
 FOLLOWS: Final = "follows"
 WAITS: Final = "waits"
 AWAY: Final = "away"
+OUTSIDE: Final = "outside"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class ControllerStatus:
     controller: int
     address: str
     state: str
-    """`LEADS`, `FOLLOWS`, `WAITS` (it knows no leader) or `AWAY`."""
+    """`LEADS`, `FOLLOWS`, `WAITS` (it knows no leader), `AWAY`, or `OUTSIDE` (it runs, and is no member)."""
     problem: str = ""
 
 

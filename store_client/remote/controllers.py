@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from entrepot.broker.remoting.link import Link, LinkSettings
-from entrepot.domain.cluster import AWAY, FOLLOWS, LEADS, WAITS, ControllerStatus, ElectionView
+from entrepot.domain.cluster import AWAY, FOLLOWS, LEADS, OUTSIDE, WAITS, ControllerStatus, ElectionView
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.replication.control import ControllerView, GroupView, ReplicaChange
 from entrepot.protocols.remoting import operations as wire
@@ -169,6 +169,8 @@ def statuses_of(
     for number in sorted(members.keys() | told.keys()):
         address, view = told.get(number, ("", None))
         state, problem = (AWAY, NO_ANSWER) if view is None else _state(view, is_leader=address == leader)
+        if number not in members:
+            state = OUTSIDE
         found.append(ControllerStatus(number, members.get(number) or address, state, problem))
     known = {each.address for each in found}
     if not views:

@@ -6,14 +6,12 @@ from typing import Final
 
 from entrepot.domain.allocation import AllocationStrategy
 from entrepot.domain.consumer_group import EARLIEST
-from entrepot.domain.journey.model import JourneyKind, LaneKind
 from entrepot.domain.retry_policy import RetryKind
 from entrepot.domain.topic import Cleanup, Confirm, Permission, TopicType
 from entrepot.gateway.http.admin.common import PREFIX, schema_of
 from entrepot.gateway.http.admin.dead_letters import NDJSON
-from entrepot.gateway.http.admin.journeys.looking_up import By
 from entrepot.gateway.http.admin.kinds import GROUP_KINDS, TOPIC_KINDS
-from entrepot.gateway.http.admin.messages import HOPS, STATES
+from entrepot.gateway.http.admin.messages import STATES
 from entrepot.gateway.http.admin.tiering import Attaching, Restoring
 from entrepot.gateway.http.documents.event_operations import REFUSAL
 from entrepot.gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers, put
@@ -220,95 +218,7 @@ _RETAINED: Final = named(
         "expiresAt": Maybe(time()),
     },
 )
-_HOP: Final = {
-    "kind": Choice(tuple(HOPS.values())),
-    "time": Maybe(time()),
-    "topic": "orders",
-    "namespace": "default",
-    "queueId": 2,
-    "queueOffset": 41,
-    "group": Maybe("workers"),
-    "attempt": Maybe(1),
-    "detail": Maybe("max attempts reached"),
-    "consumer": Maybe("webhook billing at gw-1:8080"),
-}
 _NEXT: Final = Maybe("AAAB")
-_PLACE: Final = {"topic": "orders", "namespace": "default", "queueId": 2, "offset": "41"}
-_JOURNEY_MESSAGE: Final = {
-    "at": "298771104882",
-    "id": ID,
-    "place": _PLACE,
-    "subTopic": "orders/shop-17",
-    "tag": "",
-    "messageGroup": "",
-    "qos": 1,
-    "bornTime": Maybe(time()),
-    "storeTime": time(),
-    "size": 301,
-}
-_JOURNEY_HOP: Final = {
-    "kind": Choice(tuple(kind.value for kind in JourneyKind)),
-    "isKnown": True,
-    "time": Maybe(time()),
-    "lane": "group/billing",
-    "door": Maybe("mqtt"),
-    "client": Maybe("webhook billing at gw-1:8080"),
-    "gateway": Maybe("gw-1:8080"),
-    "broker": Maybe("broker-1"),
-    "epoch": Maybe("42"),
-    "place": Maybe(_PLACE),
-    "group": Maybe("billing"),
-    "attempt": Maybe(2),
-    "outcome": Maybe("HTTP 503, next try after 1.9 s"),
-    "detail": Maybe("HTTP 503, next try after 1.9 s"),
-}
-_LANE: Final = {
-    "id": "group/billing",
-    "kind": Choice(tuple(kind.value for kind in LaneKind)),
-    "name": "billing",
-    "detail": Maybe("https://billing.example/in"),
-}
-_JOURNEY: Final = named(
-    "Journey",
-    "The hops of a message; those with a time first, in its order, and last what is not known",
-    {
-        "by": Choice(tuple(By)),
-        "message": Maybe(_JOURNEY_MESSAGE),
-        "names": Maybe(
-            {
-                "event": {"source": Maybe("/line1"), "id": Maybe("7"), "type": Maybe("reading")},
-                "keys": ["7"],
-                "correlationData": Maybe({"value?": "9f1c02aa", "base64?": "/w=="}),
-                "amqpMessageId": Maybe("m-1"),
-                "traceparent": Maybe("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
-            }
-        ),
-        "candidates": [_JOURNEY_MESSAGE],
-        "searched": Maybe({"topics": 1, "messages": 250, "bytes": 65_536, "until": Maybe(time()), "isComplete": True}),
-        "lanes": [_LANE],
-        "hops": [_JOURNEY_HOP],
-        "known": 14,
-        "unknown": 1,
-        "hidden": {"hops": 0, "reason": Maybe("it takes GET or SUB on the group or the topic that they are about")},
-        "groups": [
-            {"group": "workers", "place": _PLACE, "state": Choice(tuple(STATES.values())), "attempts": 1},
-        ],
-        "storage": [
-            {
-                "place": _PLACE,
-                "logOffset": "298771104882",
-                "broker": Maybe("broker-1"),
-                "epoch": Maybe("42"),
-                "replicas": ["r0", "r1"],
-                "lacking": ["r2"],
-                "table": Maybe("topics/default/orders/broker-1"),
-                "problem": Maybe("broker-1 is away"),
-            }
-        ],
-        "cutCopies": 0,
-        "missing": [{"name": "broker-2", "reason": "it is away"}],
-    },
-)
 _DEAD: Final = f"{PREFIX}/groups/{{name}}/dead-letters"
 _OF_GROUP: Final = f"{PREFIX}/groups/{{name}}/topics/{{topic}}"
 _OFFSET: Final = {"queueId": 0, "offset": 44}
@@ -423,8 +333,6 @@ MESSAGE_OPERATIONS: Final[Operations] = {
         "listMessageConsumers",
         answers(listed({"group": "workers", "state": Choice(tuple(STATES.values())), "attempts": 1})),
     ),
-    ("GET", f"{PREFIX}/messages/{{id}}/trace"): Operation("getMessageTrace", answers(listed(_HOP))),
-    ("GET", f"{PREFIX}/journeys"): Operation("getJourney", answers(_JOURNEY)),
     ("GET", f"{PREFIX}/timers"): Operation("listTimers", answers(listed(_TIMER, next=_NEXT))),
     ("DELETE", f"{PREFIX}/timers/{{handle}}"): Operation("recallMessage", GONE),
     ("PUT", f"{PREFIX}/timers/{{handle}}"): Operation(

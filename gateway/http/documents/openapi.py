@@ -10,6 +10,7 @@ from entrepot.gateway.http.documents.admin_operations import ADMIN_OPERATIONS
 from entrepot.gateway.http.documents.client_operations import CLIENT_OPERATIONS
 from entrepot.gateway.http.documents.dashboard_operations import DASHBOARD_OPERATIONS
 from entrepot.gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_OPERATIONS, TOKEN
+from entrepot.gateway.http.documents.journey_operations import JOURNEY_OPERATIONS
 from entrepot.gateway.http.documents.operation import JSON, Answer, Operation, Operations
 from entrepot.gateway.http.documents.operator_operations import OPERATOR_OPERATIONS
 from entrepot.gateway.http.documents.publish_operation import PUBLISH_PATH_OF_NAMESPACES, publish_operations
@@ -26,6 +27,7 @@ from entrepot.gateway.http.routes import RouteTable
 OPERATIONS: Final[Operations] = {
     **EVENT_OPERATIONS,
     **ADMIN_OPERATIONS,
+    **JOURNEY_OPERATIONS,
     **VIEWER_OPERATIONS,
     **CLIENT_OPERATIONS,
     **OPERATOR_OPERATIONS,

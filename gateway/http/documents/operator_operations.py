@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from entrepot.domain.cluster import AWAY, FOLLOWS, LEADS, WAITS
+from entrepot.domain.cluster import AWAY, FOLLOWS, LEADS, OUTSIDE, WAITS
 from entrepot.gateway.bridge.status import BridgeState
 from entrepot.gateway.http.admin.brokers import BrokerChange, Election, ReplicaCounting
 from entrepot.gateway.http.admin.common import PREFIX, schema_of
@@ -85,7 +85,7 @@ CONTROLLER: Final = named(
     {
         "controller": Maybe(1),
         "address": "192.0.2.10:9876",
-        "state": Choice((LEADS, FOLLOWS, WAITS, AWAY)),
+        "state": Choice((LEADS, FOLLOWS, WAITS, AWAY, OUTSIDE)),
         "problem": Maybe("it does not answer"),
     },
 )
