@@ -9,18 +9,13 @@ from entrepot.domain.ports import Store
 from entrepot.gateway.http.server import HttpListener
 from entrepot.gateway.peers.answering import PeerAnswers
 from entrepot.gateway.peers.peers import PeerRecord, Peers
-from entrepot.gateway.peers.place import (
-    address_for_peers,
-    bind_for_peers,
-    client_tls,
-    gateway_name,
-    listener_settings,
-)
+from entrepot.gateway.peers.place import address_for_peers, bind_for_peers, gateway_name, listener_settings
 from entrepot.gateway.peers.seal import Seals
 from entrepot.gateway.security.login_sessions import LoginSessions
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.security.shared_secret import CLUSTER_SECRET_KEY, derived_key, shared_secret
 from entrepot.gateway.settings import Settings
+from entrepot.gateway.stores import cluster_client_tls
 from entrepot.gateway.transport.early_bytes import EarlyBytes
 from entrepot.gateway.version import own_version
 
@@ -30,7 +25,7 @@ STOP_SECONDS = 0.1
 
 
 class PeerListener:
-    """What this gateway shares with the others: `peers` asks them, and `logins` are valid at all of them."""
+    """Place of this gateway among the others: `peers` asks them, and `logins` are valid at all of them."""
 
     def __init__(
         self, settings: Settings, store: Store, clock: Clock, security: Security, early: EarlyBytes, *, is_alone: bool
@@ -57,7 +52,7 @@ class PeerListener:
         if self._listener is not None:
             await self._listener.start()
         seals = Seals(derived_key(secret, "peers"), self._clock, self._random_bytes)
-        await self.peers.start(seals, client_tls(self._settings), wait_seconds)
+        await self.peers.start(seals, cluster_client_tls(self._settings.cluster), wait_seconds)
 
     async def close(self) -> None:
         """Leave, and answer no more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -256,6 +257,14 @@ def _listener_settings(settings: Settings, listener: socket.socket, number: int 
         "silence_seconds": cluster.silence_seconds,
         "tls": _tls(cluster),
     }
+
+
+def cluster_client_tls(cluster: ClusterSettings) -> ssl.SSLContext | None:
+    """Return the context of connections to other processes of the cluster; None without TLS. Raises BAD_REQUEST for a
+    certificate without its key, OSError for unusable files."""
+    from entrepot.store_client.remote.opening import client_tls
+
+    return client_tls(_tls(cluster))
 
 
 def _tls(cluster: ClusterSettings) -> tuple[Path | None, Path | None, Path | None]:

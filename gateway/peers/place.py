@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import ssl
 from typing import Final
 
 from entrepot.gateway.listener import CannotListenError, address_of, bind
@@ -70,15 +69,3 @@ def listener_settings(settings: Settings) -> HttpSettings:
         "tls_client_certificates": "required" if cluster.tls_certificate and cluster.tls_ca else "no",
     }
     return settings.http.model_copy(update=tls)
-
-
-def client_tls(settings: Settings) -> ssl.SSLContext | None:
-    """Return the context for connections to other gateways; None without TLS. Raises OSError for unusable files."""
-    cluster = settings.cluster
-    if cluster.tls_ca is None and cluster.tls_certificate is None:
-        return None
-    context = ssl.create_default_context(cafile=None if cluster.tls_ca is None else str(cluster.tls_ca))
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if cluster.tls_certificate is not None:
-        context.load_cert_chain(cluster.tls_certificate, cluster.tls_key)
-    return context

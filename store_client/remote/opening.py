@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 import structlog
 
@@ -23,6 +25,9 @@ from entrepot.store_client.remote.tails import Tails
 SETTLE_SECONDS = 3.0
 """Wait for the other known brokers once one is there, before listeners open."""
 log = structlog.get_logger(__name__)
+
+ClusterTls: TypeAlias = tuple[Path | None, Path | None, Path | None]
+"""PEM files for connections between the cluster's processes: certificate, key, authority."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +48,15 @@ class RemoteSettings:
     request_seconds: float = 10.0
     silence_seconds: float = 5.0
     group_defaults: ConsumerGroup = field(default_factory=lambda: ConsumerGroup("defaults"))
-    tls: tuple[Path | None, Path | None, Path | None] = (None, None, None)
+    tls: ClusterTls = (None, None, None)
     controllers: Mapping[int, str] = field(default_factory=dict)
     """host:port by id; those that brokers name are added."""
+
+
+def client_tls(files: ClusterTls) -> ssl.SSLContext | None:
+    """Return the context of connections to the cluster's processes; None for plain TCP. Raises OSError or
+    ssl.SSLError for unusable files."""
+    return TlsFiles(*files).client()
 
 
 async def open_remote(settings: RemoteSettings, clock: Clock) -> RemoteStore:
@@ -56,7 +67,7 @@ async def open_remote(settings: RemoteSettings, clock: Clock) -> RemoteStore:
     links = LinkSettings(
         who=settings.who,
         cluster=settings.cluster,
-        tls=TlsFiles(*settings.tls).client(),
+        tls=client_tls(settings.tls),
         silence_seconds=settings.silence_seconds,
     )
     cluster = Cluster(

@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 from entrepot.domain.names import DEFAULT_NAMESPACE
 from entrepot.domain.timestamp import to_rfc3339
-from entrepot.gateway.http.overview.lags import Lag
 
 LAG_SECONDS: Final = 120.0
 """Age of a group's oldest unsettled message at which it is an alarm."""
@@ -36,8 +35,8 @@ class Alarm:
     link: str
 
 
-def alarms_of(overview: dict[str, Any], lags: Iterable[Lag], damage: Iterable[str]) -> list[Alarm]:
-    """The alarms of an overview, critical ones first."""
+def alarms_of(overview: dict[str, Any], lags: Iterable[dict[str, Any]], damage: Iterable[str]) -> list[Alarm]:
+    """The alarms of an overview, critical ones first. `lags`: the shapes of `Lag`; `damage`: a text each."""
     found = [
         *_of_gateways(overview["answered"]["missing"]),
         *_of_brokers(overview["brokers"]),
@@ -108,16 +107,17 @@ def _of_disk(gauges: dict[str, float]) -> list[Alarm]:
     return found
 
 
-def _of_lags(lags: Iterable[Lag]) -> list[Alarm]:
+def _of_lags(lags: Iterable[dict[str, Any]]) -> list[Alarm]:
     found = []
     for lag in lags:
-        if lag.seconds is None or lag.seconds < LAG_SECONDS:
+        seconds = lag["seconds"]
+        if seconds is None or seconds < LAG_SECONDS:
             continue
-        severity = Severity.CRITICAL if lag.seconds >= LAG_CRITICAL_SECONDS else Severity.WARNING
-        shape = lag.shape()
-        subject = f"Group {shape['group']} falls behind on {shape['topic']}"
-        text = f"{lag.messages:,} messages, the oldest {lag.seconds / 60:,.0f} min old"
-        found.append(Alarm(severity, subject, text, _group_page(shape["namespace"], shape["group"])))
+        severity = Severity.CRITICAL if seconds >= LAG_CRITICAL_SECONDS else Severity.WARNING
+        subject = f"Group {lag['group']} falls behind on {lag['topic']}"
+        at_least = "" if lag["isComplete"] else "at least "
+        text = f"{at_least}{int(lag['messages']):,} messages, the oldest {seconds / 60:,.0f} min old"
+        found.append(Alarm(severity, subject, text, _group_page(lag["namespace"], lag["group"])))
     return found
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from entrepot.gateway.http.context import HttpContext
+from entrepot.gateway.http.metrics import DELIVERIES
 from entrepot.gateway.http.request_times import PUBLISH
 
 HTTP_PUBLISHES: Final = "entrepot_http_publishes"
@@ -15,12 +16,7 @@ _IN: Final = {
     "rocketmq": "entrepot_rocketmq_publishes",
     "http": HTTP_PUBLISHES,
 }
-_OUT: Final = {
-    "mqtt": ("entrepot_mqtt_deliveries",),
-    "amqp": ("entrepot_amqp_deliveries",),
-    "rocketmq": ("entrepot_rocketmq_deliveries",),
-    "http": ("entrepot_http_deliveries", "entrepot_webhook_deliveries"),
-}
+_OUT: Final = {door: (DELIVERIES[door],) for door in DOORS} | {"http": (DELIVERIES["http"], DELIVERIES["webhook"])}
 _REFUSED: Final = {"amqp": "entrepot_amqp_refused_publishes", "rocketmq": "entrepot_rocketmq_refused_calls"}
 _CONNECTIONS: Final = {"mqtt": "mqtt", "amqp": "amqp", "rocketmq": "grpc", "http": "http"}
 

@@ -17,7 +17,6 @@ from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.overview.alarms import AlarmTimes, alarms_of
 from entrepot.gateway.http.overview.figures import DOORS
 from entrepot.gateway.http.overview.history import SPANS
-from entrepot.gateway.http.overview.lags import Lag
 from entrepot.gateway.http.overview.sampling import Sampler
 from entrepot.gateway.http.rights import DEFAULT_CLUSTER
 from entrepot.gateway.peers.gathered import Gathered
@@ -111,8 +110,7 @@ class Overview:
     def _readings(self, overview: _Row, lags: list[_Row] | None) -> _Row:
         """Alarms, disk and tier, read from the rest."""
         context, gauges = self._context, overview["gauges"]
-        known = [Lag(each["topic"], each["group"], int(each["messages"]), each["seconds"]) for each in lags or ()]
-        alarms = alarms_of(overview, known, context.store.condition.damage)
+        alarms = alarms_of(overview, lags or (), context.store.condition.damage)
         is_complete = all(each["isAvailable"] for each in overview["brokers"])
         disk = []
         if gauges.get("disk_total_bytes"):  # of all brokers: each tells its own in the metrics

@@ -142,7 +142,7 @@ class Sampler:
             self.confirm[name] = quantile_ms(since, share)
 
     def shape(self) -> dict[str, Any]:
-        """What this gateway tells of itself, as JSON; `cluster` is None where another takes the cluster's figures."""
+        """Figures of this gateway as JSON; `cluster` is None where another takes the cluster's figures."""
         cluster = None
         if self.lags is not None:
             cluster = {"confirm": self.confirm, "lags": [lag.shape() for lag in self.lags]}
