@@ -1,4 +1,4 @@
-// What is asked for again and again, while somebody looks and updates are not paused.
+// Data that is asked for again and again, while somebody looks and updates are not paused.
 
 import { overviewStream } from "./stream.js";
 

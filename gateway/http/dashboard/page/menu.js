@@ -77,7 +77,7 @@ function connections(door) {
   };
 }
 
-// What the find box asks is loaded when it is first asked, as the menu is below all pages.  Who may not know is not asked
+// The answers of the find box are loaded at its first use, as the menu is below all pages.  Who may not know is not asked
 // for: a refusal would be in the audit.
 
 async function isTopic(text, signal) {

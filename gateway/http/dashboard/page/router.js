@@ -3,7 +3,7 @@
 import { fill, h } from "./dom.js";
 import { here, link } from "./links.js";
 import { PAGES, START } from "./menu.js";
-import { failure } from "./parts/answers.js";
+import { failure, whileAsking } from "./parts/answers.js";
 import { head } from "./parts/head.js";
 
 const ROUTES = PAGES.map((entry) => ({ entry, parts: entry.route.split("/") }));
@@ -62,7 +62,7 @@ async function show(main, isFirst) {
   try {
     if (entry === null) showUnknown(place, route);
     else {
-      const module = await import(`./pages/${entry.page}.js`);
+      const module = await whileAsking(place, "the gateway", import(`./pages/${entry.page}.js`));
       if (controller.signal.aborted) return;
       const done = module.show(place, { ...parameters, query }, controller.signal);
       focus();

@@ -1,4 +1,4 @@
-// Who is logged in, and what they may do.
+// The user who is logged in, and their rights.
 
 import { del, get, post } from "./api.js";
 

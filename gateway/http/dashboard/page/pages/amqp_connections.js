@@ -28,7 +28,7 @@ export async function show(place, parameters, signal) {
     { name: "contains", label: "Name contains", hint: "client's address" },
     { name: "vhost", label: "Virtual host, whole name" },
     { name: "user", label: "User, whole name" },
-    ...(await gatewayFilter(signal)),
+    ...(await gatewayFilter(place, signal)),
   ];
   const list = table({
     label: "AMQP connections",

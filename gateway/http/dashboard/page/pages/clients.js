@@ -20,7 +20,7 @@ export async function show(place, parameters, signal) {
   const filters = [
     { name: "contains", label: "Client id contains" },
     { name: "user", label: "User, whole name" },
-    ...(await gatewayFilter(signal)),
+    ...(await gatewayFilter(place, signal)),
   ];
   const list = table({
     label: "MQTT clients",

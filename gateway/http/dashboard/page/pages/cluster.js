@@ -7,9 +7,10 @@ import { every } from "../live.js";
 import { ask } from "../parts/answers.js";
 import { partial, results } from "../parts/banner.js";
 import { clusterActions } from "../parts/cluster_actions.js";
+import { gatewayRows } from "../parts/gateway_rows.js";
 import { head } from "../parts/head.js";
 import { columns, keyNumbers, panel, scrolling } from "../parts/panel.js";
-import { logProblems, lossesToStand, masterOf, stateOfReplica } from "../parts/replicas.js";
+import { logProblems, lossesToStand, masterOf, membersOf, stateOfReplica } from "../parts/replicas.js";
 import { none, state, unknown } from "../parts/states.js";
 import { session } from "../session.js";
 
@@ -63,15 +64,16 @@ function numbers({ brokers, controllers, answered }) {
   const inSet = replicas.filter((each) => each.isInSync).length;
   const losses = brokers.map((broker) => [broker, lossesToStand(broker)]).filter(([, amount]) => amount !== null);
   const least = losses.length ? losses.reduce((one, other) => (one[1] <= other[1] ? one : other)) : null;
-  const leader = controllers.find((each) => each.state === "LEADS");
-  const there = controllers.filter((each) => each.state !== "AWAY").length;
+  const leader = controllers.find((each) => each.state === "leads");
+  const members = membersOf(controllers);
+  const there = members.filter((each) => each.state !== "away").length;
   const away = answered.asked - answered.answered;
   const last = brokers.map((broker) => broker.election).filter((each) => each?.time).sort((one, other) => (one.time < other.time ? 1 : -1))[0];
   return [
     { label: "Gateways", value: answered.answered, unit: `of ${answered.asked}`, kind: away ? "warn" : "", more: away ? [answered.missing.slice(0, 3).map((each, at) => [at > 0 && ", ", name(each.name)]), " not known"] : "all answered" },
     replicas.length ? { label: "Replicas in their set", value: inSet, unit: `of ${replicas.length}`, kind: inSet < replicas.length ? "warn" : "" } : null,
     least && { label: "Losses it can stand", value: least[1], unit: ["on ", name(least[0].name)], kind: least[1] === 0 ? "warn" : "", more: least[1] === 0 ? "one more stops publishing there" : "replicas, before publishing stops" },
-    controllers.length ? { label: "Controllers", value: there, unit: `of ${controllers.length}`, kind: there < controllers.length || !leader ? "warn" : "", more: leader ? `controller ${leader.controller} leads` : "none of them leads" } : null,
+    controllers.length ? { label: "Controllers", value: there, unit: `of ${members.length}`, kind: there < members.length || !leader ? "warn" : "", more: leader ? `controller ${leader.controller} leads` : "none of them leads" } : null,
     last ? { label: "Last election", value: time(last.time), more: last.reason } : null,
     brokers.length === 0 ? { label: "Store", value: "1", unit: "copy", more: "in the gateway's process, without replicas" } : null,
   ].filter(Boolean);
@@ -139,28 +141,36 @@ function replicaTable(broker, actions) {
 }
 
 function gatewayPanel({ gateways, answered }, span) {
-  const rows = gateways.map((each) =>
-    h("tr", h("th", { scope: "row" }, name(each.name), each.isThis && [" ", h("span.chip", "this one")]), h("td", state("ok", "answers")), h("td.n", number(each.connections)), h("td.n.opt", percent(each.cpu)), h("td.opt", each.version ?? unknown()), h("td.n.opt", { title: each.started }, isUnknown(each.started) ? unknown() : time(each.started))),
+  const all = gatewayRows({ gateways, answered });
+  const rows = all.map((each) =>
+    h(
+      "tr",
+      h("th", { scope: "row" }, name(each.name), each.isThis && [" ", h("span.chip", "this one")]),
+      h("td", each.reason === null ? state("ok", "answers") : state("bad", each.reason)),
+      h("td.n", number(each.connections)),
+      h("td.n.opt", percent(each.cpu)),
+      h("td.opt", each.version ?? unknown()),
+      h("td.n.opt", { title: each.startedAt }, isUnknown(each.startedAt) ? unknown() : time(each.startedAt)),
+    ),
   );
-  const away = answered.missing.map((each) => h("tr", h("th", { scope: "row" }, name(each.name)), h("td", state("bad", each.reason)), h("td.n", unknown()), h("td.n.opt", unknown()), h("td.opt", unknown()), h("td.n.opt", unknown())));
-  const known = gateways.map((each) => each.connections).filter((value) => !isUnknown(value));
-  const atLeast = answered.answered < answered.asked || known.length < gateways.length;
+  const known = all.map((each) => each.connections).filter((value) => !isUnknown(value));
+  const atLeast = answered.answered < answered.asked || known.length < all.length;
   const sum = known.length ? number(known.reduce((one, other) => one + other, 0), { atLeast }) : unknown();
   const foot = h("tr", h("th", { scope: "row" }, "All"), h("td", `${answered.answered} of ${answered.asked}`), h("td.n", sum), h("td.opt"), h("td.opt"), h("td.opt"));
   const heads = [["Gateway"], ["State"], ["Connections", "n"], ["CPU", "n opt"], ["Version", "opt"], ["Started, UTC", "n opt"]].map(([title, classes = ""]) => h("th", { scope: "col", class: classes }, title));
-  const table = h("table", h("thead", h("tr", heads)), h("tbody", rows, away), h("tfoot", foot));
+  const table = h("table", h("thead", h("tr", heads)), h("tbody", rows), h("tfoot", foot));
   return panel("Gateways", { span, flush: scrolling("Gateways", table) });
 }
 
-const CONTROLLER_STATES = { LEADS: "leader", FOLLOWS: "follower", WAITS: "waits for a leader", AWAY: "away" };
+const CONTROLLER_STATES = { leads: "leader", follows: "follower", waits: "waits for a leader", away: "away", outside: "no member" };
 
 function controllerPanel(controllers, nameServers, actions) {
   const rows = controllers.map((each) => {
     const word = CONTROLLER_STATES[each.state] ?? each.state;
-    const role = each.state === "LEADS" ? h("b", word) : each.state === "FOLLOWS" ? word : state(each.state === "AWAY" ? "bad" : "warn", each.problem ?? word);
+    const role = each.state === "leads" ? h("b", word) : each.state === "follows" ? word : state({ away: "bad", outside: "idle" }[each.state] ?? "warn", each.problem ?? word);
     return h("tr", h("th", { scope: "row" }, each.controller ?? unknown()), h("td", role), h("td.opt.q2.mono.xs", name(each.address)), h("td.n", actions.ofController(each)));
   });
   const table = rows.length ? scrolling("Controllers", h("table", h("thead", h("tr", h("th", { scope: "col" }, "Controller"), h("th", { scope: "col" }, "Role"), h("th.opt", { scope: "col" }, "Address"), h("th", { scope: "col" }, h("span.vh", "Do")))), h("tbody", rows))) : h("p.pad.s.q", "Masters are not elected: no controllers.");
   const servers = nameServers.map((each) => state(each.isAvailable ? "ok" : "bad", [name(each.address), each.isAvailable ? "" : " is away"]));
-  return panel("Controllers", { span: 4, flush: table, footer: servers.length ? ["Name servers:", ...servers] : null });
+  return panel("Controllers", { span: 4, acts: rows.length ? actions.addController() : [], flush: table, footer: servers.length ? ["Name servers:", ...servers] : null });
 }

@@ -32,7 +32,7 @@ export async function show(place, { query }, signal) {
         signal: asked,
       });
       top.sub([`${count(page.total, "group")} that you may see`, "resent ones stay, until you delete them"]);
-      return { ...page, answered: { ...page.answered, what: "brokers" } };
+      return page;
     },
     empty: { title: "No dead letters", text: "A group gives a message up after its last attempt; it comes here with reason and attempts." },
   });

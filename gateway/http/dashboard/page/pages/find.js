@@ -1,9 +1,10 @@
 // Find: everything whose name is a text, of the kinds that pages say they can find.
 
+import { ApiError } from "../api.js";
 import { fill, h, name } from "../dom.js";
 import { link } from "../links.js";
 import { PAGES } from "../menu.js";
-import { empty, failure } from "../parts/answers.js";
+import { ask, empty } from "../parts/answers.js";
 import { head } from "../parts/head.js";
 import { panel } from "../parts/panel.js";
 import { state } from "../parts/states.js";
@@ -13,21 +14,32 @@ export async function show(place, { text }, signal) {
   const kinds = PAGES.filter((entry) => entry.finds);
   const found = h("ul.found");
   place.append(top.element, panel("Found", { unit: `asked for: ${kinds.map((entry) => entry.finds.what).join(", ")}`, body: found }));
-  const lines = await Promise.all(kinds.map((entry) => line(entry, text, signal)));
-  if (signal.aborted) return;
-  const hits = lines.filter((each) => each !== null);
-  fill(found, hits.length ? hits : h("li", empty("Nothing has this name", "Names are compared whole, with upper and lower case.")));
+  const lines = await Promise.all(kinds.map((entry) => line(found, entry, text, signal)));
+  if (signal.aborted || lines.some((each) => each !== null)) return;
+  fill(found, h("li", empty("Nothing has this name", "Names are compared whole, with upper and lower case.")));
 }
 
-async function line(entry, text, signal) {
+/** Ask one kind, and show its answer as a line; null, without a line, where it has no such name. */
+async function line(list, entry, text, signal) {
   const { what, exists } = entry.finds;
   const target = link(entry.route.replace(/:\w+/, encodeURIComponent(text)));
   const anchor = h("a", { href: target }, what, " ", h("b", name(text)));
-  if (!exists) return h("li", anchor);
+  const element = h("li");
+  list.append(element);
+  const show = ({ refusal, isThere }) => (refusal ? state("unknown", `${what}: ${refusal}`) : isThere ? anchor : null);
+  const found = await ask(element, (asked) => answerOf(exists, text, asked), show, { what: `for a ${what}`, fact: `${what}: not asked`, signal });
+  if (found?.refusal || found?.isThere) return element;
+  element.remove();
+  return null;
+}
+
+/** {isThere}, or {refusal} where the user may not know. */
+async function answerOf(exists, text, signal) {
+  if (!exists) return { isThere: true };
   try {
-    return (await exists(text, signal)) ? h("li", anchor) : null;
+    return { isThere: await exists(text, signal) };
   } catch (error) {
-    if (signal.aborted) return null;
-    return error.status === 403 ? h("li", state("unknown", `${what}: ${error.message}`)) : h("li", failure(`${what}: not asked`, error));
+    if (error instanceof ApiError && error.status === 403) return { refusal: error.message };
+    throw error;
   }
 }

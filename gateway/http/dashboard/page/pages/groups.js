@@ -55,7 +55,7 @@ export async function show(place, parameters, signal) {
       namespace = chosen;
       const page = await get(inNamespace(chosen, "groups"), { query: { after, limit, sort, ...rest }, signal: asked });
       top.sub([`${count(page.total, "group")} that you may see`]);
-      return { ...page, answered: { ...page.answered, what: "brokers" } };
+      return page;
     },
     actions: [{ label: (rows) => `Delete ${rows.length}`, isDanger: true, act: (rows) => deleteGroups(rows, told) }],
     empty: {

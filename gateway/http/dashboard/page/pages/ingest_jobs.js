@@ -4,6 +4,7 @@ import { del, get, segment } from "../api.js";
 import { h, name } from "../dom.js";
 import { count, duration, isUnknown, number, time } from "../format.js";
 import { results } from "../parts/banner.js";
+import { lackingRight } from "../parts/client_lists.js";
 import { quoted } from "../parts/copying.js";
 import { confirm, openDialog } from "../parts/dialog.js";
 import { head } from "../parts/head.js";
@@ -31,7 +32,7 @@ export async function show(place, parameters, signal) {
     empty: { title: "No Spark jobs", text: "A job of entrepot ingest is here from its first batch on, until it is forgotten." },
   });
   place.append(
-    head("Spark jobs", { sub: ["by their last reports, with the lag of now"] }).element,
+    head("Spark jobs", { sub: ["by their last reports, with the lag of now", lackingRight("Forgetting")] }).element,
     told.element,
     panel("Spark jobs", { flush: list.element }),
   );

@@ -66,7 +66,7 @@ function buttons(subject, { statements }, done) {
 function gone(top, content, subject, told) {
   top.acts([]);
   audited(told, ["The policy of ", name(subject), " was deleted."], subject);
-  fill(content, h("div.empty", h("h3", "Nothing is said of it"), h("a.btn.small", { href: link("policies") }, "All policies")));
+  fill(content, h("div.empty", h("h2", "Nothing is said of it"), h("a.btn.small", { href: link("policies") }, "All policies")));
 }
 
 /** Fields for the statements.  `before`: those that are stored; null: there is no policy yet. */

@@ -25,7 +25,7 @@ export async function show(place, parameters, signal) {
     { name: "group", label: "Group, whole name" },
     { name: "topic", label: "Topic, whole name" },
     { name: "user", label: "User, whole name" },
-    ...(await gatewayFilter(signal)),
+    ...(await gatewayFilter(place, signal)),
   ];
   const list = table({
     label: "RocketMQ clients",

@@ -40,7 +40,7 @@ export async function show(place, parameters, signal) {
       { id: "address", label: "From", optional: 2, cell: (row) => h("span.mono.xs", name(row.address)) },
       { id: "gateway", label: "Gateway", optional: 1, cell: (row) => name(row.gateway) },
     ],
-    filters: await gatewayFilter(signal),
+    filters: await gatewayFilter(place, signal),
     load: ({ filter, signal: asked }) => get("slow-subscribers", { query: { limit: MOST, ...filter }, signal: asked }),
     actions: may(TO_DISCONNECT)
       ? [

@@ -15,7 +15,7 @@ export async function show(place, parameters, signal) {
   const filters = [
     { name: "client", label: "Client id, whole" },
     { name: "filter", label: "Topic filter, whole", hint: "factory/#" },
-    ...(await gatewayFilter(signal)),
+    ...(await gatewayFilter(place, signal)),
   ];
   const list = table({
     label: "Subscriptions",

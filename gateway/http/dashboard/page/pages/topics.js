@@ -40,7 +40,7 @@ export async function show(place, parameters, signal) {
   const told = results();
   const rates = new Rates(SECONDS);
   const create = () => newTopic({ namespace: list.filter().namespace, tell: told.tell, done: () => list.reload(), signal });
-  const top = head("Topics", { acts: h("button.primary", { type: "button", onclick: create }, "New topic") });
+  const top = head("Topics", { acts: h("button.primary", { type: "button", onclick: create }, "Create a topic") });
   const list = topicList({ rates, top, create, signal });
   place.append(top.element, told.element, panel("List of topics", { unit: "sorted by the server, before paging", flush: list.element }));
   if (deleted !== null) told.tell("info", h("span", "The topic ", name(deleted), " was deleted."), "The audit has an entry.");

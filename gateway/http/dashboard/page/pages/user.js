@@ -23,7 +23,7 @@ export async function show(place, { name: user }, signal) {
   const leave = () => {
     top.acts([]);
     audited(told, ["The user ", name(user), " was deleted."], user, "Its logins are refused.");
-    fill(content, h("div.empty", h("h3", "This user was deleted"), h("a.btn.small", { href: link("users") }, "All users")));
+    fill(content, h("div.empty", h("h2", "This user was deleted"), h("a.btn.small", { href: link("users") }, "All users")));
   };
   const outside = { cli: `entrepot user show ${quoted(user)}`, rest: { method: "GET", path: `/api/v1/users/${segment(user)}` } };
   const draw = ([found, effective]) => {

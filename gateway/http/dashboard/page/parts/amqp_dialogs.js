@@ -1,4 +1,4 @@
-// What can be done to queues, exchanges, bindings and policies: each asks first.  All resolve to undefined if cancelled.
+// Actions on queues, exchanges, bindings and policies: each asks first.  All resolve to undefined if cancelled.
 
 import { call, del, post, put } from "../api.js";
 import { h, name } from "../dom.js";

@@ -21,8 +21,8 @@ function button({ label, href, act }) {
 
 /** The banner of parts that did not answer; null where all did.
  *
- * `answered`: {asked, answered, missing: [{name, reason}], what}; `what`: such as "gateways"; `means`: what is left out. */
-export function partial(answered, { what = answered?.what ?? "gateways", means = "Sums marked ≥ leave it out.", again = null } = {}) {
+ * `answered`: {asked, answered, missing: [{name, reason}]}; `what`: such as "gateways"; `means`: what is left out. */
+export function partial(answered, { what = "gateways", means = "Sums marked ≥ leave it out.", again = null } = {}) {
   if (!answered || answered.answered >= answered.asked) return null;
   const reasons = answered.missing.slice(0, 3).map(({ name, reason }) => `${name} ${reason.replace(/\.$/, "")}.`);
   const more = answered.missing.length > 3 ? ` And ${answered.missing.length - 3} more.` : "";

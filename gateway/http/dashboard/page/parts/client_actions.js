@@ -1,4 +1,4 @@
-// What can be done to clients of all doors: each asks first, says what it means, and tells what came of it.
+// Actions on clients of all doors: each asks first, says what it means, and tells what came of it.
 
 import { del, post, segment } from "../api.js";
 import { name } from "../dom.js";

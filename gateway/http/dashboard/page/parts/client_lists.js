@@ -1,10 +1,11 @@
-// What lists of clients have in common: their tabs, the filter by gateway, and how one MQTT client is looked for.
+// Common parts of the lists of clients: their tabs, the filter by gateway, and how one MQTT client is looked for.
 
 import { get } from "../api.js";
 import { h, name } from "../dom.js";
 import { isUnknown } from "../format.js";
 import { link, path } from "../links.js";
 import { may } from "../session.js";
+import { whileAsking } from "./answers.js";
 import { none } from "./states.js";
 import { tabs } from "./tabs.js";
 
@@ -36,11 +37,11 @@ export const nameOrNone = (text) => (isUnknown(text) ? none() : name(text));
 /** Words that name the right to act, where it is missing. */
 export const lackingRight = (what) => (may(TO_DISCONNECT) ? null : h("span", `${what} takes UPDATE on the cluster`));
 
-/** The filter by gateway; none where the gateways are not known. */
-export async function gatewayFilter(signal) {
+/** The filter by gateway; none where the gateways are not known.  `place` shows that they are asked. */
+export async function gatewayFilter(place, signal) {
   if (!may("Cluster:LIST")) return [];
   try {
-    const { value } = await get("gateways", { signal });
+    const { value } = await whileAsking(place, "all gateways", get("gateways", { signal }));
     if (value.length < 2) return [];
     return [{ name: "gateway", label: "Gateway", type: "select", options: [["", "all"], ...value.map((each) => [each.name, each.name])] }];
   } catch (error) {

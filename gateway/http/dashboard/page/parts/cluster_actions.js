@@ -1,4 +1,4 @@
-// What can be done to brokers, replicas and controllers: each asks first, and says what it does.
+// Actions on brokers, replicas and controllers: each asks first, and says what it does.
 
 import { del, post, put, segment } from "../api.js";
 import { h } from "../dom.js";
@@ -21,6 +21,7 @@ export function clusterActions(tell, reload) {
   return {
     ofBroker: (broker) => (may("Cluster:UPDATE") ? brokerButtons(broker, button, after) : []),
     ofReplica: (broker, replica) => (may("Cluster:UPDATE") ? replicaButtons(broker, replica, button, after) : null),
+    addController: () => (may("Cluster:UPDATE") ? h("button.small", { type: "button", onclick: () => addController(after) }, "Add a controller") : null),
     ofController: (controller) => (may("Cluster:UPDATE") && controller.controller ? controllerButtons(controller, button, after) : null),
   };
 }
@@ -127,8 +128,28 @@ async function changeReplica(broker, replica, after) {
   await after(result, `r${replica.replica} of ${broker.name} ${changes[chosen].result}`);
 }
 
+async function addController(after) {
+  const bodyOf = ({ controller, address, replaces }) => ({ controller, address, ...(replaces && { replaces }) });
+  let made;
+  const result = await formDialog("Add a controller", {
+    loss: "It runs already, and waits to be one of them. From then on it counts when masters are elected.",
+    fields: [
+      { name: "controller", label: "Id", type: "number", required: true, hint: "One that was never used." },
+      { name: "address", label: "Address", required: true, hint: "host:port" },
+      { name: "replaces", label: "In place of", type: "number", hint: "Id of one that goes for good. Empty: none." },
+    ],
+    submit: "Add controller",
+    same: (values) => ({
+      cli: `entrepot cluster controller ${values.replaces ? `replace ${values.replaces}` : "add"} ${values.controller ?? "ID"}=${quoted(values.address ?? "HOST:PORT")}`,
+      rest: restOf("POST", "controllers", bodyOf(values)),
+    }),
+    send: (values) => post("controllers", bodyOf((made = values))),
+  });
+  await after(result, `Controller ${made?.controller} was added.`);
+}
+
 function controllerButtons(controller, button, after) {
-  if (!may("Cluster:DELETE")) return null;
+  if (!may("Cluster:DELETE") || controller.state === "outside") return null;
   const path = `controllers/${controller.controller}`;
   const remove = async () => {
     const result = await confirm({

@@ -2,7 +2,8 @@
 
 import { h, name, s } from "../dom.js";
 import { bytes, count, number, percent } from "../format.js";
-import { masterOf, stateOfReplica } from "./replicas.js";
+import { gatewayRows } from "./gateway_rows.js";
+import { masterOf, membersOf, stateOfReplica } from "./replicas.js";
 import { unknown } from "./states.js";
 
 const MOST_NODES = 24; // above it, only groups that need an eye are drawn
@@ -16,9 +17,8 @@ const SHAPES = {
 
 /** The map of an overview. */
 export function clusterMap({ gateways = [], brokers = [], controllers = [], nameServers = [], bridges = [], answered }) {
-  const missing = answered?.missing ?? [];
   const groups = h("div", h("h3", groupsTitle(brokers)), brokerGroups(brokers));
-  return h("div.map", h("div", h("h3", "Gateways"), gatewayNodes(gateways, missing)), wire("M1 8h20M16 3l5 5-5 5"), groups, wire("M1 8h20M16 3l5 5-5 5M6 3 1 8l5 5"), h("div", h("h3", "Beside them"), besideNodes(controllers, nameServers, bridges)));
+  return h("div.map", h("div", h("h3", "Gateways"), gatewayNodes(gatewayRows({ gateways, answered }))), wire("M1 8h20M16 3l5 5-5 5"), groups, wire("M1 8h20M16 3l5 5-5 5M6 3 1 8l5 5"), h("div", h("h3", "Beside them"), besideNodes(controllers, nameServers, bridges)));
 }
 
 const wire = (d) => s("svg.wire", { viewBox: "0 0 22 16", "aria-hidden": "true" }, s("path", { d }));
@@ -27,12 +27,14 @@ function node(shape, title, value, text, { kind = "", isOn = false } = {}) {
   return h("li.node", { class: kind }, s("svg.role", { class: isOn ? "on" : "", viewBox: "0 0 11 11", "aria-hidden": "true" }, SHAPES[shape]()), h("span.b", title), h("span.xs.q", value), h("small", text));
 }
 
-function gatewayNodes(gateways, missing) {
-  const there = gateways.map((each) => node("gateway", name(each.name), number(each.connections), ["connections · cpu ", percent(each.cpu), each.isThis && " · this one"]));
-  const away = missing.map((each) => node("gateway", name(each.name), unknown(), h("b", each.reason), { kind: "bad" }));
-  const shown = [...away, ...there].slice(0, MOST_NODES);
-  const hidden = there.length + away.length - shown.length;
-  return [h("ul.nodes", shown), hidden > 0 && h("p.note", `and ${hidden} more that answer`)];
+function gatewayNodes(gateways) {
+  const nodes = gateways.map((each) =>
+    each.reason === null
+      ? node("gateway", name(each.name), number(each.connections), ["connections · cpu ", percent(each.cpu), each.isThis && " · this one"])
+      : node("gateway", name(each.name), unknown(), h("b", each.reason), { kind: "bad" }),
+  );
+  const hidden = nodes.length - MOST_NODES;
+  return [h("ul.nodes", nodes.slice(0, MOST_NODES)), hidden > 0 && h("p.note", `and ${hidden} more`)];
 }
 
 function groupsTitle(brokers) {
@@ -70,12 +72,13 @@ function replicaNode(replica, master) {
 }
 
 function besideNodes(controllers, nameServers, bridges) {
-  const leader = controllers.find((each) => each.state === "LEADS");
-  const there = controllers.filter((each) => each.state !== "AWAY").length;
+  const leader = controllers.find((each) => each.state === "leads");
+  const members = membersOf(controllers);
+  const there = members.filter((each) => each.state !== "away").length;
   const up = nameServers.filter((each) => each.isAvailable).length;
   const running = bridges.filter((each) => /connected|running/i.test(each.state)).length;
   const nodes = [
-    controllers.length > 0 && node("controller", "Controllers", `${there} of ${controllers.length}`, leader ? `controller ${leader.controller} leads` : h("b", "none of them leads"), { kind: leader ? (there < controllers.length ? "warn" : "") : "bad", isOn: Boolean(leader) }),
+    controllers.length > 0 && node("controller", "Controllers", `${there} of ${members.length}`, leader ? `controller ${leader.controller} leads` : h("b", "none of them leads"), { kind: leader ? (there < members.length ? "warn" : "") : "bad", isOn: Boolean(leader) }),
     nameServers.length > 0 && node("nameServer", "Name servers", `${up} of ${nameServers.length}`, nameServers.map((each, at) => [at > 0 && ", ", name(each.address)]), { kind: up === nameServers.length ? "" : up ? "warn" : "bad" }),
     bridges.length > 0 && node("bridge", "Bridges", `${running} of ${bridges.length}`, bridges.slice(0, 3).map((each, at) => [at > 0 && ", ", name(each.name), " ", each.state]), { kind: running === bridges.length ? "" : "warn" }),
   ].filter(Boolean);

@@ -1,4 +1,4 @@
-// What can be done to groups: create, change, delete.  Each says what it does before.
+// Actions on groups: create, change, delete.  Each says what it does before.
 
 import { ApiError, del, get, put, segment } from "../api.js";
 import { h, name } from "../dom.js";

@@ -1,4 +1,4 @@
-// What can be done to dead letters: resend and delete some, all of a reason, or all.  Results are told in numbers.
+// Actions on dead letters: resend and delete some, all of a reason, or all.  Results are told in numbers.
 
 import { post } from "../api.js";
 import { h, name } from "../dom.js";

@@ -3,6 +3,9 @@
 /** The replica that leads a broker; undefined where none does or it is not known. */
 export const masterOf = (broker) => broker.replicas.find((each) => each.role === "master");
 
+/** Controllers that elect; others run, and are no members. */
+export const membersOf = (controllers) => controllers.filter((each) => each.state !== "outside");
+
 /** What a replica is, as {kind, word} of a state. */
 export function stateOfReplica(replica) {
   if (replica.role === "away") return { kind: "bad", word: replica.problem ? `away: ${replica.problem}` : "away" };

@@ -4,7 +4,7 @@
 import { fill, h, plain } from "../dom.js";
 import { here, keepInAddress } from "../links.js";
 import { every } from "../live.js";
-import { empty as emptyAnswer, failure, loading } from "./answers.js";
+import { empty as emptyAnswer, failure, isTemporary, loading, RETRY_SECONDS } from "./answers.js";
 import { partial } from "./banner.js";
 import { filterFields } from "./filters.js";
 
@@ -35,6 +35,7 @@ class List {
     this.after = query.get("after");
     this.filter = Object.fromEntries(this.filters.map(({ name, value = "" }) => [name, query.get(name) ?? value]));
     this.found = [];
+    this.failed = null; // the error that is shown
     this.lines = new Map();
     this.selected = new Map();
     this.body = h("tbody");
@@ -51,6 +52,7 @@ class List {
     this.element = h("div.list", fields, this.notes, this.bulk, this.fresh, this.region, this.instead, this.ways);
     this.#drawHead();
     if (this.seconds) every(this.seconds, () => this.#ask({ isQuiet: true }), this.signal);
+    else every(RETRY_SECONDS, () => isTemporary(this.failed) && this.#ask({ isQuiet: true }), this.signal);
   }
 
   api() {
@@ -81,6 +83,7 @@ class List {
     const signal = AbortSignal.any([asking.signal, this.signal]);
     const wait = isQuiet ? null : loading(this.what);
     if (wait) this.#waits(wait.element);
+    if (wait) this.failed = null;
     try {
       const page = await this.load({ after: this.after, limit: this.limit, sort: this.order, filter: this.filter, signal });
       if (!signal.aborted) this.#show(page, isQuiet);
@@ -103,6 +106,8 @@ class List {
   }
 
   #failed(error) {
+    if (this.failed?.message === error.message) return;
+    this.failed = error;
     const shown = failure(`${this.label}: not loaded`, error, { again: () => this.reload() });
     if (this.found.length) fill(this.notes, h("div.pad", shown));
     else {
@@ -113,7 +118,10 @@ class List {
   }
 
   #show(page, isQuiet) {
-    const lacking = partial(page.answered, { means: "Rows of what did not answer are missing.", again: () => this.reload() });
+    this.failed = null;
+    this.isPartial = Boolean(page.answered) && page.answered.answered < page.answered.asked;
+    const what = /brokers/.test(this.what) ? "brokers" : "gateways";
+    const lacking = partial(page.answered, { what, means: "Rows of what did not answer are missing.", again: () => this.reload() });
     fill(this.notes, lacking && h("div.pad", lacking));
     this.next = page.next ?? null;
     if (isQuiet && this.#isHeld()) {
@@ -181,6 +189,7 @@ class List {
       };
       return emptyAnswer(`No ${this.label.toLowerCase()} fit the filter`, "Names and numbers are compared at the server.", { label: "Clear the filter", act: clear });
     }
+    if (this.isPartial) return emptyAnswer("None in what answered", "Those that gave no answer may have some.");
     return emptyAnswer(this.empty?.title ?? `No ${this.label.toLowerCase()}`, this.empty?.text ?? "", this.empty?.action);
   }
 

@@ -1,4 +1,4 @@
-// What the pages of topics ask the server for.
+// Requests of the pages of topics.
 
 import { get, segment } from "../api.js";
 import { inNamespace } from "./namespaces.js";

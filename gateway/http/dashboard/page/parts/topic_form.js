@@ -161,7 +161,7 @@ const withValues = (values) =>
 /** Ask for the fields of a new topic, and create it.  `tell`: shows the result; `done()`: called after it. */
 export async function newTopic({ namespace, tell, done, signal }) {
   const title = { name: "name", label: "Name", required: true, wide: true, hint: "1 to 127 letters, digits, - and _", maxlength: 127 };
-  const made = await formDialog("New topic", {
+  const made = await formDialog("Create a topic", {
     fields: [title, ...withValues(NEW)],
     submit: "Create topic",
     same: (values) => callsOf("create", values.name ?? "", namespace, changed(values, NEW)),

@@ -4,7 +4,7 @@ import { get, segment } from "../api.js";
 import { fill, h } from "../dom.js";
 import { count, number } from "../format.js";
 import { keepInAddress } from "../links.js";
-import { empty, failure, loading } from "./answers.js";
+import { ask, empty } from "./answers.js";
 import { sameFromOutside, quoted } from "./copying.js";
 import { inNamespace, namespaceOption } from "./namespaces.js";
 import { columns, panel } from "./panel.js";
@@ -159,24 +159,20 @@ class TopicMessages {
     return this.ask(queue === undefined ? { cursor: this.next } : { offset: this.next, from, to });
   }
 
-  async ask(more) {
+  ask(more) {
     this.asking?.abort();
     const asking = (this.asking = new AbortController());
     const signal = AbortSignal.any([asking.signal, this.signal]);
-    const wait = loading("the queues");
+    const query = { ...this.asked, limit: PAGE, bodyBytes: PREVIEW_BYTES, ...more };
     this.notes.hidden = false;
-    fill(this.notes, wait.element);
-    try {
-      const query = { ...this.asked, limit: PAGE, bodyBytes: PREVIEW_BYTES, ...more };
-      const found = await get(this.path, { query, signal });
-      if (!signal.aborted) this.show(found);
-    } catch (error) {
-      if (!signal.aborted) fill(this.notes, failure("The messages were not loaded", error, { again: () => this.ask(more) }));
-    } finally {
-      wait.stop();
-    }
+    return ask(this.notes, (asked) => get(this.path, { query, signal: asked }), (found) => this.show(found), {
+      what: "the queues",
+      fact: "The messages were not loaded",
+      signal,
+    });
   }
 
+  /** Show a page of messages; returns what stands in place of a list without any. */
   show({ value, next, lookedAt, minOffset, maxOffset }) {
     this.next = next;
     this.lookedAt += lookedAt;
@@ -185,11 +181,6 @@ class TopicMessages {
     const isNothing = amount === 0;
     this.list.element.hidden = isNothing;
     this.notes.hidden = !isNothing;
-    if (isNothing)
-      fill(
-        this.notes,
-        empty("No message was found", next ? "There are more to look at: go on." : "Nothing in the topic fits what was asked for."),
-      );
     const facts = [`${count(amount, "message")} shown`, `looked at ${number(this.lookedAt)}`];
     if (minOffset !== null && maxOffset !== null) facts.push(`the queue has offsets ${number(minOffset)} to ${number(maxOffset)}`);
     const goOn = h("button.small", { type: "button", onclick: () => this.goOn() }, "Go on");
@@ -200,5 +191,7 @@ class TopicMessages {
       next ? goOn : h("span", "that is all"),
     );
     if (had) this.foot.querySelector("button")?.focus();
+    const why = next ? "There are more to look at: go on." : "Nothing in the topic fits what was asked for.";
+    return isNothing ? empty("No message was found", why) : null;
   }
 }

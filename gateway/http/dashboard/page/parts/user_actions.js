@@ -1,4 +1,4 @@
-// What can be done to a user: each asks first.  What is secret is never in the command or the request that is shown.
+// Actions on a user: each asks first.  What is secret is never in the command or the request that is shown.
 
 import { ApiError, del, put, segment } from "../api.js";
 import { h, name } from "../dom.js";
