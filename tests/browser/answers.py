@@ -76,6 +76,26 @@ def _broker(number: int, epoch: int, replicas: list[dict[str, Any]]) -> dict[str
     }
 
 
+LAG: Final[dict[str, Any]] = {
+    "namespace": "default",
+    "topic": "orders",
+    "group": "billing",
+    "messages": "284190",
+    "seconds": 221,
+    "isComplete": True,
+}
+_COUNTERS: Final = ("received", "sent", "refusedIn", "refusedOut", "ignored", "connects")
+BRIDGE: Final[dict[str, Any]] = {
+    "name": "plant-west",
+    "url": "mqtt://plant.example:1883",
+    "version": "5",
+    "state": "connected",
+    "since": "2026-11-22T20:00:00Z",
+    "owner": "gw-1",
+    "isHere": False,
+    "lastError": None,
+    **dict.fromkeys(_COUNTERS, 1),
+}
 OVERVIEW: Final[dict[str, Any]] = {
     "cluster": "nordhafen",
     "gateway": "gw-2",
@@ -89,8 +109,10 @@ OVERVIEW: Final[dict[str, Any]] = {
         {"door": "http", "connections": None, "in": 810, "out": 820, "bytesIn": 2_306_867, "refused": 3},
     ],
     "confirm": {"p50": 2.1, "p99": 7.4},
-    "furthest": {"group": "billing", "topic": "orders", "messages": "284190", "seconds": 221},
-    "disk": [{"free": 442_000_000_000, "size": 1_500_000_000_000}],
+    "furthest": LAG,
+    "lags": [LAG],
+    "gauges": {"disk_state": 0},
+    "disk": [{"free": 442_000_000_000, "size": 1_500_000_000_000, "isComplete": True}],
     "tier": {"bytes": 9_455_899_999_999, "lagMessages": 0},
     "alarms": [
         {
@@ -114,7 +136,8 @@ OVERVIEW: Final[dict[str, Any]] = {
             "connections": 20_871 + number,
             "cpu": 0.4 + number / 100,
             "version": "1.8.0",
-            "started": "2026-11-20T08:00:00Z",
+            "startedAt": "2026-11-20T08:00:00Z",
+            "silentSeconds": None,
             "isThis": number == 2,
         }
         for number in (1, 2, 3)
@@ -132,12 +155,12 @@ OVERVIEW: Final[dict[str, Any]] = {
         ),
     ],
     "controllers": [
-        {"controller": 1, "address": "10.0.1.30:9878", "state": "FOLLOWS", "problem": None},
-        {"controller": 2, "address": "10.0.2.30:9878", "state": "LEADS", "problem": None},
-        {"controller": 3, "address": "10.0.3.30:9878", "state": "FOLLOWS", "problem": None},
+        {"controller": 1, "address": "10.0.1.30:9878", "state": "follows", "problem": None},
+        {"controller": 2, "address": "10.0.2.30:9878", "state": "leads", "problem": None},
+        {"controller": 3, "address": "10.0.3.30:9878", "state": "follows", "problem": None},
     ],
     "nameServers": [{"address": "ns-1:9877", "isAvailable": True}, {"address": "ns-2:9877", "isAvailable": True}],
-    "bridges": [{"name": "plant-west", "state": "connected"}],
+    "bridges": [BRIDGE],
     "counts": {"topics": 10_412, "groups": 318},
 }
 
@@ -164,7 +187,8 @@ def history(span: int) -> dict[str, Any]:
         "end": end,
         "step": step,
         "series": series,
-        "events": [{"at": end - span * 0.37, "text": "broker-1: epoch 42"}],
+        "events": [{"at": int(end - span * 0.37), "text": "broker-1: epoch 42"}],
+        "answered": OVERVIEW["answered"],
     }
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Final
 
+import grpc
 import paho.mqtt.client as paho
 import pika  # type: ignore[import-untyped]
 import pika.exceptions  # type: ignore[import-untyped]
@@ -18,6 +20,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 from playwright.sync_api import Locator, Page, expect
 
+from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.headers import Credentials
 from tests.support.amqp_load import parameters
 from tests.support.deployment import ClusterProcesses
@@ -32,6 +35,8 @@ ADMIN: Final = {"security.initial_admin": ROOT[0], "security.initial_admin_passw
 SIGNER: Final = ("signer", "a-signing-secret")
 """A user whose signing secret RocketMQ clients have."""
 V1: Final = "/api/v1"
+HEARTBEAT_SECONDS: Final = 5.0
+"""Interval between heartbeats of RocketMQ clients."""
 WINDOW: Final = 4
 """Messages in flight that the slow client allows."""
 WHOLE: Final = 10
@@ -115,13 +120,32 @@ def amqp(
 def rocketmq(
     server: Process | ClusterProcesses, client_id: str, user: tuple[str, str] | None = SIGNER
 ) -> Iterator[OpenTelemetry]:
-    """A push consumer with its stream."""
+    """A push consumer with its stream, which says that it lives."""
     credentials = None if user is None else Credentials(*user)
     with (
         GrpcClient(server.address("grpc"), credentials, client_id=client_id, now_ms=int(time.time() * 1000)) as client,
         telemetry(client, push_consumer("workers", "rockets")) as stream,
+        _heartbeats(client),
     ):
         yield stream
+
+
+@contextmanager
+def _heartbeats(client: GrpcClient) -> Iterator[None]:
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(HEARTBEAT_SECONDS):
+            with suppress(grpc.RpcError):  # the server may have disconnected it
+                client.call("Heartbeat", v2.HeartbeatRequest(client_type=v2.PUSH_CONSUMER))
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def ask(server: Process | ClusterProcesses, method: str, path: str, body: Any = None, auth: Any = ROOT) -> Any:
@@ -171,7 +195,7 @@ def settled(page: Page) -> None:
     """Wait until the page has its data, or says why it has none."""
     data = ".facts, .list tbody tr, .list .empty, .banner, [role=alert]"
     expect(page.locator(".place").locator(data).filter(visible=True).first).to_be_visible()
-    expect(page.locator("[aria-busy=true]:visible")).to_have_count(0)
+    expect(page.locator("[aria-busy=true]")).to_have_count(0)
 
 
 def row(page: Page, region: str, text: str) -> Locator:

@@ -17,7 +17,7 @@ from entrepot.spark_ingest.job.watching import JobProgress
 from entrepot.store_client.blocking import StoreLocation
 from tests.support.bridges import bridge_settings, remote
 from tests.support.http_client import http_client
-from tests.support.server import ServerProcess
+from tests.support.server import Process
 
 ADMIN: Final = ("root", "correct horse battery")
 SETTINGS: Final = {
@@ -36,13 +36,13 @@ SETTINGS: Final = {
 HOSTILE: Final = "a<b>\u202egnp\x01"
 
 
-def root_of(server: ServerProcess) -> httpx2.Client:
+def root_of(server: Process) -> httpx2.Client:
     """A client of the first user."""
     return http_client(f"http://127.0.0.1:{server.port('http')}", auth=ADMIN)
 
 
 @contextmanager
-def amqp(server: ServerProcess) -> Iterator[Any]:
+def amqp(server: Process) -> Iterator[Any]:
     """A channel of pika."""
     credentials = pika.PlainCredentials(*ADMIN)
     parameters = pika.ConnectionParameters("127.0.0.1", server.port("amqp"), credentials=credentials)
@@ -84,12 +84,11 @@ def publish(root: httpx2.Client, topic: str, number: int) -> None:
     assert answer.status_code < 300, answer.text
 
 
-def report_job(server: ServerProcess, folder: Path, topic: str, *, failure: str = "") -> None:
+def report_job(location: StoreLocation, folder: Path, topic: str, *, failure: str = "") -> None:
     """What a job tells the store of itself, by its own code."""
     checkpoint = folder / "checkpoint"
     checkpoint.mkdir(parents=True)
     (checkpoint / "metadata").write_text(json.dumps({"id": f"job-{folder.name}"}))
-    location = StoreLocation(brokers=(server.address("broker"),))
     reports = JobReports(JobSettings(location, str(folder / "lake"), subscribe=topic, checkpoint=str(checkpoint)))
     reports.progressed(JobProgress(7, 20, 10.0, 2.0, "", {topic: {0: 0, 1: 0, 2: 0, 3: 0}}))
     if failure:

@@ -40,6 +40,8 @@ from tests.browser.conftest import PHONE, Opened
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.interop
+
 ADMINISTRATIVE_ACTION = 0x98
 CLERK, NOBODY = ("clerk", "clerkpw"), ("nobody", "nobodypw")
 LISTS = ("clients", "sessions", "subscriptions", "slow-subscribers", "amqp-connections", "rocketmq-clients")
@@ -143,7 +145,6 @@ def test_rocketmq_clients(open_page: Opened) -> None:
         expect(shown).to_contain_text(text)
 
 
-@pytest.mark.interop
 def test_filters_and_the_finder(open_page: Opened) -> None:
     page = log_in(open_page("clients", answers=None))
     page.get_by_label("Client id contains").fill("line-")
@@ -162,7 +163,6 @@ def test_filters_and_the_finder(open_page: Opened) -> None:
     expect(page.get_by_text("Nothing has this name")).to_be_visible()
 
 
-@pytest.mark.interop
 def test_names_are_text(open_page: Opened) -> None:
     page = log_in(open_page("clients", answers=None))
     row(page, "MQTT clients", "gnp").get_by_role("link").click()
@@ -181,7 +181,6 @@ def test_names_are_text(open_page: Opened) -> None:
 # -- what is done ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.interop
 def test_mqtt_clients_are_disconnected(open_page: Opened, server: ServerProcess, messages: list[str]) -> None:
     page = log_in(open_page("clients?contains=cut-", answers=None))
     expect(page.get_by_text("No mqtt clients fit the filter")).to_be_visible()
@@ -209,7 +208,6 @@ def test_mqtt_clients_are_disconnected(open_page: Opened, server: ServerProcess,
     assert told <= audited(server)
 
 
-@pytest.mark.interop
 def test_what_is_gone_meanwhile_is_said(open_page: Opened, server: ServerProcess) -> None:
     with mqtt(server, "quick-1") as one, mqtt(server, "quick-2"):
         page = log_in(open_page("clients?contains=quick-", answers=None))
@@ -223,7 +221,6 @@ def test_what_is_gone_meanwhile_is_said(open_page: Opened, server: ServerProcess
         expect(told).to_contain_text("quick-1: 'quick-1' is not connected.")
 
 
-@pytest.mark.interop
 def test_sessions_are_ended(open_page: Opened, server: ServerProcess, messages: list[str]) -> None:
     for number in (1, 2, 3):
         MqttClient(server, f"past-{number}", "orders/#").leave()
@@ -245,7 +242,6 @@ def test_sessions_are_ended(open_page: Opened, server: ServerProcess, messages: 
     assert {each for _, each in audited(server)} >= {f"MQTT session past-{number}" for number in (1, 2, 3)}
 
 
-@pytest.mark.interop
 def test_amqp_connections_are_closed(open_page: Opened, server: ServerProcess, messages: list[str]) -> None:
     with amqp(server, "shut-1") as one, amqp(server, "shut-2") as two:
         names = [connection_of(server, f"shut-{number}") for number in (1, 2)]
@@ -280,7 +276,6 @@ def _is_closed(connection: pika.BlockingConnection) -> bool:
     return False
 
 
-@pytest.mark.interop
 def test_rocketmq_clients_are_disconnected(open_page: Opened, server: ServerProcess) -> None:
     with rocketmq(server, "rocket-2") as stream:
         page = log_in(open_page("rocketmq-clients", answers=None))
@@ -295,7 +290,6 @@ def test_rocketmq_clients_are_disconnected(open_page: Opened, server: ServerProc
     assert ("client disconnected", "RocketMQ client rocket-2") in audited(server)
 
 
-@pytest.mark.interop
 def test_a_trace_is_started_shown_and_stopped(open_page: Opened, server: ServerProcess, messages: list[str]) -> None:
     with mqtt(server, "spied-on", "spied/#") as client:
         page = log_in(open_page("clients/spied-on", answers=None))
@@ -321,7 +315,6 @@ def test_a_trace_is_started_shown_and_stopped(open_page: Opened, server: ServerP
     assert {("trace started", "MQTT client spied-on"), ("trace ended", "MQTT client spied-on")} <= audited(server)
 
 
-@pytest.mark.interop
 def test_the_commands_shown_do_the_same(
     open_page: Opened, server: ServerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,7 +342,6 @@ def test_the_commands_shown_do_the_same(
 # -- who may not -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.interop
 def test_who_may_only_look_is_told_what_is_missing(open_page: Opened) -> None:
     page = log_in(open_page("clients", answers=None), CLERK)
     expect(row(page, "MQTT clients", "line-1")).to_be_visible()
@@ -364,7 +356,6 @@ def test_who_may_only_look_is_told_what_is_missing(open_page: Opened) -> None:
         assert page.get_by_role("checkbox", name="Select").count() == 0
 
 
-@pytest.mark.interop
 @pytest.mark.parametrize("address", [*LISTS, "clients/line-1", "amqp-connections/x"])
 def test_who_may_not_look_is_told_the_right(open_page: Opened, messages: list[str], address: str) -> None:
     page = log_in(open_page("overview", answers=None), NOBODY)
@@ -379,7 +370,6 @@ def test_who_may_not_look_is_told_the_right(open_page: Opened, messages: list[st
 # -- eyes and hands ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.interop
 def test_the_keyboard_is_enough(open_page: Opened, server: ServerProcess) -> None:
     with mqtt(server, "keyed") as client:
         page = log_in(open_page("clients?contains=keyed", answers=None))
@@ -415,7 +405,6 @@ def _tab_to(page: Page, label: str) -> None:
     raise AssertionError(f"no Tab reaches {label}")
 
 
-@pytest.mark.interop
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(open_page: Opened, server: ServerProcess, scheme: str) -> None:
     page = log_in(open_page(LISTS[0], answers=None, scheme=scheme))
@@ -424,7 +413,6 @@ def test_axe_finds_nothing(open_page: Opened, server: ServerProcess, scheme: str
         assert_accessible(page)
 
 
-@pytest.mark.interop
 def test_a_phone_scrolls_in_one_direction(open_page: Opened, server: ServerProcess) -> None:
     page = log_in(open_page(LISTS[0], answers=None, size=PHONE))
     for address in (*LISTS, *details(server)):

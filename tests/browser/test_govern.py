@@ -19,6 +19,8 @@ from tests.support.http_client import http_client
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.interop
+
 PASSWORD: Final = "correct horse battery"
 CHEAP: Final = {"security.argon2_memory_bytes": "65536", "security.argon2_iterations": "1"}
 OWN: Final = {"security.initial_admin": "root", "security.initial_admin_password": PASSWORD}
@@ -90,7 +92,7 @@ def go(page: Page, address: str) -> None:
 
 def settled(page: Page, title: str) -> None:
     expect(heading(page, title)).to_be_visible()
-    expect(page.locator("[aria-busy=true]:visible")).to_have_count(0)
+    expect(page.locator("[aria-busy=true]")).to_have_count(0)
 
 
 def rows(page: Page, label: str) -> Locator:
@@ -133,7 +135,6 @@ def test_every_page_has_its_data(shown: Shown) -> None:
     expect(page.get_by_text(PASSWORD)).to_have_count(0)
 
 
-@pytest.mark.interop
 def test_a_user_from_the_first_to_the_last_day(shown: Shown, root: httpx2.Client) -> None:
     page = shown("users")
     page.get_by_role("button", name="Create a user").click()
@@ -216,7 +217,6 @@ def change_signing_secret(page: Page) -> None:
     expect(page.get_by_text("cashier has no signing secret.")).to_be_visible()
 
 
-@pytest.mark.interop
 def test_an_existing_user_is_not_created_over(shown: Shown, root: httpx2.Client, messages: list[str]) -> None:
     page = shown("users")
     page.get_by_role("button", name="Create a user").click()
@@ -231,7 +231,6 @@ def test_an_existing_user_is_not_created_over(shown: Shown, root: httpx2.Client,
     assert may_log_in(root, "till", PASSWORD)
 
 
-@pytest.mark.interop
 def test_own_rights_are_lost_only_by_typing_the_name(shown: Shown, root: httpx2.Client, messages: list[str]) -> None:
     assert root.put("/api/v1/users/boss", json={"password": PASSWORD, "super": True}).is_success
     page = shown("users/boss", user="boss")
@@ -250,7 +249,6 @@ def test_own_rights_are_lost_only_by_typing_the_name(shown: Shown, root: httpx2.
     messages[:] = [each for each in messages if "status of 401" not in each]
 
 
-@pytest.mark.interop
 def test_the_last_super_user_stays(shown: Shown, root: httpx2.Client, messages: list[str]) -> None:
     page = shown("users/root")
     page.get_by_role("button", name="Delete", exact=True).click()
@@ -261,7 +259,6 @@ def test_the_last_super_user_stays(shown: Shown, root: httpx2.Client, messages: 
     expect_refusal(messages, 409)
 
 
-@pytest.mark.interop
 def test_a_policy_is_written_changed_and_deleted(shown: Shown, root: httpx2.Client, messages: list[str]) -> None:
     page = shown("policies")
     page.get_by_role("button", name="Write a policy").click()
@@ -312,7 +309,6 @@ def test_a_policy_is_written_changed_and_deleted(shown: Shown, root: httpx2.Clie
     assert len(audited(root, "policy", "clerk")) == 3
 
 
-@pytest.mark.interop
 def test_a_wrong_statement_is_refused_in_the_servers_words(shown: Shown, messages: list[str]) -> None:
     page = shown("policies/till")
     page.get_by_role("group", name="Statement 1").get_by_label("Resources, one a line").fill("Planet:mars")
@@ -324,7 +320,6 @@ def test_a_wrong_statement_is_refused_in_the_servers_words(shown: Shown, message
     expect_refusal(messages, 400)
 
 
-@pytest.mark.interop
 def test_the_tester_names_the_deciding_statement(shown: Shown) -> None:
     page = shown("access")
     page.get_by_label("User, anonymous, or a name from a token").fill("till")
@@ -353,7 +348,6 @@ def test_the_tester_names_the_deciding_statement(shown: Shown) -> None:
     expect(nothing).to_have_count(7)
 
 
-@pytest.mark.interop
 def test_namespaces_are_created_and_deleted(shown: Shown, root: httpx2.Client, messages: list[str]) -> None:
     page = shown("namespaces")
     page.get_by_role("button", name="Create a namespace").click()
@@ -377,7 +371,6 @@ def test_namespaces_are_created_and_deleted(shown: Shown, root: httpx2.Client, m
     assert [each["event"] for each in audited(root, "namespace", "plant")] == ["namespace deleted", "namespace created"]
 
 
-@pytest.mark.interop
 def test_the_audit_is_filtered_and_paged(shown: Shown, root: httpx2.Client) -> None:
     for number in range(60):
         say(root, f"many-{number:02}", ("ALLOW", ["GET"], ["Topic:x"], []))
@@ -398,7 +391,6 @@ def test_the_audit_is_filtered_and_paged(shown: Shown, root: httpx2.Client) -> N
     expect(page.get_by_role("heading", name="No entries fit the filter")).to_be_visible()
 
 
-@pytest.mark.interop
 def test_settings_are_found(shown: Shown) -> None:
     page = shown("settings")
     page.get_by_label("Key or description contains").fill("argon2_memory")
@@ -411,7 +403,6 @@ def test_settings_are_found(shown: Shown) -> None:
     expect(page.get_by_role("heading", name="No settings fit the filter")).to_be_visible()
 
 
-@pytest.mark.interop
 @pytest.mark.parametrize("address", [*PAGES])
 def test_who_has_no_right_is_told_which(shown: Shown, messages: list[str], address: str) -> None:
     page = shown(address, user="guest")
@@ -423,7 +414,6 @@ def test_who_has_no_right_is_told_which(shown: Shown, messages: list[str], addre
     messages.clear()
 
 
-@pytest.mark.interop
 def test_a_name_with_markup_is_text_everywhere(shown: Shown) -> None:
     markup = "<img src=x onerror=alert(1)>"
     page = shown("users")
@@ -439,7 +429,6 @@ def test_a_name_with_markup_is_text_everywhere(shown: Shown) -> None:
     expect(page.locator("main img")).to_have_count(0)
 
 
-@pytest.mark.interop
 def test_the_keyboard_is_enough(shown: Shown, root: httpx2.Client) -> None:
     page = shown("namespaces")
     settled(page, "Namespaces")
@@ -459,7 +448,6 @@ def test_the_keyboard_is_enough(shown: Shown, root: httpx2.Client) -> None:
     assert root.delete("/api/v1/namespaces/typed").status_code == 204
 
 
-@pytest.mark.interop
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_is_accessible(shown: Shown, scheme: str) -> None:
     page = shown("users", scheme=scheme)
@@ -470,7 +458,6 @@ def test_it_is_accessible(shown: Shown, scheme: str) -> None:
         assert [(each["id"], [node["target"] for node in each["nodes"]]) for each in found] == [], address
 
 
-@pytest.mark.interop
 def test_a_phone_scrolls_down_only(shown: Shown) -> None:
     page = shown("users", size=PHONE)
     for address, title in PAGES.items():
@@ -488,7 +475,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
         yield made
 
 
-@pytest.mark.interop
 def test_two_gateways_tell_what_differs_and_who_is_missing(
     open_page: Opened, server: ServerProcess, cluster: ClusterProcesses, messages: list[str]
 ) -> None:

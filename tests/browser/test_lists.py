@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Opened
+
+pytestmark = pytest.mark.interop
 
 LIST = """
 async ([rows, more]) => {

@@ -15,6 +15,8 @@ from tests.browser.real import assert_fits, assert_in_the_audit, log_in_as, new_
 from tests.browser.test_shell import assert_accessible
 from tests.support.server import ServerProcess
 
+pytestmark = pytest.mark.interop
+
 PAGES = (
     "queues",
     "exchanges",
@@ -66,7 +68,6 @@ def test_queues_are_listed_with_their_messages(show: Shown) -> None:
     expect(page.get_by_role("rowheader")).to_have_text(["stock"])
 
 
-@pytest.mark.interop
 def test_pages_and_order_are_those_of_the_server(show: Shown, channel: Any, root: httpx2.Client) -> None:
     for number in range(60):
         channel.queue_declare(f"many-{number:03}", durable=True)
@@ -81,7 +82,6 @@ def test_pages_and_order_are_those_of_the_server(show: Shown, channel: Any, root
         channel.queue_delete(f"many-{number:03}")
 
 
-@pytest.mark.interop
 def test_a_queue_shows_its_consumers_and_takes_nothing(show: Shown, channel: Any, root: httpx2.Client) -> None:
     channel.queue_declare("watched", durable=True, arguments={"x-max-length": 99})
     for number in range(4):
@@ -98,7 +98,6 @@ def test_a_queue_shows_its_consumers_and_takes_nothing(show: Shown, channel: Any
     channel.queue_delete("watched")
 
 
-@pytest.mark.interop
 def test_a_queue_is_created_bound_purged_and_deleted(show: Shown, channel: Any, root: httpx2.Client) -> None:
     page = show("queues")
     page.get_by_role("button", name="Create a queue").click()
@@ -143,7 +142,6 @@ def test_a_queue_is_created_bound_purged_and_deleted(show: Shown, channel: Any, 
     assert_in_the_audit(root, *events)
 
 
-@pytest.mark.interop
 def test_several_queues_are_deleted_and_refusals_are_told(
     show: Shown, channel: Any, server: ServerProcess, messages: list[str]
 ) -> None:
@@ -162,7 +160,6 @@ def test_several_queues_are_deleted_and_refusals_are_told(
     assert messages.pop().startswith("error: Failed to load resource")
 
 
-@pytest.mark.interop
 def test_an_exchange_is_created_bound_and_deleted(show: Shown, root: httpx2.Client) -> None:
     page = show("exchanges")
     page.get_by_role("button", name="Create an exchange").click()
@@ -189,7 +186,6 @@ def test_an_exchange_is_created_bound_and_deleted(show: Shown, root: httpx2.Clie
     assert_in_the_audit(root, "exchange declared", "binding created", "binding deleted", "exchange deleted")
 
 
-@pytest.mark.interop
 def test_policies_are_created_changed_and_deleted(show: Shown, root: httpx2.Client) -> None:
     page = show("queue-policies")
     page.get_by_role("button", name="Create a policy").first.click()
@@ -213,7 +209,6 @@ def test_policies_are_created_changed_and_deleted(show: Shown, root: httpx2.Clie
     assert_in_the_audit(root, "queue policy changed", "queue policy deleted")
 
 
-@pytest.mark.interop
 def test_the_drawing_has_every_end_and_leads_there(show: Shown) -> None:
     page = show("bindings")
     drawing = page.get_by_role("group", name="Drawing of bindings")
@@ -237,7 +232,6 @@ def test_the_drawing_has_every_end_and_leads_there(show: Shown) -> None:
     expect(page.get_by_role("heading", level=1, name="stock")).to_be_visible()
 
 
-@pytest.mark.interop
 def test_too_many_bindings_are_a_list_with_a_count(show: Shown, root: httpx2.Client, channel: Any) -> None:
     assert root.put("/api/vhosts/crowd").status_code == 201
     assert root.put("/api/exchanges/crowd/hub", json={"type": "topic"}).status_code == 201
@@ -256,7 +250,6 @@ def test_too_many_bindings_are_a_list_with_a_count(show: Shown, root: httpx2.Cli
     assert root.delete("/api/vhosts/crowd").status_code == 204
 
 
-@pytest.mark.interop
 def test_hostile_names_are_text(show: Shown, channel: Any, root: httpx2.Client) -> None:
     channel.queue_declare(HOSTILE, durable=True)
     channel.queue_bind(HOSTILE, "orders", HOSTILE)
@@ -273,7 +266,6 @@ def test_hostile_names_are_text(show: Shown, channel: Any, root: httpx2.Client) 
     channel.queue_delete(HOSTILE)
 
 
-@pytest.mark.interop
 def test_who_may_not_list_is_told_the_right(
     open_page: Opened, channel: Any, root: httpx2.Client, messages: list[str]
 ) -> None:
@@ -292,7 +284,6 @@ def test_who_may_not_list_is_told_the_right(
     assert root.get("/api/queues/%2F/billing").status_code == 200
 
 
-@pytest.mark.interop
 @pytest.mark.parametrize("address", PAGES)
 def test_pages_are_accessible_and_fit_a_phone(show: Shown, address: str) -> None:
     page = show(address)

@@ -184,8 +184,8 @@ def test_rates_are_those_between_two_answers(show: Shown, root: httpx2.Client) -
 @pytest.mark.interop
 def test_a_topic_is_created_changed_and_deleted(show: Shown, root: httpx2.Client) -> None:
     page = show("topics")
-    page.get_by_role("button", name="New topic").click()
-    dialog = page.get_by_role("dialog", name="New topic")
+    page.get_by_role("button", name="Create a topic").click()
+    dialog = page.get_by_role("dialog", name="Create a topic")
     dialog.get_by_label("Name").fill("orders")
     dialog.get_by_role("button", name="Create topic").click()
     expect(dialog.get_by_text("there is a topic orders already")).to_be_visible()
@@ -197,7 +197,7 @@ def test_a_topic_is_created_changed_and_deleted(show: Shown, root: httpx2.Client
     )
     dialog.get_by_role("button", name="Create topic").click()
     page.get_by_role("link", name="Show it").click()
-    page.get_by_role("link", name="Settings").last.click()
+    page.locator("main").get_by_role("link", name="Settings").click()
     page.get_by_label("Longest backlog").fill("")
     page.get_by_label("Retention, seconds").fill("3600")
     page.get_by_label("Permission").select_option("READ")

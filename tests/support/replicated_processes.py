@@ -79,8 +79,9 @@ class ReplicatedProcesses(ClusterProcesses):
         """One more, not started, that the others do not know of."""
         number = len(self.controllers) + 2
         made = ControllerProcess(self.directory, dict(self.controllers[0].settings), f"controller-{number}")
-        known = [each.partition("=")[2] for each in json.loads(made.settings["cluster.controllers"])]
-        made.settings |= {"controller.id": str(number), "cluster.controllers": _numbered([*known, made.place])}
+        known = json.loads(made.settings["cluster.controllers"])
+        own = {"controller.id": str(number), "cluster.controllers": json.dumps([*known, f"{number}={made.place}"])}
+        made.settings |= own
         self.controllers.append(made)
         return made
 

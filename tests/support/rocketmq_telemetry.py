@@ -10,7 +10,7 @@ from entrepot.protocols.rocketmq import v2_pb2 as v2
 from tests.support.rocketmq_client import GrpcClient, resource
 from tests.support.waiting import PATIENCE_SECONDS
 
-OPEN_SECONDS = 20 * PATIENCE_SECONDS
+OPEN_SECONDS = 60 * PATIENCE_SECONDS
 """Longest life of a stream: that of a module's tests."""
 
 
@@ -19,7 +19,7 @@ class OpenTelemetry:
 
     def __init__(self, client: GrpcClient, said: v2.Settings) -> None:
         self._said, self._stays = said, threading.Event()
-        self._told = client.telemetry(said=self._commands())
+        self._told = client.telemetry(said=self._commands(), seconds=OPEN_SECONDS)
         assert next(self._told).status.code == v2.OK
 
     def _commands(self) -> Iterator[v2.TelemetryCommand]:
