@@ -25,7 +25,7 @@ class Outcome(StrEnum):
 
 
 class Reach(StrEnum):
-    """What a subject may do with all that a name stands for."""
+    """Rights of a subject on all that a name stands for."""
 
     ALLOWED = "allowed"
     DENIED = "denied"
@@ -69,7 +69,7 @@ def first_of(holding: Sequence[Considered]) -> Considered | None:
 
 
 def reach(principal: Principal, request: Request, policies: Iterable[Sequence[CompiledStatement]]) -> Reach:
-    """What the principal may do, for an overview of many principals."""
+    """Rights of a principal, for an overview of many."""
     is_allowed = is_some = False
     for _, each in numbered(policies):
         if not _is_of_action(each, request.action):

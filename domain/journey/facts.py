@@ -12,9 +12,12 @@ from entrepot.domain.query import MessageConsumer, MessageHop
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where a record is.  `epoch`, `replica`: mastership that wrote it, 0 without replicas.  `holders`, `lacking`:
-    replicas that have it by now, and that do not, in words.  `dropped_hops`: hops that the broker had no room for since
-    its start.  `problem`: why this is not known, or empty."""
+    """Place of a record in the log.
+
+    `epoch`, `replica`: mastership that wrote it, 0 without replicas.  `holders`, `lacking`: replicas that have it by
+    now, and that do not, in words.  `dropped_hops`: hops that the broker had no room for since its start.  `problem`:
+    reason why this is not known, or empty.
+    """
 
     broker: str = ""
     epoch: int = 0
@@ -35,7 +38,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """What a consumer group stands for, for people."""
+    """Use of a consumer group, in words for people."""
 
     kind: LaneKind
     name: str

@@ -15,7 +15,7 @@ _TIME = "RFC 3339, or epoch milliseconds."
 
 
 class Name(StrEnum):
-    """What an id is the name of."""
+    """Kind of name that an id is."""
 
     MESSAGE_ID = "messageId"
     KEY = "key"

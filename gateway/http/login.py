@@ -146,7 +146,7 @@ def _shape(context: HttpContext, request: Request, principal: Principal | None) 
 
 
 def _rights(context: HttpContext, principal: Principal) -> list[str]:
-    """What the principal may do to everything of a type, such as `Topic:LIST`; the audit does not tell it."""
+    """Actions allowed on everything of a type, such as `Topic:LIST`; asking for them is not audited."""
     cluster = context.settings.cluster.name or DEFAULT_CLUSTER
     names = dict.fromkeys(ResourceType, EVERYTHING) | {ResourceType.CLUSTER: cluster}
     return [

@@ -60,7 +60,7 @@ def rights_of(security: Security, principal: Principal) -> Rights:
 def reach_of(
     security: Security, principal: Principal, resource_type: ResourceType, name: str
 ) -> Mapping[Action, Reach]:
-    """What a principal may do with a resource, by action."""
+    """Decisions for a principal and a resource, by action."""
     found = security.statements_for(principal)
     if isinstance(found, Decision):
         everything = Reach.ALLOWED if found.is_allowed else Reach.DENIED

@@ -38,7 +38,7 @@ MAX_TOKEN_BYTES: Final = 3500
 
 
 class _Claims(msgspec.Struct, frozen=True):
-    """What a token says. `rights`: digest of the user's record and policy."""
+    """Claims of a token. `rights`: digest of the user's record and policy."""
 
     id: str
     name: str

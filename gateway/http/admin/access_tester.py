@@ -1,4 +1,4 @@
-"""Who may what, and by which statement: the decisions that all listeners make.  For super users only."""
+"""Rights of any user, and the statement behind each: the decisions of all listeners.  For super users only."""
 
 from __future__ import annotations
 

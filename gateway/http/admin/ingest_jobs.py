@@ -89,7 +89,7 @@ async def _shape(context: HttpContext, entry: KeyValue) -> dict[str, Any]:
 
 
 async def _topic_shape(context: HttpContext, topic: str, offsets: dict[str, int]) -> dict[str, Any]:
-    """How far the job is in a topic; without a lag where it is not known."""
+    """Progress of the job in a topic; without a lag where it is not known."""
     answers = await topic_statuses(context.store, [topic])
     status = None if topic in answers.partial or answers.missing else answers.statuses.get(topic)
     ends = {} if status is None else {each.queue_id: each.max_offset for each in status.queues}

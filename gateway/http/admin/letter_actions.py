@@ -1,4 +1,4 @@
-"""What is done with dead letters: resending and deleting, with the outcome of each."""
+"""Resending and deleting of dead letters, with the outcome of each."""
 
 from __future__ import annotations
 

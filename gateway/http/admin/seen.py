@@ -1,4 +1,4 @@
-"""What a caller is shown of messages: the masks that hold for it, and the audit of its looks at bodies."""
+"""Messages as a caller is shown them: the masks that hold for it, and the audit of its looks at bodies."""
 
 from __future__ import annotations
 

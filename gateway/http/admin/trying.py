@@ -231,7 +231,7 @@ def _bytes(text: str, encoding: str, where: str) -> bytes:
 
 
 async def _places(context: HttpContext, message_id: bytes) -> list[dict[str, Any]]:
-    """Where the message lies; nowhere yet if it waits for its time."""
+    """Place of the message; none yet if it waits for its time."""
     try:
         found = await context.store.finder.messages_by_id(message_id)
     except EntrepotError as error:

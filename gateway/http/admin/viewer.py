@@ -35,7 +35,7 @@ NEWEST_FIRST: Final = "backward"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a query asks to see."""
+    """Range and filter of a query for messages."""
 
     queue: int | None
     offset: str | None

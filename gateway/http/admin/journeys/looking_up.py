@@ -56,8 +56,8 @@ SCANNED: Final = frozenset((By.CORRELATION, By.AMQP_ID))
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is looked for.  `topics`: those that the caller may read, of which the messages are.  `source`: of an event,
-    empty for any.  `from_ms`, `to_ms` bound the store time."""
+    """Subject of a look-up.  `topics`: those that the caller may read, of which the messages are.  `source`: of an
+    event, empty for any.  `from_ms`, `to_ms` bound the store time."""
 
     by: By
     id: str
@@ -69,7 +69,7 @@ class Wanted:
 
 @dataclass
 class Searched:
-    """How far a look-up went.  `until_ms`: store time of the oldest message read; `is_complete`: all there is was
+    """Extent of a look-up.  `until_ms`: store time of the oldest message read; `is_complete`: all there is was
     read."""
 
     topics: int = 0

@@ -103,7 +103,7 @@ def journey_routes(context: HttpContext) -> Routes:
 
 
 class Sight:
-    """What one principal may see."""
+    """Rights of one principal to see topics and groups."""
 
     def __init__(self, context: HttpContext, principal: Principal) -> None:
         self._context, self._principal = context, principal
