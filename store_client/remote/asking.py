@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from entrepot.broker.remoting.link import ConnectionLostError, Link, OnLate
 from entrepot.domain.consumer_group import GroupStatus, QueueProgress
-from entrepot.domain.errors import Code, EntrepotError
+from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.shard import first_place, first_queue
 from entrepot.domain.topic import QueueBounds
@@ -16,6 +16,8 @@ from entrepot.protocols.remoting import operations as wire
 from entrepot.protocols.remoting.message_batch import decode_stored
 
 Asked = TypeVar("Asked")
+_LACKED: Final = NOT_THERE | {Code.OFFSET_NOT_FOUND}
+"""Refusals of a slave that are no answer: its master may have what it lacks."""
 
 
 class Asking:
@@ -53,6 +55,9 @@ class Asking:
         except EntrepotError as refusal:
             if refusal.code is Code.BAD_REQUEST and refusal.message.endswith(wire.NOT_HERE):
                 text = f"broker {self.name!r} is not available: its master has moved"
+                raise ConnectionLostError(text) from refusal
+            if self.may_lag and refusal.code in _LACKED:
+                text = f"{self.name} copies a log, and lacks this so far: {refusal.message}"
                 raise ConnectionLostError(text) from refusal
             self._check_same(operation)
             raise

@@ -7,12 +7,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from entrepot.broker.remoting.link import ClientStream, ConnectionLostError, Link, LinkSettings, OnLate
-from entrepot.domain.errors import NOT_THERE, Code, EntrepotError
+from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
+from entrepot.domain.errors import EntrepotError
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.asking import Asking
 
@@ -27,7 +27,6 @@ CHANGED_SECONDS: Final = 10.0
 """Time for which a created, changed or deleted topic is read from its master alone."""
 AGAIN_SECONDS: Final = 0.2
 """Pause before a slave that refuses reads is asked again."""
-_LACKED: Final = NOT_THERE | {Code.OFFSET_NOT_FOUND}
 log = structlog.get_logger(__name__)
 
 
@@ -64,22 +63,6 @@ class SlaveReader(Asking):
         if self._again is not None:
             self._again.cancel()
         await self.link.close()
-
-    async def ask(
-        self,
-        operation: wire.Operation,
-        *arguments: Any,
-        seconds: float | None = None,
-        on_late: OnLate | None = None,
-    ) -> Any:
-        """As `Asking.ask`.  Raises UNAVAILABLE for what it lacks: its master may have that."""
-        try:
-            return await super().ask(operation, *arguments, seconds=seconds, on_late=on_late)
-        except EntrepotError as refusal:
-            if refusal.code not in _LACKED:
-                raise
-            text = f"{self.name} copies a log, and lacks this so far: {refusal.message}"
-            raise ConnectionLostError(text) from refusal
 
     def ask_anew(self) -> None:
         """Ask it for a new offer, with its present progress."""
