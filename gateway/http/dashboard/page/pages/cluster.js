@@ -10,7 +10,7 @@ import { clusterActions } from "../parts/cluster_actions.js";
 import { gatewayRows } from "../parts/gateway_rows.js";
 import { head } from "../parts/head.js";
 import { columns, keyNumbers, panel, scrolling } from "../parts/panel.js";
-import { logProblems, lossesToStand, masterOf, membersOf, stateOfReplica } from "../parts/replicas.js";
+import { logProblems, lossesToStand, masterOf, quorumOf, stateOfReplica } from "../parts/replicas.js";
 import { none, state, unknown } from "../parts/states.js";
 import { session } from "../session.js";
 
@@ -64,16 +64,14 @@ function numbers({ brokers, controllers, answered }) {
   const inSet = replicas.filter((each) => each.isInSync).length;
   const losses = brokers.map((broker) => [broker, lossesToStand(broker)]).filter(([, amount]) => amount !== null);
   const least = losses.length ? losses.reduce((one, other) => (one[1] <= other[1] ? one : other)) : null;
-  const leader = controllers.find((each) => each.state === "leads");
-  const members = membersOf(controllers);
-  const there = members.filter((each) => each.state !== "away").length;
+  const { size, there, leader } = quorumOf(controllers);
   const away = answered.asked - answered.answered;
   const last = brokers.map((broker) => broker.election).filter((each) => each?.time).sort((one, other) => (one.time < other.time ? 1 : -1))[0];
   return [
     { label: "Gateways", value: answered.answered, unit: `of ${answered.asked}`, kind: away ? "warn" : "", more: away ? [answered.missing.slice(0, 3).map((each, at) => [at > 0 && ", ", name(each.name)]), " not known"] : "all answered" },
     replicas.length ? { label: "Replicas in their set", value: inSet, unit: `of ${replicas.length}`, kind: inSet < replicas.length ? "warn" : "" } : null,
     least && { label: "Losses it can stand", value: least[1], unit: ["on ", name(least[0].name)], kind: least[1] === 0 ? "warn" : "", more: least[1] === 0 ? "one more stops publishing there" : "replicas, before publishing stops" },
-    controllers.length ? { label: "Controllers", value: there, unit: `of ${members.length}`, kind: there < members.length || !leader ? "warn" : "", more: leader ? `controller ${leader.controller} leads` : "none of them leads" } : null,
+    controllers.length ? { label: "Controllers", value: there, unit: `of ${size}`, kind: there < size || !leader ? "warn" : "", more: leader ? `controller ${leader.controller} leads` : "none of them leads" } : null,
     last ? { label: "Last election", value: time(last.time), more: last.reason } : null,
     brokers.length === 0 ? { label: "Store", value: "1", unit: "copy", more: "in the gateway's process, without replicas" } : null,
   ].filter(Boolean);

@@ -15,11 +15,11 @@ export async function show(place, { text }, signal) {
   const found = h("ul.found");
   place.append(top.element, panel("Found", { unit: `asked for: ${kinds.map((entry) => entry.finds.what).join(", ")}`, body: found }));
   const lines = await Promise.all(kinds.map((entry) => line(found, entry, text, signal)));
-  if (signal.aborted || lines.some((each) => each !== null)) return;
+  if (signal.aborted || lines.some(Boolean)) return;
   fill(found, h("li", empty("Nothing has this name", "Names are compared whole, with upper and lower case.")));
 }
 
-/** Ask one kind, and show its answer as a line; null, without a line, where it has no such name. */
+/** Ask one kind, and show its answer as a line; false, without a line, where it has no such name. */
 async function line(list, entry, text, signal) {
   const { what, exists } = entry.finds;
   const target = link(entry.route.replace(/:\w+/, encodeURIComponent(text)));
@@ -28,9 +28,9 @@ async function line(list, entry, text, signal) {
   list.append(element);
   const show = ({ refusal, isThere }) => (refusal ? state("unknown", `${what}: ${refusal}`) : isThere ? anchor : null);
   const found = await ask(element, (asked) => answerOf(exists, text, asked), show, { what: `for a ${what}`, fact: `${what}: not asked`, signal });
-  if (found?.refusal || found?.isThere) return element;
-  element.remove();
-  return null;
+  const isShown = Boolean(found?.refusal || found?.isThere);
+  if (!isShown) element.remove();
+  return isShown;
 }
 
 /** {isThere}, or {refusal} where the user may not know. */

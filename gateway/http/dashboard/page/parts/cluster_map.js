@@ -3,7 +3,7 @@
 import { h, name, s } from "../dom.js";
 import { bytes, count, number, percent } from "../format.js";
 import { gatewayRows } from "./gateway_rows.js";
-import { masterOf, membersOf, stateOfReplica } from "./replicas.js";
+import { masterOf, quorumOf, stateOfReplica } from "./replicas.js";
 import { unknown } from "./states.js";
 
 const MOST_NODES = 24; // above it, only groups that need an eye are drawn
@@ -72,13 +72,11 @@ function replicaNode(replica, master) {
 }
 
 function besideNodes(controllers, nameServers, bridges) {
-  const leader = controllers.find((each) => each.state === "leads");
-  const members = membersOf(controllers);
-  const there = members.filter((each) => each.state !== "away").length;
+  const { size, there, leader } = quorumOf(controllers);
   const up = nameServers.filter((each) => each.isAvailable).length;
   const running = bridges.filter((each) => /connected|running/i.test(each.state)).length;
   const nodes = [
-    controllers.length > 0 && node("controller", "Controllers", `${there} of ${members.length}`, leader ? `controller ${leader.controller} leads` : h("b", "none of them leads"), { kind: leader ? (there < members.length ? "warn" : "") : "bad", isOn: Boolean(leader) }),
+    controllers.length > 0 && node("controller", "Controllers", `${there} of ${size}`, leader ? `controller ${leader.controller} leads` : h("b", "none of them leads"), { kind: leader ? (there < size ? "warn" : "") : "bad", isOn: Boolean(leader) }),
     nameServers.length > 0 && node("nameServer", "Name servers", `${up} of ${nameServers.length}`, nameServers.map((each, at) => [at > 0 && ", ", name(each.address)]), { kind: up === nameServers.length ? "" : up ? "warn" : "bad" }),
     bridges.length > 0 && node("bridge", "Bridges", `${running} of ${bridges.length}`, bridges.slice(0, 3).map((each, at) => [at > 0 && ", ", name(each.name), " ", each.state]), { kind: running === bridges.length ? "" : "warn" }),
   ].filter(Boolean);

@@ -3,8 +3,12 @@
 /** The replica that leads a broker; undefined where none does or it is not known. */
 export const masterOf = (broker) => broker.replicas.find((each) => each.role === "master");
 
-/** Controllers that elect; others run, and are no members. */
-export const membersOf = (controllers) => controllers.filter((each) => each.state !== "outside");
+/** The controllers that elect, as {size, there, leader}: their number, those that answer, and who leads, if any.  Others
+ * run, and are no members. */
+export function quorumOf(controllers) {
+  const members = controllers.filter((each) => each.state !== "outside");
+  return { size: members.length, there: members.filter((each) => each.state !== "away").length, leader: members.find((each) => each.state === "leads") };
+}
 
 /** What a replica is, as {kind, word} of a state. */
 export function stateOfReplica(replica) {

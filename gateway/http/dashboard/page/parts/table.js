@@ -82,8 +82,10 @@ class List {
     const asking = (this.asking = new AbortController());
     const signal = AbortSignal.any([asking.signal, this.signal]);
     const wait = isQuiet ? null : loading(this.what);
-    if (wait) this.#waits(wait.element);
-    if (wait) this.failed = null;
+    if (wait) {
+      this.#waits(wait.element);
+      this.failed = null;
+    }
     try {
       const page = await this.load({ after: this.after, limit: this.limit, sort: this.order, filter: this.filter, signal });
       if (!signal.aborted) this.#show(page, isQuiet);
@@ -119,9 +121,9 @@ class List {
 
   #show(page, isQuiet) {
     this.failed = null;
-    this.isPartial = Boolean(page.answered) && page.answered.answered < page.answered.asked;
     const what = /brokers/.test(this.what) ? "brokers" : "gateways";
     const lacking = partial(page.answered, { what, means: "Rows of what did not answer are missing.", again: () => this.reload() });
+    this.isPartial = lacking !== null;
     fill(this.notes, lacking && h("div.pad", lacking));
     this.next = page.next ?? null;
     if (isQuiet && this.#isHeld()) {
