@@ -66,7 +66,7 @@ class Action:
 
     @property
     def told(self) -> str:
-        """What the refusal has in it."""
+        """Text that the refusal has in it."""
         return self.refusal or (SUPER if self.is_for_super_users else self.rights[0].partition(" ")[0])
 
 
@@ -105,14 +105,9 @@ def has(path: str, **wanted: object) -> Callable[[httpx2.Client, str], bool]:
     return is_so
 
 
-def puts(path: str, **body: object) -> Callable[[Site, str], None]:
-    """Make the thing by REST, at the first gateway."""
-
-    def made(site: Site, name: str) -> None:
-        answer = site.roots[0].put(path.format(name=name), json=body)
-        assert answer.is_success, answer.text
-
-    return made
+def everywhere(site: Site, is_so: Callable[[httpx2.Client, str], bool], name: str) -> None:
+    """Wait until it is so of the name at both gateways."""
+    wait_until(lambda: all(is_so(root, name) for root in site.roots), f"both gateways know {name}")
 
 
 def try_action(shown: Shown, site: Site, action: Action, at: int) -> None:

@@ -30,17 +30,10 @@ WHOSE: Final = {"policies": "a policy", "operator-policies": "an operator's poli
 # -- what is there before ----------------------------------------------------------------------------------------------
 
 
-def put(site: Site, path: str, **body: object) -> None:
-    """Make it, and wait until both gateways have it."""
-    answer = site.roots[0].put(path, json=body)
-    assert answer.is_success, answer.text
-    wait_until(lambda: all(root.get(path).is_success for root in site.roots), f"{path} is known")
-
-
 def queues(site: Site, name: str, *ends: str) -> None:
     """One queue, or one for each end of its name."""
     for end in ends or ("",):
-        put(site, QUEUE.format(name=name + end))
+        site.put(QUEUE.format(name=name + end))
 
 
 def two_queues(site: Site, name: str) -> None:
@@ -48,7 +41,7 @@ def two_queues(site: Site, name: str) -> None:
 
 
 def exchange(site: Site, name: str) -> None:
-    put(site, EXCHANGE.format(name=name), type="topic")
+    site.put(EXCHANGE.format(name=name), type="topic")
 
 
 def full_queue(site: Site, name: str) -> None:
@@ -76,7 +69,7 @@ def governed(kind: str) -> Callable[[Site, str], None]:
     def prepare(site: Site, name: str) -> None:
         queues(site, name)
         definition = {"pattern": f"^{name}", "definition": {"max-length": MOST + 1}, "apply-to": "queues"}
-        put(site, f"/api/{kind}/%2F/{name}", **definition)
+        site.put(f"/api/{kind}/%2F/{name}", **definition)
         wait_until(lambda: all(_most(root, name) == MOST + 1 for root in site.roots), "it holds")
 
     return prepare

@@ -11,9 +11,8 @@ from playwright.sync_api import Page
 
 from entrepot.store_client.blocking import StoreLocation
 from tests.browser import client_steps, group_steps, moving
-from tests.browser.replicated.acting import SUPER, Action, dialog, has, is_gone, is_there, press, select
+from tests.browser.replicated.acting import SUPER, Action, dialog, everywhere, has, is_gone, is_there, press, select
 from tests.browser.replicated.site import ROOT, Site
-from tests.support.waiting import wait_until
 
 SUBJECT: Final = "orders-in"
 """The topic that the site's webhooks are of."""
@@ -25,11 +24,6 @@ WEBHOOK: Final = "/api/v1/webhooks/{name}"
 RULE: Final = "/api/v1/topics/{name}/event-rules"
 OF_CLUSTER: Final = ("UPDATE Cluster:default",)
 SECONDS: Final = 60
-
-
-def everywhere(site: Site, is_so: Callable[[httpx2.Client, str], bool], name: str) -> None:
-    """Wait until it is so of the name at both gateways."""
-    wait_until(lambda: all(is_so(root, name) for root in site.roots), f"both gateways know {name}")
 
 
 # -- clients that are there before -------------------------------------------------------------------------------------

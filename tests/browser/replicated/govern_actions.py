@@ -8,7 +8,7 @@ from typing import Final
 import httpx2
 from playwright.sync_api import Page
 
-from tests.browser.replicated.acting import SUPER, Action, dialog, has, is_gone, is_there, press
+from tests.browser.replicated.acting import SUPER, Action, dialog, everywhere, has, is_gone, is_there, press
 from tests.browser.replicated.site import ROOT, Site
 from tests.support.http_client import http_client
 
@@ -32,7 +32,7 @@ def delete_namespace(page: Page, name: str) -> None:
 
 
 def make_namespace(site: Site, name: str) -> None:
-    assert site.roots[0].put(NAMESPACE.format(name=name), json={}).is_success
+    site.put(NAMESPACE.format(name=name))
 
 
 def create_user(page: Page, name: str) -> None:
@@ -66,7 +66,8 @@ def set_secret(page: Page, name: str) -> None:
 
 def make_signer(site: Site, name: str) -> None:
     site.user(name)
-    assert site.roots[0].put(USER.format(name=name), json={"signingSecret": "a-signing-secret"}).is_success
+    site.put(USER.format(name=name), signingSecret="a-signing-secret")
+    everywhere(site, has(USER, hasSigningSecret=True), name)
 
 
 def confirmed(label: str, verb: str = "") -> Callable[[Page, str], None]:
@@ -114,7 +115,8 @@ def make_user(site: Site, name: str) -> None:
 
 def make_disabled(site: Site, name: str) -> None:
     site.user(name)
-    assert site.roots[0].put(USER.format(name=name), json={"enabled": False}).is_success
+    site.put(USER.format(name=name), enabled=False)
+    everywhere(site, has(USER, enabled=False), name)
 
 
 def make_super(site: Site, name: str) -> None:

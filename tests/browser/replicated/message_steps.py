@@ -10,7 +10,6 @@ from typing import Any, Final
 import httpx2
 
 from tests.browser import group_steps
-from tests.browser.replicated.acting import puts
 from tests.browser.replicated.site import Site
 from tests.support.waiting import wait_until
 
@@ -41,8 +40,7 @@ def makes(path: str, *suffixes: str, **body: object) -> Callable[[Site, str], No
 
     def made(site: Site, name: str) -> None:
         for suffix in suffixes or ("",):
-            puts(path, **body)(site, name + suffix)
-            known(site, path.format(name=name + suffix))
+            site.put(path.format(name=name + suffix), **body)
 
     return made
 

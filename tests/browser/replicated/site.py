@@ -53,6 +53,12 @@ class Site:
         """The gateway that the page is not at."""
         return self.gateways[1 - self.page_at]
 
+    def put(self, path: str, **body: object) -> None:
+        """Make a thing, and wait until both gateways know it."""
+        answer = self.roots[0].put(path, json=body)
+        assert answer.is_success, answer.text
+        wait_until(lambda: all(root.get(path).is_success for root in self.roots), f"{path} is known")
+
     def user(self, name: str, *statements: dict[str, Any], is_super: bool = False) -> tuple[str, str]:
         """A user with a policy, known at both gateways."""
         first = self.roots[0]

@@ -40,7 +40,7 @@ OF_CONNECTIONS = (
 )  # fmt: skip
 """Beginnings of names of classes.  What Starlette's task of a stream leaves to the collector has no bytes."""
 KEPT = frozenset({"entrepot.gateway.mqtt.connections.history.ClientEvent"})
-"""What is kept of connections on purpose, for operators, within limits of its own (`test_client_history.py`)."""
+"""Kept on purpose, for operators, within limits of their own (`test_client_history.py`)."""
 HALF_CONNECT = b"\x10\xe0\xd4\x03\x00\x04MQTT\x05" + b"x" * 40_000
 AMQP_HEADER = b"AMQP\x00\x00\x09\x01"
 Ports = dict[str, int]
