@@ -143,6 +143,11 @@ class GatewayCollector(Collector):
         yield connections
         yield from self._bridges()
         yield from self._background()
+        yield from counters(
+            ["part", "outcome"],
+            {"entrepot_incidents": "Messages and requests not treated as usual, by part and by what was done instead"},
+            ((key, (count,)) for key, count in sender.incidents.counts.items()),
+        )
         yield GaugeMetricFamily(
             "entrepot_store_failed",
             "1 once the store has failed and stopped for good",

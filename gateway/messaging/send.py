@@ -24,6 +24,7 @@ from entrepot.domain.ports import Store
 from entrepot.domain.routing.queue_selector import RoundRobin, priority_queues, queue_for_key
 from entrepot.domain.topic import Topic, TopicType
 from entrepot.gateway.messaging.answer import Answer
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.provenance import Provenance
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.messaging.traffic import Traffic
@@ -81,6 +82,7 @@ class Sender:
         self._count = count()
         self.traffic = Traffic()
         self.provenance = Provenance(store, self._origin)
+        self.incidents = Incidents(clock)
         self.bindings: Bindings | None = None
         """Bindings that add further queues; None for no bindings."""
         self.admission: Admission | None = None
