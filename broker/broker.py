@@ -35,6 +35,7 @@ from entrepot.broker.settings import BrokerSettings
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.store_files import DirectoryLock
 from entrepot.broker.tiered.tier import Tier
+from entrepot.domain.callbacks import call_each
 from entrepot.domain.clock import Clock
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import EntrepotError, StoreFailedError
@@ -171,19 +172,16 @@ class Broker:
                 if is_retry_topic(queue.topic):
                     self.core.polling.wake(retried_topic(queue.topic), retry_group(queue.topic))
                 self.core.polling.wake_visible(queue.topic)
-            for watcher in queue.watchers:
-                try:
-                    watcher(queue)
-                except Exception:  # the others, and waiting confirms, go on
-                    log.exception("a watcher of a queue failed", topic=queue.topic, queue=queue.queue_id)
+            for fault in call_each(queue.watchers, queue):
+                log.error("a watcher of a queue failed", topic=queue.topic, queue=queue.queue_id, exc_info=fault)
 
     def _on_topic(self, name: str) -> None:
-        for watcher in tuple(self.core.topic_watchers):
-            watcher(name)
+        for fault in call_each(tuple(self.core.topic_watchers), name):
+            log.error("a watcher of topics failed", topic=name, exc_info=fault)
 
     def _on_group(self, name: str) -> None:
-        for watcher in tuple(self.core.group_watchers):
-            watcher(name)
+        for fault in call_each(tuple(self.core.group_watchers), name):
+            log.error("a watcher of groups failed", group=name, exc_info=fault)
 
     def _on_failure(self, failure: StoreFailedError) -> None:
         self.core.polling.release()

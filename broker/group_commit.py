@@ -20,6 +20,7 @@ from entrepot.broker.consume.decision_step import Decision, DecisionStep
 from entrepot.broker.measurements import Measurements
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
+from entrepot.domain.callbacks import call_each
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import StoreFailedError
 
@@ -293,8 +294,8 @@ class GroupCommit:
             self._on_grown(grown)
         if self._relieved and self._engine.end - confirmed <= self._max_unconfirmed // 2:
             relieved, self._relieved = self._relieved, []
-            for callback in relieved:
-                callback()
+            for fault in call_each(relieved):
+                log.error("a callback of relief failed", exc_info=fault)
         return has_told
 
     def _tell(self, waiting: deque[tuple[int, Confirmation, int, float]], offset: int) -> tuple[int, bool]:
@@ -311,7 +312,7 @@ class GroupCommit:
             try:
                 confirmation.settle()
             except Exception:  # one waiter fails: the others are told nevertheless
-                log.exception("who was told of a confirmation failed")
+                log.exception("a confirmation callback raised")
         return confirmed_answers, has_told
 
     def _fail(self, failure: StoreFailedError) -> None:
@@ -330,5 +331,5 @@ class GroupCommit:
             confirmation.settle(in_doubt)
         self._on_failure(failure)
         relieved, self._relieved = self._relieved, []
-        for callback in relieved:  # the next append tells waiters that there will be no room
-            callback()
+        for fault in call_each(relieved):  # the next append tells waiters that there will be no room
+            log.error("a callback of relief failed", exc_info=fault)

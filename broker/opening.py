@@ -28,6 +28,7 @@ from entrepot.broker.store.recovery import RowReaders, recover
 from entrepot.broker.store.state_file import SqliteStateFile, StateFile
 from entrepot.broker.store.store_files import FORMAT, NAMES, StoreFiles, StoreIdentity
 from entrepot.broker.store.sync_channel import SyncChannel, start_sync_process
+from entrepot.domain.callbacks import call_each
 
 MANY_OBJECTS: Final = 100_000
 """Objects made at a store's opening above which the garbage collector skips them all from then on."""
@@ -209,8 +210,8 @@ def _register(engine: StorageEngine, registry: Registry, progress: Progress) -> 
                 dispatcher.queue(name, queue_id, commit_log_offset)
             dispatcher.retire_queues(name, topic.queues, commit_log_offset)
             progress.drop_queues(name, topic.queues, commit_log_offset)
-        for watcher in watchers:
-            watcher(name)
+        for fault in call_each(watchers, name):
+            log.error("a watcher of topics failed", topic=name, exc_info=fault)
 
     dispatcher.queue_count = queue_count
     registry.on_topic = on_topic

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from entrepot.domain.callbacks import call_each
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import Message
 
@@ -55,12 +56,14 @@ class Confirmation:
         return self.refusals
 
     def settle(self, failure: EntrepotError | None = None) -> None:
-        """Set the outcome and run the callbacks; called by the store's confirm loop alone."""
+        """Set the outcome and run the callbacks; called by the store's confirm loop alone.  Raises their faults once
+        all have run."""
         self.settled = True
         self.failure = failure
         callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            callback(failure)
+        faults = call_each(callbacks, failure)
+        if faults:
+            raise ExceptionGroup("callbacks of a confirmation failed", faults)
 
     def settled_now(self) -> Confirmation:
         """Return itself, settled: nothing was accepted, so there is nothing to wait for."""

@@ -103,7 +103,7 @@ class Gateway:
         self._http_context: HttpContext | None = None
         self.memberships = Memberships(store, clock, settings.groups)
         self.retained = RetainedMessages(store, clock, settings.mqtt.retained_limits)
-        self.hub = DeliveryHub(store, clock)
+        self.hub = DeliveryHub(store, clock, self.sender.incidents)
         self.shares = Shares(
             store,
             clock,

@@ -6,7 +6,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+import structlog
+
+from entrepot.domain.callbacks import call_each
 from entrepot.domain.errors import Code, EntrepotError
+
+log = structlog.get_logger(__name__)
 
 MAX_WAITERS: Final = 100_000
 """Most waiting pops; beyond, a pop that would wait is refused (TOO_MANY_REQUESTS)."""
@@ -114,8 +119,8 @@ class LongPolling:
         if watched:
             for name in [group] if group is not None else tuple(watched):
                 watchers = watched.get(name, ())
-                for watcher in watchers:
-                    watcher()
+                for fault in call_each(watchers):
+                    log.error("a watcher of a group failed", topic=topic, group=name, exc_info=fault)
                 if len(watchers) > 1:  # the first to be told often gets the message: each is first in turn
                     watched[name] = (*watchers[1:], watchers[0])
 

@@ -10,6 +10,7 @@ import structlog
 
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
+from entrepot.domain.callbacks import hand_over
 from entrepot.domain.errors import CorruptedError
 from entrepot.domain.message import StoredMessage
 
@@ -77,8 +78,9 @@ class QueueTail:
             items = self._without_healing(items)
             messages = [item for item in items if not isinstance(item, CorruptedError)]
         self._next += len(items)
-        if messages:
-            self._on_messages(messages)
+        for message, fault in hand_over(messages, self._on_messages) if messages else ():
+            place = f"{message.topic}/{message.queue_id}@{message.queue_offset}"
+            log.error("a message could not be handed on, the others are", place=place, exc_info=fault)
         if self._next < self._queue.visible_offset and not self._is_closed and not self._is_scheduled:
             self._schedule()
 

@@ -12,6 +12,7 @@ from entrepot.broker.consume.tail import QueueTail
 from entrepot.broker.ports.cold_reads import CorruptedRowError
 from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
+from entrepot.domain.callbacks import call_each
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Pulled
@@ -90,8 +91,8 @@ class ColdTail:
             assert isinstance(self._start, Position), "only a position has to be found first"
             self._next = await self._reading.offset_at(queue.topic, queue.queue_id, self._start)
             self._is_begun = True
-            for callback in self._begun:
-                callback()
+            for fault in call_each(self._begun):
+                log.error("a callback of a tail's start failed", topic=queue.topic, exc_info=fault)
         self._next = max(self._next, self._reading.known_minimum(queue))  # earlier messages are gone
         if self._next >= queue.min_offset:
             return True

@@ -19,6 +19,7 @@ from entrepot.broker.store.consume_queue import ConsumeQueue
 from entrepot.broker.store.engine import StorageEngine
 from entrepot.broker.store.log_applier import LogApplier
 from entrepot.broker.store.watermark import NO_END
+from entrepot.domain.callbacks import call_each
 from entrepot.domain.errors import CorruptedError, EntrepotError, StoreFailedError
 
 MAX_KEPT_BYTES: Final = 16 << 20
@@ -191,8 +192,8 @@ class SlaveStore:
 
     def _tell(self, grown: list[ConsumeQueue]) -> None:
         for queue in grown:
-            for watcher in queue.watchers:
-                watcher(queue)
+            for fault in call_each(queue.watchers, queue):
+                log.error("a watcher of a queue failed", topic=queue.topic, queue=queue.queue_id, exc_info=fault)
 
     def _save_if_due(self) -> None:
         self._saving = self._loop.call_later(SAVE_SECONDS, self._save_if_due)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from entrepot.broker.remoting.listener import ServerStream
@@ -57,16 +57,14 @@ class TailStream:
         self._next = self._tail.next_offset
 
     def _on_messages(self, messages: list[StoredMessage]) -> None:
-        """Send messages; without credit, stop and note the place."""
-        at = 0
-        while at < len(messages) and self._stream.has_credit:
-            size, end = 0, at
-            while end < len(messages) and (end == at or size + len(messages[end].body) <= ITEM_BYTES):
-                size += len(messages[end].body)
-                end += 1
-            self._next = messages[end - 1].queue_offset + 1
-            self._stream.send(encode((self._next, encode_stored(messages[at:end]))))
-            at = end
+        """Send messages; without credit, stop and note the place. One that cannot be encoded raises before any is
+        sent."""
+        pieces = [(piece[-1].queue_offset + 1, encode_stored(piece)) for piece in _pieces(messages)]
+        for following, batch in pieces:
+            if not self._stream.has_credit:
+                break
+            self._next = following
+            self._stream.send(encode((following, batch)))
         if not self._stream.has_credit:
             self._stop()
 
@@ -89,6 +87,18 @@ class TailStream:
         if self._tail is not None:
             self._tail.close()
             self._tail = None
+
+
+def _pieces(messages: list[StoredMessage]) -> Iterator[list[StoredMessage]]:
+    """Cut messages into items of a tail."""
+    at = 0
+    while at < len(messages):
+        size, end = 0, at
+        while end < len(messages) and (end == at or size + len(messages[end].body) <= ITEM_BYTES):
+            size += len(messages[end].body)
+            end += 1
+        yield messages[at:end]
+        at = end
 
 
 class AvailabilityStream:

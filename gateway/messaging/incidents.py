@@ -14,6 +14,8 @@ from typing import Final
 import structlog
 
 from entrepot.domain.clock import Clock
+from entrepot.domain.message import StoredMessage
+from entrepot.domain.value_space import Rule, Unsaid
 
 log = structlog.get_logger(__name__)
 
@@ -87,6 +89,23 @@ class Incidents:
             exc_info=fault,
             **facts,
         )
+
+    def unsaid(self, message: StoredMessage, unsaid: Unsaid) -> None:
+        """Note a value that a protocol could not say; the rest of its message is delivered."""
+        name = f" {unsaid.name[:80]!r}" if unsaid.name else ""
+        outcome = Outcome.LEFT_OUT if unsaid.rule is Rule.LEFT_OUT else Outcome.SHORTENED
+        reason = f"{unsaid.kind}{name}: {unsaid.rule}"
+        self.note(unsaid.protocol, outcome, reason, place=place_of_message(message))
+
+    def set_aside(self, part: str, message: StoredMessage, fault: BaseException) -> None:
+        """Note a message whose handling failed, while the others go on."""
+        reason = f"{type(fault).__name__}: {fault}"
+        self.note(part, Outcome.SET_ASIDE, reason, place=place_of_message(message), fault=fault)
+
+
+def place_of_message(message: StoredMessage) -> str:
+    """The place of a stored message, for incidents."""
+    return place_of(message.topic, message.queue_id, message.queue_offset)
 
 
 def place_of(topic: str, queue_id: int, offset: int) -> str:

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from entrepot.domain.callbacks import call_each
 from entrepot.domain.clock import Clock
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
@@ -182,8 +183,8 @@ class Sender:
         self._append(messages, calls)
         self._flush()
         relieved, self._relieved = self._relieved, []
-        for callback in relieved:
-            callback()
+        for fault in call_each(relieved):
+            log.error("a callback of relief failed", exc_info=fault)
 
     def _append(self, messages: list[Message], calls: list[tuple[int, OnSent]]) -> None:
         try:
@@ -192,7 +193,7 @@ class Sender:
             log.exception("an append failed")
             failure = EntrepotError(Code.INTERNAL_ERROR, "the messages could not be stored")
             for _, on_sent in calls:
-                on_sent(failure, None)
+                _tell(on_sent, failure, None)
 
     def _append_now(self, messages: list[Message], calls: list[tuple[int, OnSent]]) -> None:
         self._stamp(messages)
@@ -200,7 +201,7 @@ class Sender:
             confirmation = self._store.messages.append(messages)
         except EntrepotError as failure:
             for _, on_sent in calls:
-                on_sent(failure, None)
+                _tell(on_sent, failure, None)
             return
         _Sending(self, messages, calls, confirmation).await_settled()
 
@@ -254,6 +255,14 @@ class Sender:
         return queue_for_key(key, queues.writable) if key else self._round_robin.queue(queues.preferred)
 
 
+def _tell(on_sent: OnSent, failure: EntrepotError | None, refusals: Refusals) -> None:
+    """Tell one call its outcome. A fault there is that call's: the others are told theirs."""
+    try:
+        on_sent(failure, refusals)
+    except Exception:
+        log.exception("a callback of a publish failed")
+
+
 class _Sending:
     """One batch on its way, which tells each call its part as soon as that is known. Messages that no broker took,
     because theirs has just gone, are sent once more to another, if they are free to go."""
@@ -291,7 +300,7 @@ class _Sending:
             if refusals is not None and any(refusals[at : at + size]):
                 mine = refusals[at : at + size]
             at += size
-            on_sent(failure, mine)
+            _tell(on_sent, failure, mine)
 
     def _part_settled(self, at: int, size: int, on_sent: OnSent, failure: EntrepotError | None) -> None:
         refusals = self._confirmation.refusals

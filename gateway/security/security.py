@@ -29,6 +29,7 @@ from entrepot.domain.access.model import (
     Request,
     ResourceType,
 )
+from entrepot.domain.callbacks import call_each
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.ports import KeyValues
@@ -345,11 +346,8 @@ class Security:
             self._tell(PrincipalChange(None if change.subject == EVERYBODY else change.subject, is_revoked=False))
 
     def _tell(self, change: PrincipalChange) -> None:
-        for watcher in tuple(self._watchers):
-            try:
-                watcher(change)
-            except Exception:  # noqa: BLE001 - one door's fault must not keep the others from hearing it
-                _log.exception("a door failed to take in a change of rights", name=change.name)
+        for fault in call_each(tuple(self._watchers), change):
+            _log.error("a door failed to take in a change of rights", name=change.name, exc_info=fault)
 
 
 def refusal_of(action: Action, resource_type: ResourceType, name: str) -> EntrepotError:

@@ -28,7 +28,9 @@ from entrepot.domain.message import (
     SystemValue,
     is_over,
 )
+from entrepot.domain.value_space import OnUnsaid, nobody, read_text
 from entrepot.protocols.mqtt import properties as mqtt
+from entrepot.protocols.mqtt import value_space
 from entrepot.protocols.mqtt.packets import Publish
 from entrepot.protocols.mqtt.properties import PropertyId
 
@@ -86,34 +88,49 @@ def is_expired(message: StoredMessage, now_ms: int) -> bool:
     return is_over(message, now_ms, None)
 
 
-def to_properties(message: StoredMessage, now_ms: int) -> mqtt.Properties:
-    """Return the properties of a message's PUBLISH to a version 5 client."""
-    system = message.system
-    if not system and not message.properties:
+def to_properties(message: StoredMessage, now_ms: int, unsaid: OnUnsaid = nobody) -> mqtt.Properties:
+    """Return the properties of a message's PUBLISH to a version 5 client.  Total: values that MQTT cannot say are left
+    out or shortened by their row (`value_space`), and `unsaid` is told."""
+    if not message.system and not message.properties:
         return mqtt.EMPTY
+    found: dict[PropertyId, Any] = _of_system(message, now_ms, unsaid) if message.system else {}
+    if message.properties and (user := _user_properties(message, unsaid)):
+        found[PropertyId.USER_PROPERTY] = user
+    return found
+
+
+def _of_system(message: StoredMessage, now_ms: int, unsaid: OnUnsaid) -> dict[PropertyId, Any]:
+    system = message.system
     found: dict[PropertyId, Any] = {}
     if (is_text := system.get(SystemProperty.PAYLOAD_IS_TEXT)) is not None:
         found[PropertyId.PAYLOAD_FORMAT_INDICATOR] = int(is_text == "1")
     if (expires_at_ms := message.time_ms(SystemProperty.EXPIRES_AT_MS)) is not None:
-        found[PropertyId.MESSAGE_EXPIRY_INTERVAL] = max(-(-(expires_at_ms - now_ms) // 1000), 1)
-    if (content_type := message.system_text(SystemProperty.CONTENT_TYPE)) is not None:
+        left = max(-(-(expires_at_ms - now_ms) // 1000), 1)
+        found[PropertyId.MESSAGE_EXPIRY_INTERVAL] = value_space.MESSAGE_EXPIRY.said(left, message, unsaid)
+    content_type = message.system_text(SystemProperty.CONTENT_TYPE)
+    if content_type is not None:
+        content_type = value_space.CONTENT_TYPE.said(content_type, message, unsaid)
+    if content_type is not None:
         found[PropertyId.CONTENT_TYPE] = content_type
-    if reply_to := message.system_text(SystemProperty.REPLY_TO):
+    reply_to = message.system_text(SystemProperty.REPLY_TO)
+    if reply_to and (reply_to := value_space.RESPONSE_TOPIC.said(reply_to, message, unsaid)) is not None:
         found[PropertyId.RESPONSE_TOPIC] = reply_to
-    if (correlation := system.get(SystemProperty.CORRELATION_ID)) is not None:
-        found[PropertyId.CORRELATION_DATA] = (
-            correlation if isinstance(correlation, bytes) else str(correlation).encode()
-        )
-    is_event = SystemProperty.PLAIN_NAMES not in system and any(
+    correlation = system.get(SystemProperty.CORRELATION_ID)
+    if correlation is not None:
+        raw = correlation if isinstance(correlation, bytes) else str(correlation).encode()
+        if (data := value_space.CORRELATION_DATA.said(raw, message, unsaid)) is not None:
+            found[PropertyId.CORRELATION_DATA] = data
+    return found
+
+
+def _user_properties(message: StoredMessage, unsaid: OnUnsaid) -> list[tuple[str, str]]:
+    is_event = SystemProperty.PLAIN_NAMES not in message.system and any(
         name == _MARK_OF_EVENTS for name, _ in message.properties
     )
-    user = [
-        (
-            name.removeprefix(CE_PREFIX) if is_event else name,
-            value.decode("utf-8", "replace") if isinstance(value, bytes) else value,
-        )
-        for name, value in message.properties
-    ]
-    if user:
-        found[PropertyId.USER_PROPERTY] = user
+    found = []
+    for name, value in message.properties:
+        text = read_text(value, value_space.PROPERTY_VALUE, message, unsaid, name)
+        has_name = value_space.PROPERTY_NAME.said(name, message, unsaid) is not None
+        if has_name and value_space.PROPERTY_VALUE.said(text, message, unsaid, name) is not None:
+            found.append((name.removeprefix(CE_PREFIX) if is_event else name, text))
     return found

@@ -15,6 +15,7 @@ from typing import Final
 import structlog
 
 from entrepot.broker.remoting.link import LinkSettings
+from entrepot.domain.callbacks import call_each
 from entrepot.domain.clock import Clock
 from entrepot.domain.consumer_group import ConsumerGroup
 from entrepot.domain.errors import Code, EntrepotError
@@ -255,8 +256,8 @@ class Cluster:
 
     def _tell(self, name: str) -> None:
         self.slaves.topic_changed(name)
-        for watcher in tuple(self.topic_watchers):
-            watcher(name)
+        for fault in call_each(tuple(self.topic_watchers), name):
+            log.error("a watcher of topics failed", topic=name, exc_info=fault)
 
     # -- faults and readiness ------------------------------------------------------------------------------------
 
@@ -289,8 +290,9 @@ class Cluster:
         log.info("broker is there" if is_ready else "broker is away", broker=client.name, address=client.link.address)
         self._repairing.look_at_all()
         self.slaves.ready_changed(client, is_ready)
-        for watcher in tuple(self.ready_watchers):  # first: tails forget their places in a lost store
-            watcher(client, is_ready)
+        # First: tails forget their places in a lost store.
+        for fault in call_each(tuple(self.ready_watchers), client, is_ready):
+            log.error("a watcher of brokers failed", broker=client.name, exc_info=fault)
         self._queues_changed(self.topics)
 
     # -- definitions ---------------------------------------------------------------------------------------------
@@ -311,8 +313,8 @@ class Cluster:
         if self._infos.get(client.link.address) != client.info:
             self._infos[client.link.address] = client.info
             self._queues_changed(self.topics.keys() - topics)
-        for watcher in tuple(self.info_watchers):
-            watcher()
+        for fault in call_each(tuple(self.info_watchers)):
+            log.error("a watcher of brokers failed", broker=client.name, exc_info=fault)
 
     def definition(self, name: str) -> Topic | None:
         """Return a topic that brokers have told of, even while it is kept back because others lack it."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from entrepot.broker.remoting.link import ClientStream, Link, LinkSettings
+from entrepot.domain.callbacks import call_each
 from entrepot.domain.errors import EntrepotError
 from entrepot.protocols.remoting import operations as wire
 from entrepot.store_client.remote.asking import Asking
@@ -174,8 +175,8 @@ class SlaveReaders:
             closing.add_done_callback(self._closing.discard)
 
     def _is_there(self, name: str, offer: wire.ReadOffer) -> None:
-        for watcher in tuple(self.watchers):
-            watcher(name, offer)
+        for fault in call_each(tuple(self.watchers), name, offer):
+            log.error("a watcher of slaves failed", broker=name, exc_info=fault)
 
     def topic_changed(self, name: str) -> None:
         """Note a changed topic: a slave may still know an earlier one of that name."""

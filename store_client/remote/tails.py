@@ -8,6 +8,7 @@ from collections.abc import Callable
 import structlog
 
 from entrepot.broker.remoting.link import ClientStream, ConnectionLostError
+from entrepot.domain.callbacks import call_each, hand_over
 from entrepot.domain.clock import Clock
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.message import StoredMessage
@@ -77,8 +78,8 @@ class RemoteTail:
     def begun(self) -> None:
         """Call those that wait for the start; also if it will come later."""
         waiting, self._when_begun = self._when_begun, []
-        for callback in waiting:
-            callback()
+        for fault in call_each(waiting):
+            log.error("a callback of a tail's start failed", topic=self._topic, exc_info=fault)
 
     def _deletion(self) -> int:
         """Return the last deletion of the topic that its broker has told of."""
@@ -136,8 +137,9 @@ class RemoteTail:
             self._has_begun = True
             self.begun()
         messages = self._source.decode(batch)
-        if messages and not self._is_closed:
-            self._on_messages(messages)
+        for message, fault in hand_over(messages, self._on_messages) if messages and not self._is_closed else ():
+            place = f"{message.topic}/{message.queue_id}@{message.queue_offset}"
+            log.error("a message could not be handed on, the others are", place=place, exc_info=fault)
 
     def _ended(self, error: EntrepotError) -> None:
         self._stream = None

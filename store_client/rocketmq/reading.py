@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from entrepot.domain.callbacks import call_each
 from entrepot.domain.consumer_group import GroupStatus, QueueProgress
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.filter import FilterExpression, FilterKind, compile_filter
@@ -219,8 +220,8 @@ class QueueTail:
 
     def _tell_begun(self) -> None:
         waiting, self._when_begun = self._when_begun, []
-        for callback in waiting:
-            callback()
+        for fault in call_each(waiting):
+            log.error("a callback of a tail's start failed", exc_info=fault)
 
     def close(self) -> None:
         self._is_open = False

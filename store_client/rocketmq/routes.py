@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from entrepot.domain.callbacks import call_each
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.names import check_stored_name
 from entrepot.domain.topic import MAX_QUEUES, Permission, Topic, TopicType
@@ -161,8 +162,8 @@ class Routes:
                     log.info("route of %s: %s", topic, refusal.message)  # the known route holds until it is refuted
 
     def _tell(self, topic: str) -> None:
-        for watcher in tuple(self._watchers):
-            watcher(topic)
+        for fault in call_each(tuple(self._watchers), topic):
+            log.error("a watcher of topics failed: %s", topic, exc_info=fault)
 
     def watch(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call back with a topic's name when its route has changed; returns a function to stop it."""

@@ -15,6 +15,7 @@ from itertools import count
 from typing import Final
 from zlib import crc32
 
+from entrepot.domain.callbacks import call_each
 from entrepot.domain.confirmation import Confirmation
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.measurement import Histogram
@@ -217,8 +218,8 @@ class Sending:
             done.confirmation.settle(done.failure)
         if not self.backlogged:
             relieved, self._relieved = self._relieved, []
-            for callback in relieved:
-                callback()
+            for fault in call_each(relieved):
+                log.error("a callback of relief failed", exc_info=fault)
 
     async def close(self) -> None:
         """Wait until everything accepted is answered; each call has its deadline."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from entrepot.domain.clock import Clock
 from entrepot.domain.message import StoredMessage
 from entrepot.domain.ports import Store
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.mqtt.fan_out.audience import QueueKey, Run, SubscriptionOptions
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
 from entrepot.protocols.mqtt.encoder import PublishTemplate
@@ -29,6 +30,7 @@ class HubSubscriber:
         self.messages: list[StoredMessage] = []
         self.identifiers: list[tuple[int, ...]] = []
         self.flushed = 0
+        self.has_failed = False
 
     @property
     def topic_filters(self) -> Iterable[str]:
@@ -51,6 +53,9 @@ class HubSubscriber:
     def flush(self) -> None:
         self.flushed = len(self.given)
 
+    def fail(self) -> None:
+        self.has_failed = True
+
     def subscribe(self, hub: DeliveryHub, topic_filter: str, options: SubscriptionOptions = QOS_1) -> None:
         is_new = topic_filter not in self.filters
         self.filters[topic_filter] = options
@@ -70,7 +75,7 @@ async def follow(
     store: Store, clock: Clock, topic: str = "t", room: int = 1 << 30
 ) -> tuple[DeliveryHub, HubSubscriber]:
     """A hub of its own, and its subscriber, once everything stored from now on reaches it."""
-    hub, subscriber = DeliveryHub(store, clock), HubSubscriber(room)
+    hub, subscriber = DeliveryHub(store, clock, Incidents(clock)), HubSubscriber(room)
     subscriber.subscribe(hub, topic)
     following = asyncio.Event()
     hub.when_following(following.set)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from entrepot.domain.key_value import KeyValueChange
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.mqtt.connections.conversation import MqttConversation
@@ -139,7 +140,7 @@ class MqttDoor:
         self.sender = Sender(self.store, topology, self.clock)
         self.security = Security(self.store.key_values, settings.security, self.clock)
         self.retained = RetainedMessages(self.store, self.clock, settings.mqtt.retained_limits)
-        self.hub = DeliveryHub(self.store, self.clock)
+        self.hub = DeliveryHub(self.store, self.clock, Incidents(self.clock))
         self.shares = Shares(
             self.store,
             self.clock,

@@ -331,7 +331,8 @@ class Connecting:
             return None
         grant = Grant(record.qos, True, record.identifiers)
         now_ms = self._services.clock.now_ms()
-        template = encoded(replace(message, qos=record.qos), grant, machine.version == 5, now_ms, retain=record.retain)
+        unsaid, again = self._services.hub.incidents.unsaid, replace(message, qos=record.qos)
+        template = encoded(again, grant, machine.version == 5, now_ms, unsaid, retain=record.retain)
         return None if template.size > machine.max_packet_to_client else template.packet_again(record.packet_id)
 
     async def _message(self, record: OutgoingRecord) -> StoredMessage | None:

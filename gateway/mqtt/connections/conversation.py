@@ -10,6 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
+import structlog
+
+from entrepot.domain.callbacks import call_each
 from entrepot.gateway.driver import Driver
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
 from entrepot.gateway.mqtt.connections.admission import Pace
@@ -29,6 +32,8 @@ from entrepot.protocols.mqtt.connection import ServerConnection
 from entrepot.protocols.mqtt.connection_events import Acknowledged, Closing, Event, Publishes, Received, Released
 from entrepot.protocols.mqtt.packets import Auth, Connect, Subscribe, Unsubscribe
 from entrepot.protocols.mqtt.reason_codes import ReasonCode
+
+log = structlog.get_logger(__name__)
 
 MAX_WAITING_BYTES: Final = 64 * 1024
 """Bytes behind an undecided CONNECT; with more, reading pauses."""
@@ -318,8 +323,8 @@ class MqttConversation:
         self._services.admission.leave(self.client)
         self._connections.registry.leave(self)
         told, self._when_gone = self._when_gone, None
-        for callback in told or ():
-            callback()
+        for fault in call_each(told or ()):
+            log.error("a callback of a session's end failed", client_id=self.client.client_id, exc_info=fault)
         self._let_go()
 
     def _let_go(self) -> None:

@@ -38,3 +38,7 @@ class Reader:
 
     def flush(self) -> None:
         self._client.flush()
+
+    def fail(self) -> None:
+        if self._client.driver is not None:
+            self._client.driver.abort()

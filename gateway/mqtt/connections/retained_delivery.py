@@ -136,5 +136,6 @@ class RetainedDelivery:
         identifiers = (record.identifier,) if record.identifier else ()
         grant = Grant(record.qos, True, identifiers)
         now_ms = self._services.clock.now_ms()
-        template = encoded(message, grant, self._client.machine.version == 5, now_ms, retain=True)
+        unsaid = self._services.hub.incidents.unsaid
+        template = encoded(message, grant, self._client.machine.version == 5, now_ms, unsaid, retain=True)
         return template, message, identifiers

@@ -81,8 +81,9 @@ class Membership:
             else:
                 wanted.append(ticket)
         if wanted:
-            run = make_share_run(wanted, self._grant, self._client.machine.version == 5, now_ms)
-            self._services.hub.delivered += len(wanted)
+            hub = self._services.hub
+            run = make_share_run(wanted, self._grant, self._client.machine.version == 5, now_ms, hub.incidents.unsaid)
+            hub.delivered += len(wanted)
             self._deliver(run, wanted)
 
     def _deliver(self, run: Run, tickets: Sequence[Ticket]) -> None:

@@ -13,12 +13,16 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from entrepot.domain.delivery import Delivery
 from entrepot.domain.message import NO_SYSTEM_PROPERTIES, StoredMessage, SystemProperty
+from entrepot.domain.value_space import OnUnsaid
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.protocols.mqtt.encoder import PublishTemplate, publish_template
 from entrepot.protocols.mqtt.mapping import to_properties
 from entrepot.protocols.mqtt.properties import EMPTY, Properties, PropertyId
 from entrepot.protocols.mqtt.recorded import template_of_record
 
 QueueKey = tuple[str, int]
+FAN_OUT: Final = "mqtt fan-out"
+"""The part of incidents of subscribers outside a share."""
 MAX_JOINED: Final = 16
 """Forms of one run that are kept while it is handed out."""
 
@@ -69,6 +73,9 @@ class Subscriber(Protocol):
 
     def flush(self) -> None:
         """Write the deliveries."""
+
+    def fail(self) -> None:
+        """End the client's connection, after a fault of a delivery."""
 
     def __hash__(self) -> int: ...
 
@@ -175,12 +182,14 @@ def matched(
     return Match(grants, tuple(found))
 
 
-def encoded(message: StoredMessage, grant: Grant, is_five: bool, now_ms: int, *, retain: bool) -> PublishTemplate:
-    """The PUBLISH of a message for subscribers with a grant."""
+def encoded(
+    message: StoredMessage, grant: Grant, is_five: bool, now_ms: int, unsaid: OnUnsaid, *, retain: bool
+) -> PublishTemplate:
+    """The PUBLISH of a message for subscribers with a grant. `unsaid`: told of values that MQTT cannot say."""
     properties: Properties = EMPTY
     if is_five:
         if message.system is not NO_SYSTEM_PROPERTIES or message.properties:
-            properties = to_properties(message, now_ms)
+            properties = to_properties(message, now_ms, unsaid)
         if grant.identifiers:
             more: dict[PropertyId, Any] = {**properties, PropertyId.SUBSCRIPTION_IDENTIFIER: list(grant.identifiers)}
             properties = more
@@ -189,30 +198,49 @@ def encoded(message: StoredMessage, grant: Grant, is_five: bool, now_ms: int, *,
     return publish_template(name, message.body, qos, retain, properties, 5 if is_five else 4)
 
 
-def make_run(messages: list[StoredMessage], grant: Grant, is_five: bool, now_ms: int) -> Run:
-    """Encode messages for an audience."""
-    templates, qos = [], grant.qos
-    for message in messages:
-        if not is_five and not message.system:
-            name = message.sub_topic or message.topic
-            templates.append(publish_template(name, message.body, min(qos, message.qos), False, EMPTY, 4))
-        else:
-            templates.append(_encoded_as_published(message, grant, is_five, now_ms))
+def make_run(messages: list[StoredMessage], grant: Grant, is_five: bool, now_ms: int, incidents: Incidents) -> Run:
+    """Encode messages for an audience. One that cannot be encoded is set aside: it is not in the run."""
+    try:
+        templates = [_template(message, grant, is_five, now_ms, incidents) for message in messages]
+    except Exception:  # noqa: BLE001 - whichever it was, the others are to go on
+        return _one_by_one(messages, grant, is_five, now_ms, incidents)
     return _run_of(messages, templates, grant.identifiers)
 
 
-def _encoded_as_published(message: StoredMessage, grant: Grant, is_five: bool, now_ms: int) -> PublishTemplate:
+def _one_by_one(messages: list[StoredMessage], grant: Grant, is_five: bool, now_ms: int, incidents: Incidents) -> Run:
+    taken, templates = [], []
+    for message in messages:
+        try:
+            templates.append(_template(message, grant, is_five, now_ms, incidents))
+            taken.append(message)
+        except Exception as fault:  # noqa: BLE001
+            incidents.set_aside(FAN_OUT, message, fault)
+    return _run_of(taken, templates, grant.identifiers)
+
+
+def _template(
+    message: StoredMessage, grant: Grant, is_five: bool, now_ms: int, incidents: Incidents
+) -> PublishTemplate:
+    if not is_five and not message.system:
+        name = message.sub_topic or message.topic
+        return publish_template(name, message.body, min(grant.qos, message.qos), False, EMPTY, 4)
+    return _encoded_as_published(message, grant, is_five, now_ms, incidents.unsaid)
+
+
+def _encoded_as_published(
+    message: StoredMessage, grant: Grant, is_five: bool, now_ms: int, unsaid: OnUnsaid
+) -> PublishTemplate:
     retain = grant.retain_as_published and bool(message.system) and SystemProperty.RETAIN in message.system
-    return encoded(message, grant, is_five, now_ms, retain=retain)
+    return encoded(message, grant, is_five, now_ms, unsaid, retain=retain)
 
 
-def make_share_run(tickets: Sequence[Delivery], grant: Grant, is_five: bool, now_ms: int) -> Run:
+def make_share_run(tickets: Sequence[Delivery], grant: Grant, is_five: bool, now_ms: int, unsaid: OnUnsaid) -> Run:
     """Encode a share's deliveries, from their records where possible."""
     templates, version = [], 5 if is_five else 4
     for ticket in tickets:
         record = None if grant.identifiers else ticket.record
         template = None if record is None else template_of_record(record, grant.qos, version)
-        templates.append(template or _encoded_as_published(ticket.message, grant, is_five, now_ms))
+        templates.append(template or _encoded_as_published(ticket.message, grant, is_five, now_ms, unsaid))
     return _run_of([], templates, grant.identifiers)
 
 

@@ -19,6 +19,7 @@ from entrepot.domain.message import StoredMessage, SystemProperty
 from entrepot.domain.ports import Pulled, Store
 from entrepot.domain.position import EARLIEST_POSITION, Position, PositionKind
 from entrepot.domain.routing.topic_filter import may_match_topic
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.mqtt.fan_out.audience import Audiences, Grant, Match, QueueKey, Subscriber, make_run
 from entrepot.protocols.mqtt.mapping import is_expired
 
@@ -38,6 +39,7 @@ class Hub(Protocol):
 
     any_level_topics: set[str]
     delivered: int
+    incidents: Incidents
 
     def tail_position(self, key: QueueKey) -> int | None: ...
 
@@ -179,9 +181,10 @@ class CatchingUp:
         self, subscriber: Subscriber, grant: Grant | None, messages: list[StoredMessage], now_ms: int
     ) -> int | None:
         assert grant is not None
-        taken = subscriber.deliver(make_run(messages, grant, subscriber.version == 5, now_ms))
+        run = make_run(messages, grant, subscriber.version == 5, now_ms, self._hub.incidents)
+        taken = subscriber.deliver(run) if run.messages else 0
         self._hub.delivered += taken
-        return messages[taken].queue_offset if taken < len(messages) else None
+        return run.messages[taken].queue_offset if taken < len(run.messages) else None
 
     def _grant(self, subscriber: Subscriber, message: StoredMessage) -> Grant | None:
         if message.system and SystemProperty.PUBLISHER in message.system:

@@ -22,7 +22,9 @@ from entrepot.domain.names import NAMESPACE_SEPARATOR, is_hidden_topic
 from entrepot.domain.ports import Store, Tail
 from entrepot.domain.position import LATEST_POSITION, Position, PositionKind
 from entrepot.domain.routing.topic_filter import TopicFilterTrie, first_level
+from entrepot.gateway.messaging.incidents import Incidents, Outcome
 from entrepot.gateway.mqtt.fan_out.audience import (
+    FAN_OUT,
     NOBODY,
     Audience,
     Audiences,
@@ -57,9 +59,10 @@ log = structlog.get_logger(__name__)
 class DeliveryHub:
     """Fan-out to this gateway's subscribers; names in `any_level_topics` may start with any level."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, incidents: Incidents) -> None:
         self._store = store
         self._clock = clock
+        self.incidents = incidents
         self._trie: TopicFilterTrie[Subscriber, SubscriptionOptions] = TopicFilterTrie()
         self._matches: dict[str, Match] = {}
         self._audiences: Audiences = {}
@@ -289,8 +292,11 @@ class DeliveryHub:
                 else:
                     run.append(message)
         if runs:
-            made = {audience: make_run(run, audience.grant, audience.is_five, now_ms) for audience, run in runs.items()}
-            self._hand_over(key, made)
+            made = (
+                (audience, make_run(run, audience.grant, audience.is_five, now_ms, self.incidents))
+                for audience, run in runs.items()
+            )
+            self._hand_over(key, {audience: run for audience, run in made if run.messages})
 
     def _hand_over(self, key: QueueKey, runs: dict[Audience, Run]) -> None:
         """Give runs of one queue to their audiences; subscribers in several of them get the queue's order."""
@@ -298,8 +304,7 @@ class DeliveryHub:
         for audience, run in runs.items():
             for subscriber in audience.subscribers:
                 if subscriber not in several:
-                    self._deliver(key, subscriber, run)
-                    subscriber.flush()
+                    self._give(key, subscriber, (run,))
         if not several:
             return
         theirs: dict[Subscriber, list[tuple[Grant, Run]]] = {}
@@ -307,9 +312,18 @@ class DeliveryHub:
             for subscriber in several.intersection(audience.subscribers):
                 theirs.setdefault(subscriber, []).append((audience.grant, run))
         for subscriber, parts in theirs.items():
-            for run in in_order(parts):
+            self._give(key, subscriber, in_order(parts))
+
+    def _give(self, key: QueueKey, subscriber: Subscriber, runs: Sequence[Run]) -> None:
+        """Give runs to one subscriber. A fault ends its connection alone: nobody can say how much it got."""
+        try:
+            for run in runs:
                 self._deliver(key, subscriber, run)
             subscriber.flush()
+        except Exception as fault:  # noqa: BLE001 - the other subscribers are to get theirs
+            reason = f"a delivery failed: {type(fault).__name__}: {fault}"
+            self.incidents.note(FAN_OUT, Outcome.SET_ASIDE, reason, client=subscriber.client_id, fault=fault)
+            subscriber.fail()
 
     def _deliver(self, key: QueueKey, subscriber: Subscriber, run: Run) -> None:
         lagging = subscriber.lagging

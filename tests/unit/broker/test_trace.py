@@ -17,6 +17,7 @@ from entrepot.domain.names import TRACE_TOPIC, is_topic_name
 from entrepot.domain.ports import Store
 from entrepot.domain.query import HopKind
 from entrepot.domain.topic import Permission, Topic
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, bodies, eventually, handles, pop
@@ -126,7 +127,7 @@ async def test_mqtt_never_meets_them(broker: Broker):
     await append(broker, "t", "m")
     await broker.finder.message_trace(b"m")
     assert not is_topic_name(TRACE_TOPIC)
-    hub = DeliveryHub(broker, ManualClock())
+    hub = DeliveryHub(broker, ManualClock(), Incidents(ManualClock()))
     hub._wanted["+"] = 1
     hub._wanted[TRACE_TOPIC] = 1
     assert hub._is_wanted("t")

@@ -8,6 +8,7 @@ import pytest
 
 from entrepot.domain.message import SystemProperty
 from entrepot.domain.routing.topic_filter import matches
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.mqtt.fan_out.audience import SubscriptionOptions
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
 from entrepot.protocols.mqtt.decoder import Decoder
@@ -24,7 +25,7 @@ KEY = ("t", 0)
 
 
 def hub_of(store: SteppedStore) -> DeliveryHub:
-    return DeliveryHub(store.port, ManualClock())
+    return DeliveryHub(store.port, ManualClock(), Incidents(ManualClock()))
 
 
 async def caught_up(hub: DeliveryHub, subscriber: HubSubscriber) -> None:
