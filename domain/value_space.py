@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from entrepot.domain.message import StoredMessage
+from entrepot.domain.message import Message
 
 REPLACEMENT: Final = "\ufffd"
 _MOST_BYTES_OF_A_CHARACTER: Final = 4
@@ -37,11 +37,11 @@ class Unsaid(NamedTuple):
     name: str = ""
 
 
-OnUnsaid: TypeAlias = Callable[[StoredMessage, Unsaid], None]
+OnUnsaid: TypeAlias = Callable[[Message, Unsaid], None]
 """Told of each value of a message that is said otherwise, or not at all."""
 
 
-def nobody(_message: StoredMessage, _unsaid: Unsaid) -> None:
+def nobody(_message: Message, _unsaid: Unsaid) -> None:
     """Nobody is told."""
 
 
@@ -71,7 +71,7 @@ class Text:
                 return False
         return self.is_valid is None or self.is_valid(text)
 
-    def said(self, text: str, message: StoredMessage, unsaid: OnUnsaid, name: str = "") -> str | None:
+    def said(self, text: str, message: Message, unsaid: OnUnsaid, name: str = "") -> str | None:
         """Return the text as the protocol says it, or None where it is left out."""
         if self.has(text):
             return text
@@ -94,7 +94,7 @@ class Number:
     most: int
     rule: Rule = Rule.SHORTENED
 
-    def said(self, value: int, message: StoredMessage, unsaid: OnUnsaid) -> int:
+    def said(self, value: int, message: Message, unsaid: OnUnsaid) -> int:
         """Return the number as the protocol says it."""
         if self.least <= value <= self.most:
             return value
@@ -111,7 +111,7 @@ class Octets:
     max_bytes: int
     rule: Rule = Rule.LEFT_OUT
 
-    def said(self, value: bytes, message: StoredMessage, unsaid: OnUnsaid) -> bytes | None:
+    def said(self, value: bytes, message: Message, unsaid: OnUnsaid) -> bytes | None:
         """Return the bytes, or None where they are left out."""
         if len(value) <= self.max_bytes:
             return value
@@ -130,10 +130,20 @@ class Whole:
     also: str = ""
 
 
-Space: TypeAlias = Text | Number | Octets | Whole
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A number of things, up to `most`; the later ones are left out."""
+
+    protocol: str
+    kind: str
+    most: int
+    rule: Rule = Rule.LEFT_OUT
 
 
-def read_text(value: str | bytes, space: Text | Whole, message: StoredMessage, unsaid: OnUnsaid, name: str = "") -> str:
+Space: TypeAlias = Text | Number | Octets | Whole | Count
+
+
+def read_text(value: str | bytes, space: Text | Whole, message: Message, unsaid: OnUnsaid, name: str = "") -> str:
     """Return a stored value as text: bytes that are no UTF-8 become U+FFFD, and that is told."""
     if isinstance(value, str):
         return value

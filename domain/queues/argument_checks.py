@@ -13,6 +13,7 @@ Check = Callable[[object, Mapping[str, object]], str | None]
 """A check of a value, given the other arguments."""
 
 MAX_PRIORITY: Final = 255
+MAX_ROUTING_KEY_BYTES: Final = 255
 QUEUE_MODES: Final = ("default", "lazy")
 QUEUE_VERSIONS: Final = (1, 2)
 LEADER_LOCATORS: Final = ("client-local", "balanced", "random", "least-leaders")
@@ -72,6 +73,8 @@ def dead_letter_routing_key(value: object, others: Mapping[str, object]) -> str 
     fault = text(value, others)
     if fault is None and "x-dead-letter-exchange" not in others:
         return "routing_key_but_no_dlx_defined"
+    if fault is None and len((text_of(value) or "").encode()) > MAX_ROUTING_KEY_BYTES:
+        return f"{{max_bytes_exceeded,{MAX_ROUTING_KEY_BYTES}}}"
     return fault
 
 

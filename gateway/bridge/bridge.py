@@ -131,7 +131,8 @@ class Bridge:
         inbound = Inbound(remote, parts.sender, parts.routes, parts.clock, self.counters, parts.retained.keep_and_wait)
         connection = RemoteConnection(remote, inbound.take)
         inbound.connection = connection
-        outbound = Outbound(remote, parts.store, parts.clock, self.counters, parts.any_level_topics, origin)
+        incidents = parts.sender.incidents
+        outbound = Outbound(remote, parts.store, parts.clock, self.counters, parts.any_level_topics, origin, incidents)
         try:
             await connection.open()
             self._inbound = inbound

@@ -30,12 +30,14 @@ from entrepot.gateway.bridge.properties import to_paho
 from entrepot.gateway.bridge.remapping import remote_name
 from entrepot.gateway.bridge.status import BridgeCounters
 from entrepot.gateway.bridge.window import Window
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.leased_consumer import LeasedConsumer
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.settings import BridgeRemote, BridgeRule
 from entrepot.protocols.mqtt.mapping import is_expired, to_properties
 from entrepot.protocols.mqtt.properties import PropertyId
 
+PART: Final = "bridge"
 WAIT_MS: Final = 20_000
 """Longest wait of one pop for messages."""
 PUBACK_SECONDS: Final = 60.0
@@ -86,12 +88,13 @@ class Outbound:
         counters: BridgeCounters,
         any_level_topics: set[str],
         origin: str,
+        incidents: Incidents,
     ) -> None:
         self._remote = remote
         self._rules = [rule for rule in remote.rules if rule.is_out]
         self._store = store
         self._clock = clock
-        self._counters = counters
+        self._counters, self._incidents = counters, incidents
         self._any_level_topics = any_level_topics
         self._mark = mark_of(origin, remote.name)
         self._topics_changed = asyncio.Event()
@@ -182,7 +185,7 @@ class Outbound:
     async def _carry(
         self, rule: BridgeRule, leased: LeasedConsumer, tickets: Sequence[Ticket], connection: RemoteConnection
     ) -> None:
-        answers = [self._publish(rule, ticket.message, connection) for ticket in tickets]
+        answers = [self._published(rule, ticket.message, connection) for ticket in tickets]
         waiting = [answer for answer in answers if isinstance(answer, asyncio.Future)]
         if waiting:
             _, unanswered = await asyncio.wait(waiting, timeout=PUBACK_SECONDS)
@@ -201,6 +204,18 @@ class Outbound:
         leased.acknowledge(done)
         leased.reject(refused)
         leased.release(again, AGAIN_MS, reason="the remote refused it for now")
+
+    def _published(
+        self, rule: BridgeRule, message: StoredMessage, connection: RemoteConnection
+    ) -> asyncio.Future[int] | int:
+        """Publish; a message whose handling fails becomes a dead letter, and the others go on."""
+        try:
+            return self._publish(rule, message, connection)
+        except RemoteError:
+            raise
+        except Exception as fault:  # noqa: BLE001 - a fault of one message
+            self._incidents.set_aside(PART, message, fault)
+            return UNSPEAKABLE
 
     def _publish(
         self, rule: BridgeRule, message: StoredMessage, connection: RemoteConnection
@@ -230,7 +245,7 @@ class Outbound:
         """Return a message's properties and their bytes. Raises ValueError where MQTT cannot express them."""
         if self._remote.version != MQTT_5:
             return None, 0
-        carried = dict(to_properties(message, now_ms))
+        carried = dict(to_properties(message, now_ms, self._incidents.unsaid))
         carried[PropertyId.USER_PROPERTY] = [*carried.get(PropertyId.USER_PROPERTY, ()), self._mark]
         return to_paho(carried)
 

@@ -68,6 +68,10 @@ def _detail(hop: dict[str, Any]) -> str:
     return "; ".join([*(text for text in said if text), *way])
 
 
+def _said(unsaid: dict[str, Any]) -> str:
+    return f"{unsaid['kind']} {unsaid['name']!r}" if unsaid["name"] else str(unsaid["kind"])
+
+
 def _remarks(found: dict[str, Any]) -> list[str]:
     remarks = [f"{found['known']} hops known, {found['unknown']} not known"]
     if found["hidden"]["hops"]:
@@ -77,6 +81,7 @@ def _remarks(found: dict[str, Any]) -> list[str]:
         remarks.append(f"{len(others)} messages have this name; show another with --at: {places}")
     if found["cutCopies"]:
         remarks.append(f"{found['cutCopies']} more copies were not asked about")
+    remarks += [f"{each['protocol']} consumers: {_said(each)} is {each['fate']}" for each in found["unsaid"]]
     if (searched := found["searched"]) is not None and not searched["isComplete"]:
         remarks.append(f"only the newest {searched['messages']} messages were looked at, down to {searched['until']}")
     return remarks + [f"{each['name']} gave no answer: {each['reason']}" for each in found["missing"]]

@@ -1,4 +1,4 @@
-"""The references of the documentation, made from the program itself: docs/settings.md and docs/cli.md.
+"""The references of the documentation, made from the program itself (docs: settings.md, cli.md, value-spaces.md).
 
 `make docs` writes them (`python -m gateway.cli.references docs`); a test fails while they are not current.
 """
@@ -13,8 +13,12 @@ from typing import Any, Final
 
 import typer
 
+from entrepot.domain.value_space import Count, Number, Octets, Space, Text, Whole
 from entrepot.gateway.cli.app import app
 from entrepot.gateway.settings import Settings, environment_name
+from entrepot.protocols.amqp import value_space as amqp
+from entrepot.protocols.cloudevents import value_space as cloudevents
+from entrepot.protocols.mqtt import value_space as mqtt
 
 Schema = dict[str, Any]
 
@@ -44,6 +48,15 @@ These options are the same wherever a command has them:
 
 `ENTREPOT_TOKEN`, or `ENTREPOT_USER` and `ENTREPOT_PASSWORD`, have the credentials. `entrepot --version` prints the
 version.
+"""
+_SPACES_HEAD: Final = """# Value spaces
+
+Made by `make docs`; not edited by hand. [Between protocols](cross-protocol.md) says how values are mapped.
+
+A value that was stored by one protocol may be beyond what another can say. Then it is shortened, replaced or left out
+by these rules, and the rest of the message is delivered. `entrepot_incidents{part,outcome}` counts them, and the
+[journey of a message](journey.md) tells each such value.
+RocketMQ's gRPC has no row: what its map of texts cannot carry is in `entrepot_more` and `entrepot_properties`.
 """
 _EVERYWHERE: Final = ("Address of the server's HTTP listener.", "Namespace of the names.", "Print JSON.")
 """Help of the options described in the head."""
@@ -197,7 +210,36 @@ def _text(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
-PAGES: Final[dict[str, Callable[[], str]]] = {"settings.md": settings_page, "cli.md": cli_page}
+def value_spaces_page() -> str:
+    """The page of what each protocol can say of a message."""
+    lines = [_SPACES_HEAD, "| protocol | value | can be | else |", "|---|---|---|---|"]
+    lines += [f"| {each.protocol} | {each.kind} | {_text(_extent(each))} | {each.rule.value} |" for each in SPACES]
+    return "\n".join(lines) + "\n"
+
+
+def _extent(space: Space) -> str:
+    match space:
+        case Text():
+            said = [f"at most {space.max_bytes:,} bytes in UTF-8"]
+            said += [f"at most {space.max_characters} characters"] if space.max_characters else []
+            said += ["no NUL"] if "\0" in space.forbidden else []
+            return "; ".join([*said, *([space.also] if space.also else [])])
+        case Number():
+            return f"{space.least:,} to {space.most:,}"
+        case Octets():
+            return f"at most {space.max_bytes:,} bytes"
+        case Count():
+            return f"at most {space.most}"
+        case Whole():
+            return "; ".join([f"at most {space.max_bytes:,} bytes together", *([space.also] if space.also else [])])
+
+
+SPACES: Final[tuple[Space, ...]] = (*mqtt.SPACES, *amqp.SPACES, *cloudevents.SPACES)
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "settings.md": settings_page,
+    "cli.md": cli_page,
+    "value-spaces.md": value_spaces_page,
+}
 
 
 def write(folder: Path) -> None:

@@ -29,12 +29,14 @@ from entrepot.gateway.http.namespaced import group_name, topic_name
 from entrepot.gateway.http.problems import bad_json
 from entrepot.gateway.http.rights import consuming
 from entrepot.gateway.http.routes import Hot, Routes
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.provenance import consumer_at
 from entrepot.gateway.messaging.release import release
 from entrepot.protocols.cloudevents.json_format import encode_event
 from entrepot.protocols.cloudevents.mapping import to_event
 from entrepot.protocols.cloudevents.recorded import event_json_of
 
+PART: Final = "http receive"
 MAX_LOCK_TOKENS: Final = 1000
 DEFAULT_WAIT_SECONDS: Final = 60.0
 LONGEST_DELAY_SECONDS: Final = 1_000_000_000
@@ -116,7 +118,7 @@ def _add_receive(routes: Routes, context: HttpContext) -> None:
             filters_in(filters, cesql),
         )
         context.sender.traffic.count_out(topic, group, popped)
-        return json_response(_received(popped, settings.event_type))
+        return json_response(_received(context.sender.incidents, popped, settings.event_type))
 
 
 def consumer_of(context: HttpContext, request: Request) -> str:
@@ -171,24 +173,23 @@ def _take_back(context: HttpContext, request: PopRequest, pop: asyncio.Future[Se
         release(context.store, request.topic, request.group, pop.result())
 
 
-def _received(deliveries: Sequence[Delivery], default_type: str) -> bytes:
+def _received(incidents: Incidents, deliveries: Sequence[Delivery], default_type: str) -> bytes:
     """Event Grid's ReceiveResult, joined from encoded events; lock tokens need no escapes."""
-    value = [
-        b'{"brokerProperties":{"lockToken":"%b","deliveryCount":%d},"event":%b}'
-        % (
-            delivery.receipt_handle.encode("ascii"),
+
+    def encode(delivery: Delivery) -> bytes:
+        record = delivery.record
+        event = None if record is None else event_json_of(record)
+        if event is None:
+            event = encode_event(to_event(delivery.message, default_type=default_type, unsaid=incidents.unsaid))
+        handle = delivery.receipt_handle.encode("ascii")
+        return b'{"brokerProperties":{"lockToken":"%b","deliveryCount":%d},"event":%b}' % (
+            handle,
             delivery.attempt,
-            _event_json(delivery, default_type),
+            event,
         )
-        for delivery in deliveries
-    ]
+
+    value = incidents.encoded(PART, deliveries, encode, lambda delivery: delivery.message)
     return b'{"value":[%b]}' % b",".join(value)
-
-
-def _event_json(delivery: Delivery, default_type: str) -> bytes:
-    record = delivery.record
-    found = None if record is None else event_json_of(record)
-    return found or encode_event(to_event(delivery.message, default_type=default_type))
 
 
 def _add_settling(routes: Routes, context: HttpContext) -> None:

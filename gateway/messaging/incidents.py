@@ -7,22 +7,32 @@ mechanism counts it for `/metrics`, logs it at a bounded rate, and keeps the las
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
 from entrepot.domain.clock import Clock
-from entrepot.domain.message import StoredMessage
+from entrepot.domain.message import Message, StoredMessage
 from entrepot.domain.value_space import Rule, Unsaid
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 log = structlog.get_logger(__name__)
 
 MAX_KEPT: Final = 256
 """Incidents that are kept, the latest."""
+UNSAID_EVERY_MS: Final = 1000
+"""Shortest time between two kept incidents of one kind of unsaid value, in milliseconds."""
 MAX_TEXT: Final = 300
 """Characters of a kept reason, place or client."""
+
+
+def nothing(_item: object) -> None:
+    """Nothing more is to be done."""
 
 
 class Outcome(StrEnum):
@@ -61,6 +71,8 @@ class Incidents:
         self._clock = clock
         self.counts: Counter[tuple[str, Outcome]] = Counter()
         """Messages or requests by part and outcome."""
+        self._told_ms: dict[tuple[str, str, Rule], int] = {}
+        """Time of the last one kept of each kind of unsaid value: a few dozen rows."""
         self.last: deque[Incident] = deque(maxlen=MAX_KEPT)
 
     def note(
@@ -90,12 +102,38 @@ class Incidents:
             **facts,
         )
 
-    def unsaid(self, message: StoredMessage, unsaid: Unsaid) -> None:
-        """Note a value that a protocol could not say; the rest of its message is delivered."""
-        name = f" {unsaid.name[:80]!r}" if unsaid.name else ""
+    def unsaid(self, message: Message, unsaid: Unsaid) -> None:
+        """Note a value that a protocol could not say; the rest of its message is delivered.  All are counted; one of a
+        kind is kept and logged in a second, as each delivery of such a message tells it anew."""
+        now_ms = self._clock.now_ms()
+        kind = unsaid.protocol, unsaid.kind, unsaid.rule
         outcome = Outcome.LEFT_OUT if unsaid.rule is Rule.LEFT_OUT else Outcome.SHORTENED
+        if abs(now_ms - self._told_ms.get(kind, -UNSAID_EVERY_MS)) < UNSAID_EVERY_MS:
+            self.counts[unsaid.protocol, outcome] += 1
+            return
+        self._told_ms[kind] = now_ms
+        name = f" {unsaid.name[:80]!r}" if unsaid.name else ""
         reason = f"{unsaid.kind}{name}: {unsaid.rule}"
         self.note(unsaid.protocol, outcome, reason, place=place_of_message(message))
+
+    def encoded(
+        self,
+        part: str,
+        items: Iterable[T],
+        encode: Callable[[T], R],
+        message_of: Callable[[T], StoredMessage],
+        aside: Callable[[T], object] = nothing,
+    ) -> list[R]:
+        """Encode each; one that fails is set aside and given to `aside`, and the others go on.  A group's message whose
+        lease is left to end comes again, and is a dead letter after the last attempt."""
+        done = []
+        for item in items:
+            try:
+                done.append(encode(item))
+            except Exception as fault:  # noqa: BLE001 - a fault of one message
+                self.set_aside(part, message_of(item), fault)
+                aside(item)
+        return done
 
     def set_aside(self, part: str, message: StoredMessage, fault: BaseException) -> None:
         """Note a message whose handling failed, while the others go on."""
@@ -103,9 +141,11 @@ class Incidents:
         self.note(part, Outcome.SET_ASIDE, reason, place=place_of_message(message), fault=fault)
 
 
-def place_of_message(message: StoredMessage) -> str:
-    """The place of a stored message, for incidents."""
-    return place_of(message.topic, message.queue_id, message.queue_offset)
+def place_of_message(message: Message) -> str:
+    """The place of a message, for incidents; its topic alone before it is stored."""
+    if isinstance(message, StoredMessage):
+        return place_of(message.topic, message.queue_id, message.queue_offset)
+    return message.topic
 
 
 def place_of(topic: str, queue_id: int, offset: int) -> str:

@@ -21,6 +21,7 @@ from entrepot.protocols.rocketmq.errors import OK_STATUS, WireError
 from entrepot.protocols.rocketmq.filters import filter_of
 from entrepot.protocols.rocketmq.names import milliseconds
 
+PART: Final = "rocketmq pull"
 ANSWER_MS: Final = 500
 """Part of a client's time limit that is left for the answer itself, in milliseconds."""
 
@@ -51,8 +52,8 @@ class Offsets:
             self._frontend.counters.waiting -= 1
         status = OK_STATUS if pulled.messages else v2.Status(code=v2.MESSAGE_NOT_FOUND, message="no new message")
         await write(v2.PullMessageResponse(status=status))
-        for message in pulled.messages:
-            await write(v2.PullMessageResponse(message=delivered(message, NAMESPACES)))
+        for answer in self._frontend.sender.incidents.encoded(PART, pulled.messages, _answer, lambda message: message):
+            await write(answer)
         await write(v2.PullMessageResponse(next_offset=pulled.next_offset))
 
     async def _pulled(
@@ -135,3 +136,7 @@ class Offsets:
 
 def _wake(grown: asyncio.Event, messages: list[StoredMessage]) -> None:
     grown.set()
+
+
+def _answer(message: StoredMessage) -> v2.PullMessageResponse:
+    return v2.PullMessageResponse(message=delivered(message, NAMESPACES))

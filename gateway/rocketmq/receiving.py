@@ -7,6 +7,7 @@ So any gateway answers any of them, whether it has heard of the client or not.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 from entrepot.domain.consumer_group import MAX_INVISIBLE_SECONDS
@@ -26,6 +27,7 @@ from entrepot.protocols.rocketmq.errors import OK_STATUS, WireError, status_of
 from entrepot.protocols.rocketmq.filters import filter_of
 from entrepot.protocols.rocketmq.names import milliseconds, timestamp
 
+PART: Final = "rocketmq receive"
 ANSWER_MS: Final = 500
 """Part of a client's time limit that is left for the answer itself, in milliseconds."""
 MAX_ENTRIES: Final = 10_000
@@ -73,22 +75,27 @@ class Receiving:
             self._holding.hold(caller.identity, topic, popped)
         is_sent = False
         try:
-            await self._tell(popped, request, write)
+            await self._tell(popped, request, caller, write)
             is_sent = True
         finally:
             if not is_sent and not request.attempt_id:
                 self._release(request.topic, popped, caller)
 
-    async def _tell(self, popped: Popped, request: PopRequest, write: Write) -> None:
+    async def _tell(self, popped: Popped, request: PopRequest, caller: Caller, write: Write) -> None:
         frontend = self._frontend
         await write(HAND_OVER)
         for group, parent, deliveries in popped:
             frontend.sender.traffic.count_out(request.topic, group, deliveries, "rocketmq")
             frontend.counters.delivered += len(deliveries)
-            for delivery in deliveries:
-                answer = v2.ReceiveMessageResponse()
-                deliver_into(answer.message, delivery.message, NAMESPACES, parent)
-                add_delivery(answer.message.system_properties, delivery, request.invisible_ms)
+            encode = partial(_answer, parent=parent, invisible_ms=request.invisible_ms)
+            answers = frontend.sender.incidents.encoded(
+                PART,
+                deliveries,
+                encode,
+                lambda delivery: delivery.message,
+                lambda delivery: self._holding.forget(caller.identity, [delivery.receipt_handle]),
+            )
+            for answer in answers:
                 await write(answer)
         await write(v2.ReceiveMessageResponse(delivery_timestamp=timestamp(frontend.clock.now_ms())))
 
@@ -225,6 +232,13 @@ class Receiving:
         check_same_namespace(*names)
         self._frontend.access.check_consume(caller, *names)
         return names
+
+
+def _answer(delivery: Delivery, parent: str, invisible_ms: int | None) -> v2.ReceiveMessageResponse:
+    answer = v2.ReceiveMessageResponse()
+    deliver_into(answer.message, delivery.message, NAMESPACES, parent)
+    add_delivery(answer.message.system_properties, delivery, invisible_ms)
+    return answer
 
 
 def _invisible_ms(wanted_ms: int) -> int:

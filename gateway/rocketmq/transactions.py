@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from entrepot.domain.errors import EntrepotError
-from entrepot.domain.message import SystemProperty
+from entrepot.domain.message import StoredMessage, SystemProperty
 from entrepot.domain.transaction import TransactionEnd
 from entrepot.gateway.rocketmq.caller import Caller
 from entrepot.gateway.rocketmq.frontend import RocketMqFrontend
@@ -19,6 +19,7 @@ from entrepot.protocols.rocketmq import v2_pb2 as v2
 from entrepot.protocols.rocketmq.delivered import delivered
 from entrepot.protocols.rocketmq.errors import OK_STATUS, WireError
 
+PART: Final = "rocketmq transactions"
 TRANSACTION_ID_BYTES: Final = 16
 MAX_CHECKS: Final = 100
 """Transactions that are checked at one look."""
@@ -73,13 +74,17 @@ class Transactions:
             except Exception:  # a fault of our own: the other transactions are checked all the same
                 log.exception("no producer was asked after transactions")
                 continue
-            for half in halves:
-                transaction_id = half.system_text(SystemProperty.TRANSACTION_ID) or ""
-                command = v2.RecoverOrphanedTransactionCommand(
-                    message=delivered(half, NAMESPACES), transaction_id=transaction_id
-                )
-                told = v2.TelemetryCommand(status=OK_STATUS, recover_orphaned_transaction_command=command)
-                self._frontend.counters.checks += self._telemetry.tell_a_producer(half.topic, half.sub_topic, told)
+            incidents = self._frontend.sender.incidents
+            self._frontend.counters.checks += sum(incidents.encoded(PART, halves, self._ask, lambda half: half))
+
+    def _ask(self, half: StoredMessage) -> int:
+        """Ask a producer after its transaction; return the number of those asked."""
+        transaction_id = half.system_text(SystemProperty.TRANSACTION_ID) or ""
+        command = v2.RecoverOrphanedTransactionCommand(
+            message=delivered(half, NAMESPACES), transaction_id=transaction_id
+        )
+        told = v2.TelemetryCommand(status=OK_STATUS, recover_orphaned_transaction_command=command)
+        return self._telemetry.tell_a_producer(half.topic, half.sub_topic, told)
 
 
 def transaction_id_for(sub_topic: str, plain: str) -> str:

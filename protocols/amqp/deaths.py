@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from entrepot.protocols.amqp.content import ContentHeader
-from entrepot.protocols.amqp.field_table import FieldTable, Timestamp
+from entrepot.protocols.amqp.field_table import FieldTable, Timestamp, encode_table
+from entrepot.protocols.amqp.value_space import PROPERTIES
 
 X_DEATH: Final = "x-death"
 
@@ -24,7 +25,10 @@ class DeathReason(StrEnum):
 def dead_header(
     header: ContentHeader, *, queue: str, reason: DeathReason, exchange: str, keys: list[str], now_seconds: int
 ) -> ContentHeader:
-    """Return the properties of a dead letter.  `exchange`, `keys`: its way into the queue it leaves."""
+    """Return the properties of a dead letter.  `exchange`, `keys`: its way into the queue it leaves.
+
+    They fit a frame: the oldest entries of `x-death` give way first, then everything that is added here.
+    """
     headers: FieldTable = dict(header.headers or {})
     deaths = deaths_of(headers)
     entry = next((each for each in deaths if each.get("queue") == queue and each.get("reason") == reason), None)
@@ -43,14 +47,21 @@ def dead_header(
         }
         if header.expiration is not None:
             entry["original-expiration"] = header.expiration
-    headers[X_DEATH] = [entry, *deaths]
+    headers[X_DEATH] = kept = [entry, *deaths]
     headers.setdefault("x-first-death-exchange", exchange)
     headers.setdefault("x-first-death-queue", queue)
     headers.setdefault("x-first-death-reason", reason.value)
     headers["x-last-death-exchange"] = exchange
     headers["x-last-death-queue"] = queue
     headers["x-last-death-reason"] = reason.value
-    return header.replaced(headers=headers, expiration=None)
+    dead = header.replaced(headers=headers, expiration=None)
+    excess = len(dead.data) - PROPERTIES.max_bytes
+    if excess <= 0:
+        return dead
+    while len(kept) > 1 and excess > 0:
+        excess -= len(encode_table(kept.pop())) + 1
+    dead = header.replaced(headers=headers, expiration=None)
+    return dead if len(dead.data) <= PROPERTIES.max_bytes else header.replaced(expiration=None)
 
 
 def deaths_of(headers: FieldTable) -> list[dict[str, Any]]:

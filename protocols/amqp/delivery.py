@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Final
 
 from entrepot.protocols.amqp.field_table import encode_short_string
-from entrepot.protocols.amqp.frames import BODY, FRAME_OVERHEAD, HEADER, frame, header_payload
+from entrepot.protocols.amqp.frames import BODY, CONTENT_HEAD_BYTES, FRAME_OVERHEAD, HEADER, frame, header_payload
 
 _SMALL_HEAD: Final = Struct(">BHIHHQ").pack
 _BODY_HEAD: Final = Struct(">BHI").pack
@@ -36,6 +36,10 @@ class ContentTemplate:
         self.properties = properties
         self.body = body
 
+    def fits(self, frame_max: int) -> bool:
+        """True if its header fits a frame; bodies are cut."""
+        return len(self.properties) + CONTENT_HEAD_BYTES + FRAME_OVERHEAD <= frame_max
+
     def frames(self, channel: int, frame_max: int) -> bytes:
         """Return header and body frames; bodies are cut to frame_max.  Raises as `content_frames`."""
         return content_frames(channel, self.properties, self.body, frame_max)
@@ -62,10 +66,10 @@ def content_frames(channel: int, properties: bytes, body: bytes, frame_max: int)
     cut."""
     size = len(body)
     most = frame_max - FRAME_OVERHEAD
-    if len(properties) + 12 > most:
+    if len(properties) + CONTENT_HEAD_BYTES > most:
         raise ValueError(f"properties of {len(properties)} bytes in frames of {frame_max}")
     if 0 < size <= most:
-        head = _SMALL_HEAD(HEADER, channel, len(properties) + 12, 60, 0, size)
+        head = _SMALL_HEAD(HEADER, channel, len(properties) + CONTENT_HEAD_BYTES, 60, 0, size)
         return b"%b%b\xce%b%b\xce" % (head, properties, _BODY_HEAD(BODY, channel, size), body)
     out = [frame(HEADER, channel, header_payload(properties, size))]
     out += [frame(BODY, channel, body[at : at + most]) for at in range(0, size, most)]
@@ -81,13 +85,13 @@ def deliver_frames(
     most = frame_max - FRAME_OVERHEAD
     head = _DELIVER_HEAD(1, channel, len(consumer) + len(end) + 12, _DELIVER)
     tag = _DELIVER_TAG(delivery_tag, redelivered)
-    if 0 < size <= most and len(properties) + 12 <= most:
+    if 0 < size <= most and len(properties) + CONTENT_HEAD_BYTES <= most:
         return b"%b%b%b%b%b%b\xce%b%b\xce" % (
             head,
             consumer,
             tag,
             end,
-            _SMALL_HEAD(HEADER, channel, len(properties) + 12, 60, 0, size),
+            _SMALL_HEAD(HEADER, channel, len(properties) + CONTENT_HEAD_BYTES, 60, 0, size),
             properties,
             _BODY_HEAD(BODY, channel, size),
             body,

@@ -27,6 +27,8 @@ HEARTBEAT_FRAME: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
 _HEAD: Final = Struct(">BHI")
 _CONTENT_HEAD: Final = Struct(">HHQ")
+CONTENT_HEAD_BYTES: Final = _CONTENT_HEAD.size
+"""Bytes of a header frame's payload before the properties."""
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:

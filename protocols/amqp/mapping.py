@@ -1,4 +1,4 @@
-"""AMQP messages to the domain's, and back.
+"""AMQP messages to the domain's.
 
 | AMQP                                | message                                                          |
 |-------------------------------------|------------------------------------------------------------------|
@@ -11,8 +11,7 @@
 | headers that are text or numbers    | properties                                                       |
 | headers `cloudEvents:x`, `cloudEvents_x` | property `ce_x`                                             |
 
-AMQP consumers see a message of another protocol as one of `amq.topic`: its sub-topic with `.` for `/` is the routing
-key, and attributes of events are headers `cloudEvents_x`.
+The way back to AMQP consumers is `consumed`.
 """
 
 from __future__ import annotations
@@ -20,18 +19,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Final
 
-from entrepot.domain.message import (
-    Destinations,
-    Message,
-    Properties,
-    PropertyValue,
-    StoredMessage,
-    SystemProperty,
-    SystemValue,
-)
+from entrepot.domain.message import Destinations, Message, Properties, PropertyValue, SystemProperty, SystemValue
 from entrepot.protocols.amqp.connection_events import Publish
-from entrepot.protocols.amqp.content import PERSISTENT, ContentHeader
-from entrepot.protocols.amqp.delivery import ContentTemplate, content_template
+from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.field_table import FieldTable, FieldValue
 
 MQTT_EXCHANGE: Final = "amq.topic"
@@ -110,21 +100,10 @@ def _plain(value: FieldValue) -> PropertyValue | None:
     return value if isinstance(value, str | bytes) else None
 
 
-# -- to AMQP consumers -----------------------------------------------------------------------------------------------
-
-
 def origin(exchange: str, routing_key: str, header: ContentHeader) -> bytes:
     """Return the value of `SystemProperty.AMQP`: two short strings, and the content header's flags and properties."""
     source, key = exchange.encode(), routing_key.encode()
     return b"%c%b%c%b%b" % (len(source), source, len(key), key, header.data)
-
-
-def origin_of(message: Message) -> tuple[str, str, bytes]:
-    """Return exchange, routing key and properties for AMQP consumers."""
-    kept = message.system.get(SystemProperty.AMQP)
-    if isinstance(kept, bytes):
-        return read_origin(kept)
-    return MQTT_EXCHANGE, routing_key_of(message.sub_topic or message.topic), _header_of(message).data
 
 
 def read_origin(kept: bytes) -> tuple[str, str, bytes]:
@@ -132,40 +111,3 @@ def read_origin(kept: bytes) -> tuple[str, str, bytes]:
     middle = 1 + kept[0]
     end = middle + 1 + kept[middle]
     return kept[1:middle].decode(), kept[middle + 1 : end].decode(), kept[end:]
-
-
-def routing_key_of(sub_topic: str) -> str:
-    """Return an MQTT topic name as routing key (as RabbitMQ's MQTT plugin does)."""
-    return sub_topic.replace("/", ".")[:255]
-
-
-def template_of(message: StoredMessage, more: FieldTable | None = None) -> ContentTemplate:
-    """Return the message encoded for consumers.  `more`: headers that the queue adds."""
-    exchange, routing_key, properties = origin_of(message)
-    if more:
-        header = ContentHeader(properties)
-        properties = header.replaced(headers={**(header.headers or {}), **more}).data
-    return content_template(exchange, routing_key, properties, message.body)
-
-
-def _header_of(message: Message) -> ContentHeader:
-    headers: FieldTable = {}
-    for name, value in message.properties:
-        if name.startswith(CE_PREFIX):
-            name = "cloudEvents_" + name[len(CE_PREFIX) :]
-        headers[name[:128]] = value
-    priority = message.system_text(SystemProperty.PRIORITY)
-    return ContentHeader.of(
-        content_type=_short(message.system_text(SystemProperty.CONTENT_TYPE)),
-        headers=headers or None,
-        delivery_mode=PERSISTENT,
-        priority=min(int(priority), 255) if priority is not None else None,
-        correlation_id=_short(message.system_text(SystemProperty.CORRELATION_ID)),
-        reply_to=_short(message.system_text(SystemProperty.REPLY_TO)),
-        timestamp=message.born_time_ms // 1000 or None,
-    )
-
-
-def _short(text: str | None) -> str | None:
-    """Return a text that fits a short string; AMQP has no place for longer ones."""
-    return text if text is not None and len(text.encode()) <= 255 else None

@@ -40,7 +40,8 @@ from entrepot.domain.message import (
 from entrepot.domain.names import DEFAULT_NAMESPACE, MAX_SUB_TOPIC_BYTES, NAMESPACE_SEPARATOR, split_name
 from entrepot.domain.routing.topic_filter import MAX_LEVELS
 from entrepot.domain.timestamp import to_epoch_ms, to_rfc3339
-from entrepot.protocols.cloudevents import media_type
+from entrepot.domain.value_space import Count, OnUnsaid, Rule, Text, Unsaid, nobody
+from entrepot.protocols.cloudevents import media_type, value_space
 from entrepot.protocols.cloudevents.errors import CloudEventError
 from entrepot.protocols.cloudevents.event import (
     CORE_ATTRIBUTES,
@@ -152,8 +153,14 @@ def sub_topic_of(topic: str, subject: str) -> str:
     return sub_topic
 
 
-def to_event(stored: StoredMessage, namespace: str = DEFAULT_NAMESPACE, default_type: str = DEFAULT_TYPE) -> CloudEvent:
-    """Return the event of a stored message.  Every message gives a valid one, from any protocol."""
+def to_event(
+    stored: StoredMessage,
+    namespace: str = DEFAULT_NAMESPACE,
+    default_type: str = DEFAULT_TYPE,
+    unsaid: OnUnsaid = nobody,
+) -> CloudEvent:
+    """Return the event of a stored message.  Every message gives a valid one, from any protocol: the rows of
+    `value_space` say what becomes of a value that no attribute can be, and `unsaid` is told."""
     attributes, others = _parted(stored.properties)
     synthesised = "id" not in attributes
     system = stored.system
@@ -167,10 +174,10 @@ def to_event(stored: StoredMessage, namespace: str = DEFAULT_NAMESPACE, default_
     if content_type and not implied_json:  # an empty one, which MQTT allows, counts as none
         attributes["datacontenttype"] = content_type
     if synthesised or not _are_valid(attributes):
-        attributes = _mended(attributes, stored, namespace, default_type, synthesised)
+        attributes = _mended(attributes, stored, namespace, default_type, synthesised, unsaid)
     typed = _typed_extensions(marks, attributes) if marks else {}
     if others:
-        _add_properties(attributes, others)
+        _add_properties(attributes, others, stored, unsaid)
     if SystemProperty.DELIVER_AT_MS in system:
         _add_delivery_time(attributes, typed, stored)
     if SystemProperty.DEAD_LETTER_TOPIC in system:
@@ -233,17 +240,25 @@ def _is_valid(name: str, value: str) -> bool:
 
 
 def _mended(
-    attributes: dict[str, str], stored: StoredMessage, namespace: str, default_type: str, synthesised: bool
+    attributes: dict[str, str],
+    stored: StoredMessage,
+    namespace: str,
+    default_type: str,
+    synthesised: bool,
+    unsaid: OnUnsaid,
 ) -> dict[str, str]:
     """Return the valid attributes and the required ones; for other protocols' messages all that can be told."""
-    kept = {name: value for name, value in attributes.items() if _is_valid(name, value)}
+    kept = {name: value for name, value in attributes.items() if _can_say(name, value, stored, unsaid)}
     topic = stored.topic
     if NAMESPACE_SEPARATOR in topic:
         namespace, topic = split_name(topic)
     made = dict(_required(stored, namespace, topic, default_type))
     if synthesised:
-        made.update(_optional(stored, topic, kept.get("datacontenttype")))
-    return dict(islice({**made, **kept}.items(), MAX_ATTRIBUTES))
+        made.update(_optional(stored, topic, kept.get("datacontenttype"), unsaid))
+    told = {**made, **kept}
+    for name in islice(told, MAX_ATTRIBUTES, None):
+        unsaid(stored, _left_out(value_space.ATTRIBUTES, name))
+    return dict(islice(told.items(), MAX_ATTRIBUTES))
 
 
 def _required(stored: StoredMessage, namespace: str, topic: str, default_type: str) -> Iterator[tuple[str, str]]:
@@ -259,18 +274,22 @@ def _source(namespace: str, topic: str) -> str:
     return f"/{quote(namespace, safe='')}/{quote(topic, safe='')}"
 
 
-def _optional(stored: StoredMessage, topic: str, content_type: str | None) -> Iterator[tuple[str, str]]:
+def _optional(
+    stored: StoredMessage, topic: str, content_type: str | None, unsaid: OnUnsaid
+) -> Iterator[tuple[str, str]]:
     time = to_rfc3339(stored.born_time_ms) if stored.born_time_ms else None
     if time is not None:
         yield "time", time
     subject = "" if stored.sub_topic == topic else stored.sub_topic.removeprefix(topic + "/")
     if subject:
-        subject = escape_disallowed(subject, _percent_encoded)
-        if _is_valid("subject", subject):
-            yield "subject", subject
+        written = escape_disallowed(subject, _percent_encoded)
+        if _can_say("subject", written, stored, unsaid):
+            if written != subject:
+                unsaid(stored, Unsaid(value_space.SUBJECT.protocol, value_space.SUBJECT.kind, value_space.SUBJECT.rule))
+            yield "subject", written
     if content_type is None and stored.body:
         yield "datacontenttype", _guessed_content_type(stored)
-    if stored.message_group and _is_valid(PARTITION_KEY, stored.message_group):
+    if stored.message_group and _can_say(PARTITION_KEY, stored.message_group, stored, unsaid):
         yield PARTITION_KEY, stored.message_group
 
 
@@ -314,15 +333,35 @@ def _is_integer(value: str) -> bool:
     return MIN_INTEGER <= int(value) <= MAX_INTEGER
 
 
-def _add_properties(attributes: dict[str, str], properties: list[tuple[str, PropertyValue]]) -> None:
+def _add_properties(
+    attributes: dict[str, str], properties: list[tuple[str, PropertyValue]], stored: StoredMessage, unsaid: OnUnsaid
+) -> None:
     """Add other protocols' user properties as extensions."""
     for name, value in properties:
         name = name.lower()
-        if name in attributes or name in _NOT_FROM_PROPERTIES or len(attributes) >= MAX_ATTRIBUTES:
+        if name in attributes:
             continue
-        text = value if isinstance(value, str) else b64encode(value).decode("ascii")
-        if _is_valid(name, text):
-            attributes[name] = text
+        if name in _NOT_FROM_PROPERTIES:
+            unsaid(stored, _left_out(value_space.ATTRIBUTE_NAME, name))
+        elif len(attributes) >= MAX_ATTRIBUTES:
+            unsaid(stored, _left_out(value_space.ATTRIBUTES, name))
+        else:
+            text = value if isinstance(value, str) else b64encode(value).decode("ascii")
+            if _can_say(name, text, stored, unsaid):
+                attributes[name] = text
+
+
+def _can_say(name: str, value: str, stored: StoredMessage, unsaid: OnUnsaid) -> bool:
+    """True if it can be an attribute; else tell that it is left out."""
+    if _is_valid(name, value):
+        return True
+    row = value_space.ATTRIBUTE_VALUE if is_attribute_name(name) else value_space.ATTRIBUTE_NAME
+    unsaid(stored, _left_out(row, name))
+    return False
+
+
+def _left_out(row: Text | Count, name: str) -> Unsaid:
+    return Unsaid(row.protocol, row.kind, Rule.LEFT_OUT, name)
 
 
 def _add_delivery_time(attributes: dict[str, str], typed: dict[str, ExtensionType], stored: StoredMessage) -> None:

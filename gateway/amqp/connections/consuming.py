@@ -22,10 +22,10 @@ from entrepot.gateway.amqp.virtual_hosts.vhost import Queue, Vhost
 from entrepot.gateway.messaging.messages_that_fit import MessagesThatFit
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
 from entrepot.protocols.amqp.connection_events import ACK, Settlement
+from entrepot.protocols.amqp.consumed import template_of
 from entrepot.protocols.amqp.delivery import ContentTemplate
 from entrepot.protocols.amqp.errors import AmqpError
 from entrepot.protocols.amqp.field_table import FieldTable
-from entrepot.protocols.amqp.mapping import template_of
 from entrepot.protocols.amqp.methods_basic import BasicCancel
 from entrepot.protocols.amqp.recorded import template_of_record
 from entrepot.protocols.amqp.reply_codes import ReplyCode
@@ -167,7 +167,7 @@ class ChannelConsuming:
         self._next_tag = end = first + len(tickets)
         queue = consumer.queue
         queue_type = queue.declaration.arguments.queue_type
-        templates = [_template(ticket, queue_type) for ticket in tickets]
+        templates = [self._template(ticket, queue_type) for ticket in tickets]
         again = [ticket.attempt > 1 for ticket in tickets]
         sizes = [len(template.body) for template in templates]
         self._fit.note(max(sizes))
@@ -181,6 +181,19 @@ class ChannelConsuming:
         out.machine.deliver_run(out.number, consumer.tag, run)
         out.driver.flush()
 
+    def _template(self, ticket: Held, queue_type: QueueType) -> ContentTemplate:
+        """The message in the form of this queue type; its record's own bytes where nothing is added."""
+        more: FieldTable | None = None
+        if queue_type is QueueType.QUORUM:
+            more = {"x-delivery-count": ticket.attempt - 1}
+        elif queue_type is QueueType.STREAM:
+            more = {"x-stream-offset": ticket.message.queue_offset}
+        elif isinstance(ticket, Ticket) and (record := ticket.record) is not None:
+            found = template_of_record(record)
+            if found is not None:
+                return found
+        return template_of(ticket.message, more, self.services.incidents.unsaid)
+
     def _hold(self, tickets: Sequence[Held], first: int, handed: Handed) -> None:
         for ticket in tickets:
             ticket.member = handed
@@ -190,7 +203,7 @@ class ChannelConsuming:
         """Answer basic.get with a message."""
         services, tag = self.services, self._next_tag
         self._next_tag += 1
-        template = _template(ticket, queue.declaration.arguments.queue_type)
+        template = self._template(ticket, queue.declaration.arguments.queue_type)
         if no_ack:
             ticket.acknowledge()
         else:
@@ -324,17 +337,3 @@ class ChannelConsuming:
         self.tx = []
         for each in held.values():
             each.release()
-
-
-def _template(ticket: Held, queue_type: QueueType) -> ContentTemplate:
-    """The message in the form of this queue type; its record's own bytes where nothing is added."""
-    more: FieldTable | None = None
-    if queue_type is QueueType.QUORUM:
-        more = {"x-delivery-count": ticket.attempt - 1}
-    elif queue_type is QueueType.STREAM:
-        more = {"x-stream-offset": ticket.message.queue_offset}
-    elif isinstance(ticket, Ticket) and (record := ticket.record) is not None:
-        found = template_of_record(record)
-        if found is not None:
-            return found
-    return template_of(ticket.message, more)

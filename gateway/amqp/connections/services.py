@@ -10,6 +10,7 @@ from entrepot.domain.clock import Clock
 from entrepot.gateway.amqp.connections.access import AmqpAccess
 from entrepot.gateway.amqp.connections.remembered_publishes import RememberedPublishes
 from entrepot.gateway.amqp.virtual_hosts.virtual_hosts import VirtualHosts
+from entrepot.gateway.messaging.incidents import Incidents
 from entrepot.gateway.messaging.send import Sender
 from entrepot.gateway.security.security import Security
 from entrepot.gateway.settings.amqp import AmqpSettings
@@ -39,3 +40,8 @@ class AmqpServices:
     access: AmqpAccess
     remembered: RememberedPublishes
     counters: AmqpCounters = field(default_factory=AmqpCounters)
+
+    @property
+    def incidents(self) -> Incidents:
+        """Messages that went to consumers otherwise than stored, or not at all."""
+        return self.sender.incidents

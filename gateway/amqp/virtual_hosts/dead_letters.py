@@ -23,9 +23,10 @@ from entrepot.gateway.messaging.send import Refusals, Sender, first_refusal
 from entrepot.gateway.messaging.settling import PASSING
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
 from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.consumed import origin_of
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.deaths import DeathReason, dead_header, goes_round
-from entrepot.protocols.amqp.mapping import origin_of
+from entrepot.protocols.amqp.value_space import ROUTING_KEY
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
@@ -112,7 +113,7 @@ class DeadLetters:
         vhost = self._definitions.vhost_in(queue.namespace)
         if arguments.dead_letter_exchange is None or vhost is None:
             return None
-        exchange, key, data = origin_of(message)
+        exchange, key, data = origin_of(message, self._sender.incidents.unsaid)
         now_ms = self._clock.now_ms()
         header = dead_header(
             ContentHeader(data),
@@ -123,7 +124,7 @@ class DeadLetters:
             now_seconds=now_ms // 1000,
         )
         if arguments.dead_letter_routing_key is not None:
-            key = arguments.dead_letter_routing_key
+            key = ROUTING_KEY.shortened(arguments.dead_letter_routing_key)
         publish = Publish(arguments.dead_letter_exchange, key, False, header, message.body)
         found = vhost.routing.route(
             publish.exchange, (key,), lambda: header.headers or {}, lambda: dict(header.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from entrepot.domain.journey.model import JourneyKind, LaneKind
+from entrepot.domain.value_space import Rule
 from entrepot.gateway.http.admin.common import PREFIX
 from entrepot.gateway.http.admin.journeys.looking_up import By
 from entrepot.gateway.http.admin.messages import HOPS, STATES
@@ -74,6 +75,14 @@ _JOURNEY: Final = named(
                 "traceparent": Maybe("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
             }
         ),
+        "unsaid": [
+            {
+                "protocol": "amqp",
+                "kind": "routing key",
+                "name": Maybe("a header"),
+                "fate": Choice(tuple(rule.value for rule in Rule)),
+            }
+        ],
         "candidates": [_JOURNEY_MESSAGE],
         "searched": Maybe({"topics": 1, "messages": 250, "bytes": 65_536, "until": Maybe(time()), "isComplete": True}),
         "lanes": [_LANE],

@@ -47,6 +47,7 @@ from entrepot.gateway.messaging.send import Refusals
 from entrepot.protocols.amqp.connection_events import Publish
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.mapping import expiration_ms
+from entrepot.protocols.amqp.value_space import PROPERTIES, ROUTING_KEY
 
 
 class ExchangeBody(ArgumentsBody):
@@ -162,9 +163,18 @@ def publish_of(exchange: str, body: PublishBody) -> Publish:
         header = ContentHeader.of(**(body.properties or {}))  # type: ignore[arg-type]
         if header.expiration is not None:
             expiration_ms(header.expiration)
+        _check_sayable(body.routing_key, header)
     except (ValueError, TypeError, AttributeError, binascii.Error) as error:
         raise bad_request(f"the message cannot be published: {error}") from None
     return Publish(exchange, body.routing_key, False, header, data)
+
+
+def _check_sayable(routing_key: str, header: ContentHeader) -> None:
+    """Raise ValueError for what no AMQP client could have published."""
+    if not ROUTING_KEY.has(routing_key):
+        raise ValueError(f"a routing key has at most {ROUTING_KEY.max_bytes} bytes")
+    if len(header.data) > PROPERTIES.max_bytes:
+        raise ValueError(f"properties have at most {PROPERTIES.max_bytes} bytes together")
 
 
 async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> tuple[bool, Message | None]:

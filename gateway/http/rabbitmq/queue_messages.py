@@ -25,8 +25,8 @@ from entrepot.gateway.http.rabbitmq.rights import CONSUME
 from entrepot.gateway.http.rabbitmq.shapes import plain
 from entrepot.gateway.http.routes import Router
 from entrepot.gateway.messaging.ticket import Ticket, acknowledge_all
+from entrepot.protocols.amqp.consumed import origin_of
 from entrepot.protocols.amqp.content import ContentHeader
-from entrepot.protocols.amqp.mapping import origin_of
 
 MAX_GET: Final = 1000
 AckMode = Literal["ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"]

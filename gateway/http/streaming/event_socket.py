@@ -43,6 +43,7 @@ WAIT_MS: Final = 5_000
 """Longest wait of one pop, in milliseconds."""
 MAX_POPPED_BYTES: Final = 1 << 20
 """Maximum size of one pop, estimated from the last events: a client that does not read holds this much memory."""
+PART: Final = "websocket"
 PAUSE_SECONDS: Final = 0.2
 _POLICY_VIOLATION: Final = 1008
 _GOING_AWAY: Final = 1001
@@ -217,8 +218,15 @@ class _Consumer:
 
     async def _hand_out(self, tickets: Sequence[Ticket]) -> None:
         self._fit.note(max((len(each.message.body) for each in tickets), default=0))
-        for ticket in tickets:
-            text = frames.encode_delivery(ticket, self._default_type)
+        incidents = self._context.sender.incidents
+        texts = incidents.encoded(
+            PART,
+            tickets,
+            lambda ticket: frames.encode_delivery(ticket, self._default_type, incidents.unsaid),
+            lambda ticket: ticket.message,
+            lambda ticket: ticket.consumer.forget((ticket,)),
+        )
+        for text in texts:
             await self._send({"type": "websocket.send", "text": text})
         self._context.sender.traffic.count_out(self._topic, self.group, tickets)
 

@@ -15,6 +15,7 @@ import orjson
 
 from entrepot.domain.errors import EntrepotError
 from entrepot.domain.names import split_name
+from entrepot.domain.value_space import OnUnsaid, nobody
 from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.protocols.cloudevents.errors import CloudEventError
 from entrepot.protocols.cloudevents.event import SPEC_VERSION, CloudEvent, ExtensionType
@@ -69,9 +70,9 @@ def decode_control(text: bytes) -> Control:
     return Control(event.id, event.type, data)
 
 
-def encode_delivery(ticket: Ticket, default_type: str) -> str:
+def encode_delivery(ticket: Ticket, default_type: str, unsaid: OnUnsaid = nobody) -> str:
     """Encode one event of the group."""
-    event = to_event(ticket.message, split_name(ticket.message.topic)[0], default_type)
+    event = to_event(ticket.message, split_name(ticket.message.topic)[0], default_type, unsaid)
     event.attributes["locktoken"] = ticket.receipt_handle
     event.attributes["deliverycount"] = str(ticket.attempt)
     event.typed_extensions = {**event.typed_extensions, "deliverycount": ExtensionType.INTEGER}

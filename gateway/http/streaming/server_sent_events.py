@@ -17,6 +17,7 @@ from fastapi.responses import StreamingResponse
 from entrepot.domain.access.model import Action, Principal, ResourceType, whole_topic
 from entrepot.domain.errors import Code, EntrepotError
 from entrepot.domain.expression.event_filter import EventFilters
+from entrepot.domain.message import StoredMessage
 from entrepot.domain.names import split_name
 from entrepot.domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
 from entrepot.gateway.events.webhooks.dispatcher import typed_attributes
@@ -32,6 +33,7 @@ from entrepot.protocols.cloudevents.event import CloudEvent
 from entrepot.protocols.cloudevents.json_format import encode_event
 from entrepot.protocols.cloudevents.mapping import to_event
 
+PART: Final = "server-sent events"
 KEEP_ALIVE_SECONDS: Final = 15.0
 """Interval of an idle stream's cursor messages, in seconds; they also detect a gone reader."""
 BATCH: Final = 100
@@ -147,7 +149,14 @@ async def _body(
     named: bool,
 ) -> AsyncIterator[bytes]:
     stream = TopicStream(context.store, topic, places)
-    default_type = context.settings.http.event_type
+    default_type, incidents = context.settings.http.event_type, context.sender.incidents
+
+    def block(message: StoredMessage) -> bytes:
+        event = to_event(message, split_name(topic)[0], default_type, incidents.unsaid)
+        if filters.filters and not filters.matches(typed_attributes(event)):
+            return b""
+        return _block(event, cursor_of(stream.places), named=named)
+
     with streams.held(stream):
         yield b"retry: 2000\n\n"
         while not stream.is_over and context.is_ready():
@@ -157,12 +166,8 @@ async def _body(
             if not has_events:
                 yield f"id: {cursor_of(stream.places)}\n\n".encode()
                 continue
-            parts = []
-            for message in stream.take(BATCH):
-                event = to_event(message, split_name(topic)[0], default_type)
-                if not filters.filters or filters.matches(typed_attributes(event)):
-                    parts.append(_block(event, cursor_of(stream.places), named=named))
-            if parts:
+            parts = incidents.encoded(PART, stream.take(BATCH), block, lambda message: message)
+            if any(parts):
                 yield b"".join(parts)
             await asyncio.sleep(0)
 

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from entrepot.domain.message import StoredMessage, SystemProperty
 from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.consumed import origin_of, template_of
 from entrepot.protocols.amqp.content import ContentHeader
-from entrepot.protocols.amqp.mapping import expiration_ms, origin_of, template_of, to_message
+from entrepot.protocols.amqp.mapping import expiration_ms, to_message
 from tests.support.cases import cases
 
 names = st.text(max_size=60).filter(lambda text: len(text.encode()) <= 255)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
 from entrepot.domain.message import SystemProperty
 from entrepot.domain.routing.topic_filter import matches
-from entrepot.gateway.messaging.incidents import Incidents
-from entrepot.gateway.mqtt.fan_out.audience import SubscriptionOptions
+from entrepot.gateway.messaging.incidents import Incidents, Outcome
+from entrepot.gateway.mqtt.fan_out import audience
+from entrepot.gateway.mqtt.fan_out.audience import Run, SubscriptionOptions
 from entrepot.gateway.mqtt.fan_out.hub import DeliveryHub
 from entrepot.protocols.mqtt.decoder import Decoder
 from entrepot.protocols.mqtt.encoder import PublishTemplate
@@ -420,3 +422,51 @@ async def test_sessions_come_and_go(seed: int) -> None:
             if message.qos and any(matches(each, message.sub_topic) for each in wanted)
         ]
         assert [offset for name, offset in got if name == topic] == expected
+
+
+# -- one that fails
+
+
+async def test_one_odd_message_is_set_aside_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live and catching up: the ninety-nine arrive in order."""
+    real = audience.publish_template
+
+    def odd(name: str, body: bytes, *rest: Any) -> PublishTemplate:
+        if body == b"!42":
+            raise ValueError("cannot be said")
+        return real(name, body, *rest)
+
+    monkeypatch.setattr(audience, "publish_template", odd)
+    store = SteppedStore()
+    incidents = Incidents(ManualClock())
+    hub = DeliveryHub(store.port, ManualClock(), incidents)
+    quick, slow = HubSubscriber(), HubSubscriber(room=3)
+    for subscriber in (quick, slow):
+        subscriber.subscribe(hub, "t/#")
+    store.append(100)
+    store.tails["t"].step(100)
+    await caught_up(hub, slow)
+    expected = [offset for offset in range(100) if store.logs["t"][offset].body != b"!42"]
+    assert len(expected) == 99
+    assert quick.offsets == slow.offsets == expected
+    assert incidents.counts["mqtt fan-out", Outcome.SET_ASIDE] >= 1
+    assert incidents.last[0].place == "t/0@42"
+
+
+async def test_a_subscriber_that_fails_is_ended_alone() -> None:
+    store = SteppedStore()
+    incidents = Incidents(ManualClock())
+    hub = DeliveryHub(store.port, ManualClock(), incidents)
+
+    class Failing(HubSubscriber):
+        def deliver(self, run: Run) -> int:
+            raise RuntimeError("mine")
+
+    first, bad, last = HubSubscriber(), Failing(), HubSubscriber()
+    for subscriber in (first, bad, last):
+        subscriber.subscribe(hub, "t/#")
+    store.append(10)
+    store.tails["t"].step(10)
+    assert first.offsets == last.offsets == list(range(10))
+    assert bad.has_failed and not first.has_failed and not last.has_failed
+    assert sum(incidents.counts.values()) == 1

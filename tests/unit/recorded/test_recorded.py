@@ -13,8 +13,9 @@ from entrepot.broker.store.record import RecordKind, encode_message
 from entrepot.domain.message import Message, SystemProperty, is_over
 from entrepot.protocols.amqp import recorded as amqp
 from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.consumed import template_of
 from entrepot.protocols.amqp.content import ContentHeader
-from entrepot.protocols.amqp.mapping import template_of, to_message
+from entrepot.protocols.amqp.mapping import to_message
 from entrepot.protocols.cloudevents.event import CloudEvent
 from entrepot.protocols.cloudevents.json_format import encode_event
 from entrepot.protocols.cloudevents.mapping import to_event

@@ -27,9 +27,9 @@ from entrepot.gateway.messaging.ticket import Ticket
 from entrepot.gateway.messaging.topology import Topology
 from entrepot.gateway.settings import TopicsSettings
 from entrepot.protocols.amqp.connection_events import Publish
+from entrepot.protocols.amqp.consumed import origin_of
 from entrepot.protocols.amqp.content import ContentHeader
 from entrepot.protocols.amqp.deaths import deaths_of
-from entrepot.protocols.amqp.mapping import origin_of
 from entrepot.store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.tiers.marks import scaled

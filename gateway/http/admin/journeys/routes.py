@@ -44,6 +44,7 @@ from entrepot.gateway.http.admin.journeys.shapes import (
     searched_shape,
     storage_shape,
 )
+from entrepot.gateway.http.admin.journeys.unsaid import unsaid_shape
 from entrepot.gateway.http.bodies import json_answer
 from entrepot.gateway.http.context import HttpContext
 from entrepot.gateway.http.namespaced import namespace_of, topic_name
@@ -189,6 +190,7 @@ async def _journey(
         "by": wanted.by.value,
         "message": None if is_gone else message_shape(chosen),
         "names": None if is_gone else names_shape(chosen, default_type),
+        "unsaid": [] if is_gone else unsaid_shape(chosen, default_type, context.clock.now_ms()),
         "candidates": [message_shape(each) for each in candidates[:MAX_FOUND]] if len(candidates) > 1 else [],
         "searched": searched_shape(found.searched),
         **_told(gathered, sight),

@@ -171,6 +171,7 @@ function sections(journey, wanted, query, again) {
     journey.storage.length > 0 && panel("Where it is now", { body: journey.storage.map(storage) }),
     journey.groups.length > 0 && panel("Groups", { flush: groups(journey) }),
     journey.names && panel("Names of it", { body: facts(names(journey)) }),
+    journey.unsaid.length > 0 && panel("Said otherwise", { body: facts(unsaid(journey)) }),
     panel("The same from outside", { body: outside(wanted) }),
   ];
   return [
@@ -298,6 +299,11 @@ function names({ names: found, message }) {
     ["AMQP message-id", given(found.amqpMessageId)],
     ["Trace", given(found.traceparent)],
   ];
+}
+
+// Values that a protocol cannot say as they are stored.
+function unsaid({ unsaid: found }) {
+  return found.map((each) => [each.protocol, [each.kind, each.name ? [" ", name(each.name)] : "", `: ${each.fate}`]]);
 }
 
 function candidates({ candidates: found, message }, wanted) {

@@ -1,0 +1,28 @@
+"""What each door cannot say of a message as it is stored: the doors' own encoders are asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from entrepot.domain.message import Message, StoredMessage
+from entrepot.domain.names import split_name
+from entrepot.domain.value_space import Unsaid
+from entrepot.protocols.amqp.consumed import origin_of
+from entrepot.protocols.cloudevents.mapping import to_event
+from entrepot.protocols.mqtt.mapping import to_properties
+
+
+def unsaid_shape(message: StoredMessage, default_type: str, now_ms: int) -> list[dict[str, Any]]:
+    """Return each value that a protocol's consumers get otherwise, or not at all (docs/cross-protocol.md)."""
+    found: list[Unsaid] = []
+
+    def tell(_message: Message, unsaid: Unsaid) -> None:
+        found.append(unsaid)
+
+    to_properties(message, now_ms, tell)
+    origin_of(message, tell)
+    to_event(message, split_name(message.topic)[0], default_type, tell)
+    return [
+        {"protocol": each.protocol, "kind": each.kind, "name": each.name or None, "fate": each.rule.value}
+        for each in dict.fromkeys(found)
+    ]
